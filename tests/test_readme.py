@@ -1,4 +1,4 @@
-"""The tables of READMEs equal the code: architectures, and the support of each backend."""
+"""READMEs equal the code: tables of architectures and of support, names of files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from camelid.model import archs
 
 ROOT = Path(__file__).parents[1]
 FRONT = ROOT / "README.md"
-FOLDERS = ("core", "native", "shaders", "tests", "web")
+FOLDERS = ("core", "e2e", "native", "shaders", "tests", "web")
 PAGES = [FRONT, *sorted(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))]
 ACTIVATIONS = {"q8_1", "q8_k"}  # types of llama.cpp's rounded activations, which no file stores
 PAGE = ROOT / "core/camelid/model/ARCHITECTURES.md"
@@ -41,18 +41,17 @@ def row_lines() -> dict[str, int]:
 
 
 def named_files(page: Path) -> list[str]:
-    """Files that a page names: in the first cells of its tables, and in its links to this repository."""
-    text = page.read_text("utf-8")
-    cells = re.findall(r"^\|([^|]*`[^|]*)\|", text, re.MULTILINE)
-    names = re.findall(r"`([\w./]+\.(?:py|c|h|js|wgsl))`", " ".join(cells))
-    return names + re.findall(r"\]\(([^:)#]+)[)#]", text)
+    """Source files that a page names, and its links to this repository."""
+    text = page.read_text("utf-8").replace("Node.js", "")
+    return re.findall(r"[\w./]+\.(?:py|c|h|mjs|js|wgsl)\b", text) + re.findall(r"\]\(([^:)#]+)[)#]", text)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_files_of_a_page_exist(page: Path) -> None:
-    folder = page.parent
-    missing = [name for name in named_files(page) if not (folder / name).exists()]
-    assert not [name for name in missing if not any(folder.rglob(name))]
+    """Names are relative to the page, to a folder below it, to core/camelid or to the root."""
+    bases = (page.parent, ROOT, ROOT / "core/camelid")
+    missing = [name for name in named_files(page) if not any((base / name).exists() for base in bases)]
+    assert not [name for name in missing if not any(page.parent.rglob(name))]
 
 
 def test_the_table_of_architectures_is_true() -> None:

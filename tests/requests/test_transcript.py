@@ -190,7 +190,7 @@ def test_a_templates_preamble_is_not_repeated() -> None:
         ]
 
 
-# The answer's text, the next token's text before a stop string, the template's rendering, kept ids.
+# The answer's text, the next token's text before a stop sequence, the template's rendering, kept ids.
 SPACES: list[tuple[str, str, str, int]] = [
     ("so", "", "so", 2), ("so ", "", "so", 2), ("so\n\n", "", "so", 2), ("so ", "", "so ", 3),
     (" so", "", "so", 0), ("so", "x", "sox", 2), ("so", "x", "so", 0), ("so", "x", "soxx", 0),
@@ -252,7 +252,7 @@ class Words:
         return token_id < 0
 
 
-# Ids, stop strings, how the answer ended -> ids that count, text of a part of the next one.
+# Ids, stop sequences, how the answer ended -> ids that count, text of a part of the next one.
 SHOWN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
     ([0, 1, 2, 3], (), "stop", ([0, 1, 2, 3], "")),
     ([0, 1, 2, 3], (), "cancelled", ([0, 1, 2, 3], "")),
@@ -260,7 +260,7 @@ SHOWN: list[tuple[list[int], tuple[str, ...], str, tuple[list[int], str]]] = [
     ([0, 1, 2], (" thr",), "stop", ([0, 1], "")),
     ([0, 1, 2, 3], ("three",), "stop", ([0, 1], " ")),
     ([0, 1, 2, 3], ("four",), "length", ([0, 1, 2, 3], "")),
-    ([0, 1, 2], ("three",), "cancelled", ([0, 1], " ")),  # "thr" was held back as a possible stop string
+    ([0, 1, 2], ("three",), "cancelled", ([0, 1], " ")),  # "thr" was held back as a possible stop sequence
     ([0, 4], (), "cancelled", ([0], "")),  # half a character
     ([0, 4, 5], (), "cancelled", ([0, 4, 5], "")),
     ([0, 4, 5, 1], ("\u00e9t",), "stop", ([0], "")),

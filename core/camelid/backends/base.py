@@ -1,4 +1,4 @@
-"""The backend contract (waist 2 of DESIGN.md): a backend runs plans, without models, tokenizers and requests.
+"""The backend contract (waist 2 of README.md): a backend runs plans, without models, tokenizers and requests.
 
 Calls come in the order `open`, `load`, `allocate`, `compile`, then `run` and `read` for each step, then
 `close`. Opening, loading and compiling are asynchronous, as they are in a browser; `run` enqueues and
@@ -38,7 +38,7 @@ class OpenSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
-    """Ops, types, limits and geometry of a backend, and its promise (DESIGN: A company, B schedule).
+    """Ops, types, limits and geometry of a backend, and its promise (README.md beside this file).
 
     `refuses` returns the reason against a plan of known ops, e.g. an attribute without a kernel, or "".
     `activations` is "q8" where a matrix product rounds its input to int8 first, in blocks of 32 columns with

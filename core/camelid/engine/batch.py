@@ -1,4 +1,4 @@
-"""A batch: the sequences of one step, the step's words, its time in flight, and its output rows as tokens."""
+"""A batch and its step: scheduled sequences, the step in flight, output rows as tokens and finish reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine loop: `submit`, `step`, `cancel`, `fork` (waist 1 of DESIGN.md).
+"""The engine loop: `submit`, `step`, `cancel`, `fork` (waist 1 of README.md).
 
 A step is submitted, then retired; only retired token ids are streamed. Up to `max_in_flight` steps run ahead:
 a row whose token id the host has not read yet reads it from the device's `ring` state. More than two steps

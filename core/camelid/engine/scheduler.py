@@ -1,7 +1,7 @@
 """The scheduler: decode rows first, then prefill chunks, within a budget of rows per step.
 
 Measured times bound the prefill rows of a step (`PrefillBudget`) and the steps in flight (`RunAhead`);
-`Timeouts` ends requests at their deadlines.
+`Timeouts` lists the sequences past a deadline.
 """
 
 from __future__ import annotations

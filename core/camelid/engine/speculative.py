@@ -1,7 +1,8 @@
-"""Speculative decoding: cheap drafts, several of which one step verifies (Leviathan et al., 2023).
+"""Speculative decoding: one step verifies several draft tokens (idea: Leviathan et al., 2023).
 
-The model draws at every draft position with that position's own noise; drafts are accepted up to the first
-that differs from the draw. So the answer is the same as without drafts.
+At each draft position a token is drawn with that position's noise, and drafts are accepted before the first
+that differs from the draw. So the tokens are those of decoding without drafts, where the backend's logits do
+not depend on the rows of a step.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ class Proposer(Protocol):
     """Proposes draft tokens for one sequence."""
 
     async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:
-        """Up to `most` token ids that may follow `token_ids`; none without a good draft."""
+        """Up to `most` token ids that may follow `token_ids`; empty if no draft is likely.
+
+        A draft model draws with the seed of `sampling`, as the model does.
+        """
         ...
 
 
@@ -47,7 +51,7 @@ async def propose_drafts(
 def _proposer_error(proposer: Proposer, fault: str) -> RequestError:
     """The error for a proposer that failed or proposed invalid ids."""
     name = type(proposer).__name__
-    return RequestError(f"speculation: {name} {fault}; fix it, or leave out speculate", field="speculate")
+    return RequestError(f"speculation: {name} {fault}; fix it, or omit speculate", field="speculate")
 
 
 class NgramLookup:
@@ -58,7 +62,7 @@ class NgramLookup:
         self._n_read = 0
 
     async def propose(self, token_ids: Sequence[int], most: int, sampling: SamplingParams) -> Sequence[int]:  # noqa: ARG002
-        """The tokens that followed the latest previous occurrence of the longest n-gram at the end."""
+        """The tokens after the latest earlier occurrence of the longest suffix of 4 to 2 tokens."""
         self._read(token_ids)
         for n in range(LONGEST, SHORTEST - 1, -1):
             at = self._index.get(tuple(token_ids[-n:]))
@@ -67,7 +71,7 @@ class NgramLookup:
         return ()
 
     def _read(self, token_ids: Sequence[int]) -> None:
-        """Indexes the n-grams that were completed since the last call, except those at the very end."""
+        """Indexes the n-grams since the last call, except those that end with the last token."""
         if len(token_ids) <= self._n_read:  # a context shift dropped tokens
             self.__init__()
         for end in range(max(self._n_read, SHORTEST), len(token_ids)):
@@ -82,7 +86,7 @@ PROPOSERS: dict[str, Callable[[], Proposer]] = {"ngram": NgramLookup}
 def proposer_of(speculate: object) -> Callable[[], Proposer] | None:
     """The factory of a sequence's proposer, from the `speculate` option: a name, or an object with `propose`.
 
-    An object, such as a draft model, serves every sequence. Raises RequestError for any other value.
+    All sequences share an object, such as a draft model. Raises RequestError for any other value.
     """
     if speculate is None:
         return None

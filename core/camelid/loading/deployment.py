@@ -69,7 +69,7 @@ class Deployment:
         return tuple(self._plan(key) for key in keys)
 
     def plan(self, program: str) -> Plan:
-        """The plan of a program at its largest capacity."""
+        """The plan of a program at its largest row bucket."""
         return self.plans(program)[-1]
 
     def _plan(self, key: ProgramKey) -> Plan:
@@ -98,7 +98,7 @@ class Deployment:
             chunk=rows_ahead(self.limits.chunk, self.depth),
         )
 
-    def check(self) -> None:
+    def check_plans(self) -> None:
         """Raises BackendError for a plan that the backend cannot run, before a weight is loaded."""
         for entry in ENTRIES:
             check_plan(self.plan(entry), self.capabilities)

@@ -25,9 +25,9 @@ class LoadOptions:
     `context` bounds prompt and answer of a sequence (None: the model's own length, up to 4096), `parallel`
     the sequences that run at once, `chunk` the prompt rows of a step (None: the backend's default). `kv_rows`
     bounds the KV cache of all sequences together (None: enough for `parallel` full contexts). `kv_type` is
-    its storage type: f32, f16, q8_0, q4_0, or two-tier and two-tier-q4_0, which keep at least the latest 256
-    rows in f16 and older rows in q8_0 or q4_0. `max_in_flight` lowers the number of steps in flight.
-    `record_tape` records a tape for `save_tape`.
+    its storage type: f32, f16, q8_0, q4_0, or two-tier and two-tier-q4_0, which store all rows in q8_0 or
+    q4_0 and read at least the latest 256 from a second copy in f16. `max_in_flight` lowers the number of
+    steps in flight. `record_tape` records a tape for `save_tape`.
     """
 
     backend: str = "auto"

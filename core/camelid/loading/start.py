@@ -24,7 +24,7 @@ STAGES = ("reading the header", "opening a backend", "loading weights", "compili
 
 @dataclass(frozen=True, slots=True)
 class RunningModel:
-    """A model on a backend, ready for requests. `note` states the backend and the reasons for it."""
+    """A model on a backend, ready for requests. `note`: the chosen backend, the reasons against others."""
 
     file: ModelFile
     backend: Backend
@@ -35,24 +35,24 @@ class RunningModel:
     _compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def plan(self, program: str) -> Plan:
-        """The plan of a program on this backend, at its largest capacity."""
+        """The plan of a program on this backend, at its largest row bucket."""
         return self.deployment.plan(program)
 
     async def compile(self, program: str) -> None:
         """Compiles a program, unless it is compiled already."""
-        async with self._compiling:  # concurrent requests compile once
+        async with self._compiling:  # concurrent requests compile a program once
             if program not in self.engine.programs:
                 await compile_program(self.engine.programs, program, self.backend, self.deployment)
 
 
 async def start(model: ModelName, options: LoadOptions, progress: Progress | None = None) -> RunningModel:
-    """Loads a model and compiles its programs. A failure closes everything that was opened."""
+    """Loads a model and compiles its programs. A failure closes the backend."""
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
-    options.check()  # before any read
+    options.check()  # invalid options fail before the file is read
     file = await open_model(model, progress=progress)
     check_context(options.context, file.model)
-    declare_states(file.model.spec, options.kv_type)  # raises before a backend is opened
+    declare_states(file.model.spec, options.kv_type)  # refuses a kv_type before a backend is opened
     report(STAGES[1], 1, len(STAGES))
     chosen = await choose_backend(options, file.model)
     backend, deployment = chosen.backend, chosen.deployment
@@ -69,15 +69,16 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
 async def start_engine(
     file: ModelFile, backend: Backend, deployment: Deployment, options: LoadOptions, report: Progress
 ) -> StepEngine:
-    """Loads weights, allocates state, compiles the programs of `ENTRIES`, and returns the engine."""
+    """Loads weights, allocates state, compiles `decode` and `mixed`, and returns the engine."""
     depth = check_depth(options.max_in_flight, deployment.capabilities)
-    deployment.check()
+    deployment.check_plans()
     state = deployment.kv_cache()
     if options.record_tape:
         backend.record()
     report(STAGES[2], 2, len(STAGES))
     weights = deployment.weights()
-    named = {part.source for w in weights for part in w.parts}  # a directory may have further files
+    # A directory may contain files without weights of these plans.
+    named = {part.source for w in weights for part in w.parts}
     await backend.load(weights, {name: file.sources[name] for name in named & file.sources.keys()})
     await backend.allocate(state.states, state.sizes())
     report(STAGES[3], 3, len(STAGES))

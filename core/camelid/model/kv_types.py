@@ -1,4 +1,4 @@
-"""KV cache types: the values of the option `kv_type`, as rows."""
+"""KV cache types: a table row per value of the option `kv_type`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from camelid.plan.plan import StateSpec
 
 @dataclass(frozen=True, slots=True)
 class KvType:
-    """Storage types of the state groups for one value of `kv_type`.
+    """Element types of keys and values for one value of `kv_type`.
 
-    `kv` is the type of layers that attend to all rows, `window` of sliding-window layers, `static` of the
-    encoder's rows that a decoder attends to. `tail` is the type of a second tier of recent rows, "" for no
-    tail.
+    `kv`: full-attention layers; `window`: sliding-window layers, whose rows are all recent; `static`:
+    cross-attention. `tail`: a second copy of the most recent rows, "" for none; the store of type `kv`
+    contains every row.
     """
 
     kv: str
@@ -35,7 +35,7 @@ KV_TYPES: dict[str, KvType] = {
 
 
 def kv_row(kv_type: str) -> KvType:
-    """The row of a `kv_type`. Raises RequestError for an unknown value."""
+    """The table row of an option value. Raises RequestError for an unknown value."""
     row = KV_TYPES.get(str(kv_type))  # str(), since a caller may pass an unhashable value
     if row is None:
         raise RequestError(f"kv_type is {kv_type!r}, expected one of {', '.join(KV_TYPES)}", field="kv_type")
@@ -43,7 +43,7 @@ def kv_row(kv_type: str) -> KvType:
 
 
 def check_columns(state: StateSpec, kv_type: str) -> StateSpec:
-    """Returns the state. Raises RequestError if its rows are not a whole number of blocks of its type."""
+    """Returns the state. Raises RequestError if its columns are no multiple of its type's block size."""
     block = quant(state.kv_type).block
     for name, cols in state.tensors:
         if cols % block:

@@ -1,4 +1,4 @@
-"""Builds the engine's request from a prompt and its options."""
+"""The engine's request from a prompt and its options: checks of options, sampling defaults of the file."""
 
 from __future__ import annotations
 

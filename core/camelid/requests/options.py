@@ -1,4 +1,4 @@
-"""Names and types of the options of a request and of loading, and the types of a prompt."""
+"""Names and types of a request's options, and the types of a prompt."""
 
 from __future__ import annotations
 

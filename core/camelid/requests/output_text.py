@@ -1,4 +1,4 @@
-"""Events and completions of a text request, made from token ids: text, reasoning and tool calls."""
+"""Token ids of an answer to events and a completion: text, stop sequences, reasoning, tool calls."""
 
 from __future__ import annotations
 
@@ -238,23 +238,23 @@ class MarkerTokenizer:
 
 
 class StopMatcher:
-    """Cuts text at the first stop string, independent of the borders of tokens.
+    """Cuts text at the first stop sequence, independent of the borders of tokens.
 
-    The stop string that *ends* first counts, the longest of those, so the result does not depend on how the
-    text was cut. Knuth-Morris-Pratt: the work per character is independent of the length of the stop strings.
+    The stop sequence that ends first counts; of several, the longest. So the result does not depend on the
+    borders of tokens. Knuth-Morris-Pratt: the work per character does not depend on the sequences' length.
     """
 
     def __init__(self, stops: Sequence[str]) -> None:
         if "" in stops:
-            raise RequestError("a stop string is empty, which would stop at once; remove it", field="stop")
+            raise RequestError("a stop sequence is empty, which would stop at once; remove it", field="stop")
         self._stops = list(dict.fromkeys(stops))
-        self._failures = [failures(stop) for stop in self._stops]
+        self._failures = [_failure_table(stop) for stop in self._stops]
         self._matched = [0] * len(self._stops)
         self._held = ""
         self._stopped = False
 
     def push(self, text: str) -> tuple[str, bool]:
-        """The text that is free of stop strings by now, and True if a stop string was found."""
+        """The text that is free of stop sequences by now, and True if a stop sequence was found."""
         if self._stopped:
             return "", True
         self._held += text
@@ -268,12 +268,12 @@ class StopMatcher:
         return shown, False
 
     def finish(self) -> str:
-        """The text that was held back as the possible beginning of a stop string."""
+        """The text that was held back as the possible beginning of a stop sequence."""
         shown, self._held = self._held, ""
         return shown
 
     def _advance(self, char: str) -> int:
-        """Advances every stop string by one character; returns the length of the longest match, or 0."""
+        """Advances every stop sequence by one character; returns the length of the longest match, or 0."""
         complete = 0
         for i, (stop, failure) in enumerate(zip(self._stops, self._failures, strict=True)):
             matched = self._matched[i]
@@ -285,7 +285,7 @@ class StopMatcher:
         return complete
 
 
-def failures(stop: str) -> list[int]:
+def _failure_table(stop: str) -> list[int]:
     """For each prefix of `stop`, the length of its longest proper prefix that is also its suffix."""
     table = [0] * len(stop)
     matched = 0

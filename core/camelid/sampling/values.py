@@ -22,7 +22,7 @@ DEFAULT_ORDER = (
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingValues:
-    """Every sampling option, with llama.cpp's defaults; `options.SamplingOptions` documents them."""
+    """All sampling options with llama.cpp's defaults; `options.SamplingOptions` documents each option."""
 
     temperature: float = 0.8
     dynatemp_range: float = 0.0
@@ -55,7 +55,11 @@ class SamplingValues:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplerContext:
-    """Facts of one draw that samplers read. `mu` is mirostat's bound on surprise, in bits."""
+    """The input of samplers at one draw.
+
+    `history` are the token ids of prompt and answer, `breakers` the bytes of `dry_sequence_breakers`; `mu` is
+    mirostat's bound on surprisal, in bits.
+    """
 
     params: SamplingValues
     noise: DrawNoise

@@ -1,4 +1,4 @@
-"""Peak int8 throughput of this machine, the upper bound for prefill."""
+"""Peak int8 throughput of this machine, the arithmetic upper bound of prefill."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from time import perf_counter
 
 from camelid_native.cpu.api import Library
 
-ROUNDS = 1 << 20  # some milliseconds
+ROUNDS = 1 << 20  # takes a few milliseconds
 REPETITIONS = 5
 
 
 def peak_gflops(library: Library, n_threads: int) -> float:
-    """Peak int8 operations of all threads, in 10^9 per second; the best of REPETITIONS runs."""
+    """Peak of all threads in 10^9 int8 operations per second, two per multiply-add; best of REPETITIONS."""
     with ThreadPoolExecutor(n_threads) as pool:
 
         def run() -> float:

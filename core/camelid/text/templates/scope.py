@@ -1,4 +1,4 @@
-"""Names during a rendering: scopes, the `loop` object of a for, and the global functions."""
+"""Names during a rendering: scopes, the `loop` object of a `for` block, and the global functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from camelid.text.templates.values import (
 
 
 class Scope:
-    """The names of one body and the enclosing scope. `set` writes to the innermost scope only."""
+    """The names bound in one body, and the enclosing scope. The tag `set` binds in the innermost scope."""
 
     __slots__ = ("outer", "values")
 
@@ -37,7 +37,7 @@ class Scope:
 
 
 class Loop:
-    """The `loop` object of a `for`; `recurse` runs a recursive loop's body over other items."""
+    """The `loop` object of a `for` block; `recurse` renders a recursive block for other items."""
 
     def __init__(
         self, values: list[object], budget: Budget, depth: int, recurse: Callable[[object], str] | None
@@ -53,7 +53,7 @@ class Loop:
         index = self.index0 + distance
         if 0 <= index < len(self.values):
             return self.values[index]
-        return Undefined("the item beyond the loop's end")
+        return Undefined("the item before the first or after the last")
 
     def cycle(self, *values: object) -> object:
         if not values:
@@ -93,7 +93,7 @@ def make_range(_: Budget, /, *bounds: int) -> range:
 
 
 def make_dict(budget: Budget, values: object = (), /, **named: object) -> dict[str, object]:
-    """dict(…) of a dict or of pairs, and of named values."""
+    """The template's `dict`: from a mapping or from pairs, and from keyword arguments."""
     items = budget.items(iterated(values))
     pairs = values if is_dict(values) else dict(pair(item) for item in items)
     return {**cast("Mapping[str, object]", pairs), **named}
@@ -113,7 +113,7 @@ def make_namespace(budget: Budget, values: object = (), /, **named: object) -> N
     return made
 
 
-# Functions that every template may call; their first argument is the budget.
+# Functions that every template may call; the evaluator passes the budget as first argument.
 GLOBALS: dict[str, Callable[..., object]] = {
     "raise_exception": raise_exception, "range": make_range, "namespace": make_namespace, "dict": make_dict,
 }  # fmt: skip

@@ -1,8 +1,8 @@
-/* Codecs of unblocked types: floats and integers, little-endian. */
+/* Codecs of types without blocks: floats and integers, little-endian. Included by codecs.c. */
 #include "codec_bits.h"
 #include "codecs.h"
 
-/* Decoder for a C number type: each number is rounded once to float32; infinity on overflow. */
+/* Decoder of a C arithmetic type: one rounding to float32; a float64 beyond its range gives infinity. */
 #define DECODE_NUMBERS(name, number)                                                          \
     static void decode_##name(const uint8_t *restrict blocks, float *restrict values, uint32_t n) { \
         for (uint32_t i = 0; i < n; i++) {                                                    \
@@ -20,7 +20,7 @@ DECODE_NUMBERS(i64, int64_t)
 static void decode_f32(const uint8_t *blocks, float *values, uint32_t n) { memcpy(values, blocks, 4ull * n); }
 static void encode_f32(const float *values, uint8_t *blocks, uint32_t n) { memcpy(blocks, values, 4ull * n); }
 
-/* Decodes up to LANES values through a temporary vector. */
+/* Decodes up to LANES values through a temporary vector, so that no load passes the end. */
 INLINE void some_of_f16(const uint8_t *blocks, float *values, uint32_t n) {
     uint16_t halves[LANES] = {0};
     float floats[LANES];
@@ -33,7 +33,7 @@ static void decode_f16(const uint8_t *blocks, float *values, uint32_t n) {
     some_of_f16(blocks, values, n);
 }
 
-/* Encodes up to 32 values through temporary vectors. */
+/* Encodes up to 32 values through temporary vectors, so that no load passes the end. */
 INLINE void some_to_f16(const float *values, uint8_t *blocks, uint32_t n) {
     float floats[32] = {0};
     int32_t codes[32];
@@ -54,7 +54,7 @@ static void decode_bf16(const uint8_t *restrict blocks, float *restrict values, 
     for (uint32_t i = 0; i < n; i++) values[i] = float_of_bits((uint32_t)uppers[i] << 16);
 }
 
-/* Rounds to nearest, ties to even; a NaN stays NaN even if its upper payload bits are 0. */
+/* Rounds to nearest, ties to even. A NaN gets its quiet bit: without it, truncation could give infinity. */
 INLINE uint16_t bfloat_bits(float x) {
     uint32_t bits = bits_of_float(x), is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
     return (uint16_t)(is_nan ? bits >> 16 | 64 : (bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
