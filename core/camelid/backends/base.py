@@ -258,10 +258,10 @@ def reason_against(plan: Plan, capabilities: Capabilities) -> str:
 
 def reason_against_dtypes(plan: Plan, known: frozenset[str]) -> str:
     """The reason against the first activation of a dtype outside `known`; "" if there is none."""
-    views = (view for op in plan.ops for _, view in op.views())
-    other = next((view for view in views if view.dtype not in known), None)
-    if other is None:
+    if {view.buffer.dtype for op in plan.ops for _, view in op.views()} <= known:
         return ""
+    views = (view for op in plan.ops for _, view in op.views())
+    other = next(view for view in views if view.dtype not in known)
     return (
         f"it has no kernel for activations of {other.dtype}, as {other} is; it has {', '.join(sorted(known))}"
     )

@@ -56,9 +56,9 @@ def check_op(op: Op) -> Op:
         raise PlanError(f"{op.name} has operands {names}, expected {row.roles} {row.attr_names}", op=op.name)
     if not (_kinds_fit(op, row) and row.rule(op)):
         raise PlanError(f"{op.name}: shapes do not fit: {op.operands}; meaning: {row.meaning}", op=op.name)
-    for role, view in op.views():
-        if view.dtype != F32:
-            _check_dtype(op.name, role, view, row)
+    for role, operand in op.operands:
+        if type(operand) is View and operand.buffer.dtype != F32:
+            _check_dtype(op.name, role, operand, row)
     return op
 
 

@@ -94,6 +94,7 @@ MARKER = re.compile(r"""[<>\[\]|｜](?=.*[A-Za-z~\u0080-\U0010ffff]).+[<>\[\]|�
 # Exceptions: byte tokens, and string literals of a template's code.
 NO_MARKER = re.compile("""<0x[0-9A-Fa-f]{2}>|.*['"].*""", re.DOTALL)
 SUBSCRIPT = re.compile(r"[A-Za-z0-9_]\[")
+BRACKETS = frozenset("<>[]|｜")  # first characters of the tokens that SHAPES and MARKER match
 LEAST_WRITTEN = 4  # characters of a token that a template writes; [x] and <b> are prose
 
 PUBLISHED = frozenset(text for role in ROLES.values() for text in (*role.ends, *role.texts))
@@ -114,22 +115,21 @@ def control_texts(
     an ordinary word if a token of type CONTROL has the same text.
     """
     kinds = dict(zip(tokens, types, strict=True))
-    shaped = (token for token in kinds if token[:1] == "<" and SHAPES.fullmatch(token))
-    control = {*published(kinds), *shaped, *written(tokens, templates)}
-    control -= texts_of(tokens, types, CONTROL) - texts_of(tokens, types, USER_DEFINED)
+    bracketed = [token for token in kinds if token[:1] in BRACKETS]  # a large vocabulary has few
+    shaped = (token for token in bracketed if SHAPES.fullmatch(token))
+    control = {*published(kinds), *shaped, *written(bracketed, templates)}
+    typed = {pair for pair in zip(tokens, types, strict=True) if pair[1] != NORMAL}
+    control -= {text for text, kind in typed if kind == CONTROL and (text, USER_DEFINED) not in typed}
     control |= {tokens[i] for i in role_ids if not is_text(tokens[i], types[i])}
     return frozenset(control)
 
 
 def overridden(types: Sequence[int], tokens: Sequence[str], control: Collection[str]) -> list[int]:
     """The types, with CONTROL for text tokens whose text is in `control`."""
-    rows = zip(types, tokens, strict=True)
-    return [CONTROL if token in control and kind in TEXT_KINDS else kind for kind, token in rows]
-
-
-def texts_of(tokens: Sequence[str], types: Sequence[int], kind: int) -> set[str]:
-    """Texts of the tokens of one type."""
-    return {token for token, each in zip(tokens, types, strict=True) if each == kind}
+    found = list(types)
+    for i in (i for i, token in enumerate(tokens) if token in control):
+        found[i] = CONTROL if found[i] in TEXT_KINDS else found[i]
+    return found
 
 
 def is_text(token: str, kind: int) -> bool:
@@ -149,7 +149,7 @@ def published(kinds: Mapping[str, int]) -> Iterator[str]:
 def written(tokens: Iterable[str], templates: Iterable[str]) -> Iterator[str]:
     """Yields the tokens that chat templates write outside of comments."""
     sources = [uncommented(source) for source in templates]
-    finder = Finder(Named(token, 0) for token in set(tokens) if sources and may_be_written(token))
+    finder = Finder(Named(token, 0) for token in tokens if sources and may_be_written(token))
     for source in sources:
         for at, named in finder.matches(source, ()):
             if not SUBSCRIPT.match(source, at - 1 if at else 0):

@@ -68,10 +68,11 @@ def text_merges(
         raise ModelFormatError(f"tokenizer: the merge {pair!r:.80} is listed twice", merge=pair)
     for rank, pair in enumerate(merges):
         left, right = halves(pair)
-        unknown = [token for token in (left, right, left + right) if token not in ids]
-        if not unknown:
+        if left in ids and right in ids and left + right in ids:
             kept.append(pair)
-        elif not all(token in control for token in unknown):
+            continue
+        unknown = [token for token in (left, right, left + right) if token not in ids]
+        if not all(token in control for token in unknown):
             raise ModelFormatError(
                 f"tokenizer: merge {rank} is {pair!r:.80}, but {unknown[0]!r:.80} is not a text token of the "
                 "vocabulary",

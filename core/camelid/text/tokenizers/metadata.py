@@ -61,8 +61,11 @@ def stored_types(metadata: Mapping[str, object], n_tokens: int) -> list[int]:
 
 def retyped(metadata: Mapping[str, object], vocab: Vocab) -> frozenset[str]:
     """Control tokens with a text type in the file; the merges of the file may make them."""
-    rows = zip(vocab.tokens, stored_types(metadata, len(vocab)), vocab.types, strict=True)
-    return frozenset(token for token, stored, kind in rows if kind != stored and kind in CONTROL_TYPES)
+    stored = stored_types(metadata, len(vocab))
+    if stored == vocab.types:
+        return frozenset()
+    rows = zip(vocab.tokens, stored, vocab.types, strict=True)
+    return frozenset(token for token, before, kind in rows if kind != before and kind in CONTROL_TYPES)
 
 
 def check_vocab_size(metadata: Mapping[str, object], n_tokens: int) -> None:
