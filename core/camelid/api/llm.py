@@ -17,9 +17,10 @@ from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.request import Request
 from camelid.engine.sequence import Stream
 from camelid.errors import RequestError, shown
+from camelid.formats.progress import Progress
 from camelid.loading.model_file import ModelName, ModelSource, find_source, open_tokenizer
 from camelid.loading.options import LoadOptions
-from camelid.loading.start import Progress, RunningModel, start
+from camelid.loading.start import RunningModel, start
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
 from camelid.requests.build import RequestBuilder

@@ -31,11 +31,11 @@ from camelid.formats.gguf import (
 )
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_values import encode_entry, encode_name, infer_kind
+from camelid.formats.progress import Progress
 from camelid.formats.quants import QUANTS, quant
 from camelid.formats.source import MAX_HEADER_BYTES, U64, format_error, located
 
 Chunks: TypeAlias = Callable[[], Iterable[bytes | bytearray | memoryview]]
-Progress: TypeAlias = Callable[[str, int, int], object]  # tensor name, bytes of tensor data written, total
 
 
 @dataclass(frozen=True, slots=True)

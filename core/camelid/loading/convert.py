@@ -10,17 +10,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from camelid.errors import RequestError
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import TensorOut, infer_kinds, write_gguf
+from camelid.formats.progress import Progress
 from camelid.loading.model_file import ModelFile, open_model
 from camelid.model.arch import ELEMENTWISE
 from camelid.model.sizes import type_at
 from camelid.plan.weights import Weight
 
-Progress: TypeAlias = Callable[[str, int, int], object]  # tensor name, bytes written, bytes in all
 TILE_VALUES = 4 << 20  # 16 MiB as float32
 
 # Types of a whole file, with their general.file_type (LLAMA_FTYPE_MOSTLY_* of llama.cpp).

@@ -20,7 +20,7 @@ from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
 DEFAULT_CONTEXT = 4096
-ENTRIES = (DECODE, MIXED)  # compiled at load; others when a request needs them
+LOADED_PROGRAMS = (DECODE, MIXED)  # compiled at load; others when a request needs them
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,8 @@ class Deployment:
 
     def weights(self) -> list[Weight]:
         """Every weight of the plans compiled at load, once."""
-        return list({name: w for entry in ENTRIES for name, w in self.plan(entry).weights().items()}.values())
+        plans = [self.plan(program) for program in LOADED_PROGRAMS]
+        return list({name: w for plan in plans for name, w in plan.weights().items()}.values())
 
     def kv_cache(self) -> KVCacheManager:
         """A new KV cache manager. Raises RequestError for a `kv_rows` below a page."""
@@ -100,8 +101,8 @@ class Deployment:
 
     def check_plans(self) -> None:
         """Raises BackendError for a plan that the backend cannot run, before a weight is loaded."""
-        for entry in ENTRIES:
-            check_plan(self.plan(entry), self.capabilities)
+        for program in LOADED_PROGRAMS:
+            check_plan(self.plan(program), self.capabilities)
 
     def reason_against(self) -> str:
         """The reason why `auto` must not choose this backend for the model; "" if there is none."""

@@ -9,7 +9,7 @@ from typing import TypeAlias
 from camelid.backends.base import Forecast, PoolSize, stored_forecast
 from camelid.backends.common.results import result_bytes
 from camelid.engine.programs import DECODE, Limits
-from camelid.loading.deployment import ENTRIES, Deployment
+from camelid.loading.deployment import LOADED_PROGRAMS, Deployment
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.stages import layer_ranges, split
@@ -58,7 +58,7 @@ def estimate_memory(
     The first device's estimate includes the process. Reads no weights, so the weights need not exist.
     """
     layers = layer_ranges(deployment.capabilities.cuts, len(deployment.model.spec.layers))
-    plans = {entry: split(deployment.plan(entry), layers) for entry in ENTRIES}
+    plans = {entry: split(deployment.plan(entry), layers) for entry in LOADED_PROGRAMS}
     stages = [dict(zip(plans, parts, strict=True)) for parts in zip(*plans.values(), strict=True)]
     pools = deployment.kv_cache().sizes()
     first, *others = (

@@ -7,7 +7,7 @@ Weights go from the source to the backend, not through this module.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from os import PathLike, fspath
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf, fetch_gguf
 from camelid.formats.hub.ids import HubId, parse_hub_id
+from camelid.formats.progress import Progress
 from camelid.formats.source import drive_async
 from camelid.model.arch import Model
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
@@ -29,8 +30,6 @@ from camelid.text.tokenizers.tokenizer import Tokenizer, tokenizer_from_gguf
 
 if TYPE_CHECKING:
     from camelid.formats.hf_config import HfDirectory
-
-Progress: TypeAlias = Callable[[str, int, int], object]  # activity, amount done, amount in all
 
 
 class ModelSource(Protocol):

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
 
 from camelid.backends.base import Backend
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import check_depth
+from camelid.formats.progress import Progress
 from camelid.loading.choose import choose_backend
-from camelid.loading.deployment import ENTRIES, Deployment, check_context
+from camelid.loading.deployment import LOADED_PROGRAMS, Deployment, check_context
 from camelid.loading.model_file import ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
 from camelid.model.decoder import declare_states
 from camelid.plan.plan import Plan
 
-Progress: TypeAlias = Callable[[str, int, int], object]  # activity, stage, number of stages
 STAGES = ("reading the header", "opening a backend", "loading weights", "compiling")
 
 
@@ -83,7 +81,7 @@ async def start_engine(
     await backend.allocate(state.states, state.sizes())
     report(STAGES[3], 3, len(STAGES))
     programs = ProgramTable()
-    for program in ENTRIES:
+    for program in LOADED_PROGRAMS:
         await compile_program(programs, program, backend, deployment)
     limits, vocab_size = deployment.limits, deployment.model.spec.vocab_size
     return StepEngine(backend, programs, state, limits=limits, vocab_size=vocab_size, max_in_flight=depth)

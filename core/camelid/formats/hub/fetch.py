@@ -23,8 +23,8 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 from camelid.errors import CamelidError, FetchError, RequestError
 from camelid.formats.hub.failures import fail, translated
 from camelid.formats.hub.ids import HubId, abbreviated, choose_files, parse_hub_id
+from camelid.formats.progress import Progress
 
-Progress: TypeAlias = Callable[[str, int, int], object]  # file name, bytes so far, total bytes
 Say: TypeAlias = Callable[[str], object]
 TIMEOUT = 30.0  # seconds for a listing; downloads use HF_HUB_DOWNLOAD_TIMEOUT
 _COMMIT = re.compile(r"[0-9a-f]{40}")
