@@ -82,6 +82,12 @@ def test_a_step_beyond_capacity_is_refused() -> None:
         encode_step(replace(STEP, rows=STEP.rows * 3), LAYOUT)
 
 
+def test_a_row_with_more_positions_than_the_layout_is_refused() -> None:
+    rows = [row._replace(positions=(0,) * 9) for row in STEP.rows]
+    with pytest.raises(PlanError, match="a row has too many positions"):
+        encode_step(replace(STEP, rows=rows), LAYOUT)
+
+
 def test_biases_beyond_capacity_are_refused() -> None:
     how = replace(STEP.sampling[0], biases=((1, 1.0),) * 4)
     with pytest.raises(PlanError, match="4 biases, but the program's capacity is 3"):
