@@ -270,6 +270,7 @@ class LLM:
         return self._engine.submit(request)
 
     def _request(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Request:
+        """The engine's request. Raises RequestError for a closed model, and as `RequestBuilder`."""
         self._check_open()
         return self._builder.request(prompt, options)
 
