@@ -1,6 +1,6 @@
 // bias: adds a bias to a finished sum if the op has one. Joined before matvec, since Naga 29 panics on an
 // override after an array whose size is an override.
-@group(0) @binding(4) var<storage, read> bias: array<f32>;
+@group(0) @binding(5) var<storage, read> bias: array<f32>;
 
 override HAS_BIAS: bool = false;
 

@@ -1,8 +1,14 @@
-// bf16: two weights per word, each the upper half of an f32. A unit is 8 weights.
+// bf16: two weights per word. A weight is the upper half of an f32.
 fn pair(word: u32) -> vec2<f32> { return bitcast<vec2<f32>>(vec2<u32>(word << 16u, word & 0xffff0000u)); }
 
-fn decode8(unit: u32) -> mat2x4<f32> {
-  let at = 4u * unit;
-  let low = vec4(pair(weights[at]), pair(weights[at + 1u]));
-  return mat2x4<f32>(low, vec4(pair(weights[at + 2u]), pair(weights[at + 3u])));
+fn chunk_at(row: u32, c: u32) -> Chunk {
+  var q: array<vec4<f32>, 8>;
+  for (var i = 0u; i < 4u; i++) {
+    if (is_inside(8u * c + 2u * i)) {
+      let w = weights[row * (K / 8u) + 4u * c + i];
+      q[2u * i] = vec4(pair(w.x), pair(w.y));
+      q[2u * i + 1u] = vec4(pair(w.z), pair(w.w));
+    }
+  }
+  return Chunk(q, vec2(1.0), vec2(0.0));
 }

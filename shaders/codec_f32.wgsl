@@ -1,7 +1,10 @@
-// f32: one weight per word. A unit is 8 weights.
-fn decode8(unit: u32) -> mat2x4<f32> {
-  let at = 8u * unit;
-  let low = vec4(weights[at], weights[at + 1u], weights[at + 2u], weights[at + 3u]);
-  let high = vec4(weights[at + 4u], weights[at + 5u], weights[at + 6u], weights[at + 7u]);
-  return mat2x4<f32>(bitcast<vec4<f32>>(low), bitcast<vec4<f32>>(high));
+// f32: one weight per word.
+fn four(at: u32) -> vec4<f32> { return bitcast<vec4<f32>>(weights[at]); }
+
+fn chunk_at(row: u32, c: u32) -> Chunk {
+  var q: array<vec4<f32>, 8>;
+  for (var i = 0u; i < 8u; i++) {
+    if (is_inside(8u * c + i)) { q[i] = four(row * (K / 4u) + 8u * c + i); }
+  }
+  return Chunk(q, vec2(1.0), vec2(0.0));
 }

@@ -2,8 +2,9 @@
 // the ring on the device. Ids of a sequence's last RING_ROWS rows are written to the ring, each to its own
 // place. grid: one workgroup per token row.
 @group(0) @binding(1) var<storage, read_write> y: array<vec4<f32>>;
-@group(0) @binding(2) var<storage, read> weights: array<u32>;
-@group(0) @binding(3) var<storage, read_write> ring: array<u32>;
+@group(0) @binding(2) var<storage, read> weights: array<vec4<u32>>;
+@group(0) @binding(3) var<storage, read> words: array<u32>;
+@group(0) @binding(4) var<storage, read_write> ring: array<u32>;
 
 const FROM_ID: u32 = 0u;
 const FROM_RING: u32 = 1u;
@@ -33,9 +34,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     ring[group_at(row.sequence, GROUP).write * RING_ROWS + row.state_row % RING_ROWS] = row.value;
   }
   let to = (group.x * Y_STRIDE + Y_OFFSET) / 4u;
-  for (var unit = lane; unit < K / 8u; unit += 64u) {
-    let w = decode8(token * (K / 8u) + unit);
-    y[to + 2u * unit] = SCALE * w[0];
-    y[to + 2u * unit + 1u] = SCALE * w[1];
+  for (var c = lane; c < n_chunks(); c += 64u) {
+    var chunk = chunk_at(token, c);
+    for (var i = 0u; i < 8u; i++) {
+      let column = column_of(c, i);
+      if (is_inside(column)) { y[to + column] = SCALE * weights_of(&chunk, i); }
+    }
   }
 }

@@ -1,5 +1,5 @@
 // experts: expert of a slot of a row; ids are floats. Joined before matvec; see bias.
-@group(0) @binding(5) var<storage, read_write> ids: array<f32>;
+@group(0) @binding(6) var<storage, read_write> ids: array<f32>;
 
 override EXPERTS: u32 = 1u;
 override X_SLOT: u32 = 0u;  // stride of x between slots, in vec4; 0 if all slots share x

@@ -5,9 +5,11 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let n = (group.z * TILES_X + group.x) * WEIGHT_ROWS;
   let first = group.y * TOKENS;
   let tokens = min(TOKENS, step[ROWS_WORD] - first);
-  let x_at = (first * X_STRIDE + X_OFFSET) / 4u;
-  let row = n + lane / LANES;
-  if (row < N) { partial_sums(row, min(row + PAIRS, N - 1u), x_at, tokens, lane); }
+  let row = n + lane / LANES * R;
+  if (row < N) {
+    let rows = min(vec4(row) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u));
+    partial_sums(rows, (first * X_STRIDE + X_OFFSET) / 4u, tokens - 1u, lane);
+  }
   workgroupBarrier();
   for (var i = lane; i < WEIGHT_ROWS * tokens; i += GROUP_LANES) {
     let slot = i % WEIGHT_ROWS;

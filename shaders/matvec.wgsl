@@ -1,48 +1,74 @@
-// matvec: WEIGHT_ROWS weight rows times TOKENS token rows per workgroup. LANES lanes share a pair of weight
-// rows and read x once for both. Each lane sums its own units, so that the order of a sum is equal for every
-// op and batch. On a GPU 16 lanes read neighbouring words; software adapters pay for every lane at a barrier
-// and use 2.
-@group(0) @binding(1) var<storage, read_write> y: array<f32>;
-@group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
-@group(0) @binding(3) var<storage, read> weights: array<u32>;
-
+// matvec: R weight rows per lane times TOKENS token rows. LANES lanes share R weight rows, so that neighbours
+// read neighbouring bytes; a lane reads a chunk of x once for all of its rows. A GPU has 16 lanes per row;
+// software adapters pay for every lane at a barrier and use 2.
 const GROUP_LANES: u32 = 64u;
+const R: u32 = 4u;
 const MAX_TOKENS: u32 = 8u;
-const TILES_X: u32 = 32768u;  // a grid dimension has at most 65,535 workgroups; further tiles use z
-override LANES: u32 = 16u;
-override PAIRS: u32 = 64u / LANES;  // pairs of weight rows
-override WEIGHT_ROWS: u32 = 2u * PAIRS;
-override TOKENS: u32 = 1u;
-override ROWS_WORD: u32 = 0u;
-override K: u32 = 8u;
-override N: u32 = 1u;
-override X_STRIDE: u32 = 0u;
-override X_OFFSET: u32 = 0u;
-override Y_STRIDE: u32 = 0u;
-override Y_OFFSET: u32 = 0u;
+override WEIGHT_ROWS: u32 = R * 64u / LANES;  // of a workgroup
 
-var<workgroup> partial: array<f32, 128u * TOKENS>;  // sums of all lanes' first rows, then of the second rows
+var<workgroup> partial: array<f32, 256u * TOKENS>;  // [TOKENS, R, lanes]
 
-fn partial_sums(first: u32, second: u32, x_at: u32, tokens: u32, lane: u32) {  // x_at: in vec4
-  var sums: array<vec2<f32>, MAX_TOKENS>;
-  for (var unit = lane % LANES; unit < K / 8u; unit += LANES) {
-    let a = decode8(first * (K / 8u) + unit);
-    let b = decode8(second * (K / 8u) + unit);
-    for (var t = 0u; t < tokens; t++) {
-      let at = x_at + t * (X_STRIDE / 4u) + 2u * unit;
-      let low = x[at];
-      let high = x[at + 1u];
-      sums[t] += vec2(dot(a[0], low) + dot(a[1], high), dot(b[0], low) + dot(b[1], high));
+struct Input { x: array<vec4<f32>, 8>, sum: vec2<f32> }  // a chunk of a token row, and the sums of its runs
+
+fn input_at(x_at: u32, c: u32) -> Input {
+  var x32: array<vec4<f32>, 8>;
+  for (var i = 0u; i < 8u; i++) { x32[i] = x_of(x_at, c, i); }
+  return Input(x32, vec2(sum_of(x32[0], x32[1], x32[2], x32[3]), sum_of(x32[4], x32[5], x32[6], x32[7])));
+}
+
+fn add_chunk(chunk: Chunk, input: Input, sum: f32) -> f32 {
+  let a = fma4(chunk.q[3], input.x[3], fma4(chunk.q[2], input.x[2],
+    fma4(chunk.q[1], input.x[1], fma4(chunk.q[0], input.x[0], 0.0))));
+  let b = fma4(chunk.q[7], input.x[7], fma4(chunk.q[6], input.x[6],
+    fma4(chunk.q[5], input.x[5], fma4(chunk.q[4], input.x[4], 0.0))));
+  let first = fma(chunk.scale.x, a, fma(chunk.offset.x, input.sum.x, sum));
+  return fma(chunk.scale.y, b, fma(chunk.offset.y, input.sum.y, first));
+}
+
+fn keep(t: u32, lane: u32, sums: vec4<f32>) {
+  for (var r = 0u; r < R; r++) { partial[(t * R + r) * GROUP_LANES + lane] = sums[r]; }
+}
+
+fn one_token(rows: vec4<u32>, x_at: u32, lane: u32) {
+  var sums = vec4<f32>();
+  for (var c = lane % LANES; c < n_chunks(); c += LANES) {
+    let input = input_at(x_at, c);
+    sums.x = add_chunk(chunk_at(rows.x, c), input, sums.x);
+    sums.y = add_chunk(chunk_at(rows.y, c), input, sums.y);
+    sums.z = add_chunk(chunk_at(rows.z, c), input, sums.z);
+    sums.w = add_chunk(chunk_at(rows.w, c), input, sums.w);
+  }
+  keep(0u, lane, sums);
+}
+
+fn many_tokens(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
+  var sums: array<vec4<f32>, MAX_TOKENS>;
+  for (var c = lane % LANES; c < n_chunks(); c += LANES) {
+    let chunks = array<Chunk, 4>(
+      chunk_at(rows.x, c), chunk_at(rows.y, c), chunk_at(rows.z, c), chunk_at(rows.w, c));
+    for (var t = 0u; t < TOKENS; t++) {
+      let input = input_at(x_at + min(t, last) * (X_STRIDE / 4u), c);
+      sums[t].x = add_chunk(chunks[0], input, sums[t].x);
+      sums[t].y = add_chunk(chunks[1], input, sums[t].y);
+      sums[t].z = add_chunk(chunks[2], input, sums[t].z);
+      sums[t].w = add_chunk(chunks[3], input, sums[t].w);
     }
   }
-  for (var t = 0u; t < tokens; t++) {
-    partial[lane * TOKENS + t] = sums[t].x;
-    partial[(GROUP_LANES + lane) * TOKENS + t] = sums[t].y;
+  for (var t = 0u; t < TOKENS; t++) { keep(t, lane, sums[t]); }
+}
+
+// x_at: the first token row, in vec4; last: the number of its last token.
+fn partial_sums(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
+  if (TOKENS == 1u) {
+    one_token(rows, x_at, lane);
+  } else {
+    many_tokens(rows, x_at, last, lane);
   }
 }
 
-fn total(slot: u32, t: u32) -> f32 {  // slot: all first rows, then all second rows
+fn total(slot: u32, t: u32) -> f32 {
+  let first = (t * R + slot % R) * GROUP_LANES + slot / R * LANES;
   var sum = 0.0;
-  for (var i = 0u; i < LANES; i++) { sum += partial[(slot * LANES + i) * TOKENS + t]; }
+  for (var i = 0u; i < LANES; i++) { sum += partial[first + i]; }
   return sum;
 }

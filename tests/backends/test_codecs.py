@@ -16,7 +16,8 @@ from tests.golden.quant_oracle import FILE, FINITE, NOT_STORED, oracle_decode, o
 from tests.tools import make_iq_grids
 
 from camelid.backends.common.codecs import CODECS, codec, decode, encode
-from camelid.backends.common.codecs.grids import GRIDS, grid
+from camelid.backends.common.codecs.grids import grid
+from camelid.backends.common.grid_tables import GRIDS
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.formats.quants import QUANTS
 

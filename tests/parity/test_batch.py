@@ -19,7 +19,7 @@ from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase
 from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.backend import open_backend
-from camelid.backends.webgpu.kernel import ROW_WORDS
+from camelid.backends.webgpu.kernel import GPU_LANES, ROW_WORDS, SOFTWARE_LANES
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.backends.webgpu.lower import program_section
 from camelid.plan.ops import OPS, make_op
@@ -54,8 +54,12 @@ def outputs(driver: str, cases: Sequence[OpCase]) -> list[Any]:
 
 @pytest.mark.parametrize("driver", share_of(DRIVERS))
 @pytest.mark.parametrize("type_", share_of(reversed(TYPES), 2))
+@pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
 @pytest.mark.parametrize("op", [op for op, *_ in MATRICES])
-def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, driver: str) -> None:
+def test_a_batch_changes_no_bit_of_a_row(
+    op: str, lanes: int, type_: str, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", lanes)
     case = case_of(op, type_)
     ways = [alone(case, row, spare) for spare in (0, 1, ROWS - 1) for row in (0, 7, 8, 10)]
     together, *each = outputs(driver, [case, *ways])

@@ -10,15 +10,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.golden.quant_oracle import random_blocks
 from tests.support.parity.adapters import need_driver
 from tests.support.parity.case_tools import array, encoded, weight
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.codecs import decode
+from camelid.backends.common.grid_tables import grid_bytes
 from camelid.backends.common.load_ops import load_rows
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
-from camelid.backends.webgpu.layouts import STAGING_BYTES, buffer_name, device_bytes
+from camelid.backends.webgpu.layouts import (
+    LAYOUTS,
+    STAGING_BYTES,
+    buffer_name,
+    device_bytes,
+    planes_of,
+    row_multiple,
+)
+from camelid.formats.quants import QUANTS
 from camelid.plan.weights import LoadOp, Part, Weight
 
 pytestmark = pytest.mark.parity
@@ -124,12 +134,26 @@ def test_special_numbers_keep_their_bits(type_: str, tmp_path: Path) -> None:
     assert same(tmp_path, made)
 
 
-@pytest.mark.parametrize("type_", ("q8_0", "q4_0", "f16", "bf16", "f32"))
+@pytest.mark.parametrize("type_", LAYOUTS)
 def test_a_stack_in_parts_is_the_stack_in_one(type_: str, tmp_path: Path) -> None:
-    raw = weight(type_, 7, 4, 6, 64).raw
+    """Each part has an odd number of blocks, so that parts share words of a plane."""
+    shape = (4, 3, max(QUANTS[type_].block, row_multiple(type_)))
+    raw = weight(type_, 7, *shape).raw
     each = len(raw) // 4
-    whole = stored(tmp_path, (4, 6, 64), type_, [raw])
-    wanted = on_device(tmp_path, whole)
+    wanted = on_device(tmp_path, stored(tmp_path, shape, type_, [raw]))
     parts = [raw[i * each : (i + 1) * each] for i in range(4)]
-    assert on_device(tmp_path, stored(tmp_path, (4, 6, 64), type_, parts)) == wanted
-    assert len(wanted) == len(raw)
+    assert on_device(tmp_path, stored(tmp_path, shape, type_, parts)) == wanted
+    book = LAYOUTS[type_].book
+    excess = len(wanted) - len(raw) - (len(grid_bytes(book)) if book else 0)
+    assert 0 <= excess < 16 * len(planes_of(type_))
+    data = wanted[: -len(grid_bytes(book))] if book else wanted
+    assert sorted(data.replace(b"\0", b"")) == sorted(raw.replace(b"\0", b""))
+
+
+def test_a_weight_larger_than_the_staging_buffer_is_split_in_tiles(tmp_path: Path) -> None:
+    rows = STAGING_BYTES // 18 // 8 + 3
+    raw = random_blocks("q4_0", 8, n=rows * 8 + 8, finite=True).tobytes()
+    got = on_device(tmp_path, stored(tmp_path, (rows + 1, 256), "q4_0", [raw]))
+    blocks = np.frombuffer(raw, np.uint8).reshape(-1, 18)
+    assert len(raw) > STAGING_BYTES and got[: 16 * len(blocks)] == blocks[:, 2:].tobytes()
+    assert got[16 * len(blocks) :][: 2 * len(blocks)] == blocks[:, :2].tobytes()

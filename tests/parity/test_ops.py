@@ -1,4 +1,4 @@
-"""Every op of the webgpu backend against the reference: on lavapipe, and in exhaustive runs on SwiftShader.
+"""Every op of the webgpu backend against the reference: on lavapipe, also as on a GPU, and on SwiftShader.
 
 Ordinary runs test the cases of `sample_of_types`, exhaustive runs the others.
 """
@@ -18,6 +18,7 @@ from tests.support.parity.compare import TOLERANCE, errors, reference_result, ru
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpResult
 from camelid.backends.webgpu.backend import open_backend
+from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.plan.ops import OPS
@@ -31,13 +32,19 @@ REFERENCE_ONLY = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=share_of(DRIVERS))
+WAYS = [*((driver, SOFTWARE_LANES) for driver in DRIVERS), ("llvmpipe", GPU_LANES)]  # adapter, lanes per row
+
+
+@pytest.fixture(scope="module", params=share_of(WAYS), ids=lambda way: f"{way[0]}-{way[1]}")
 def results(request: Any) -> dict[int, OpResult]:
     """The result of each case in this run."""
+    driver, lanes = request.param
     chosen, backend = requested(request), open_backend("Vulkan")
-    spec = OpenSpec(adapter=need_driver(request.param), default_limits=True)
-    results = asyncio.run(run_on(backend, spec, [OP_CASES[i] for i in chosen]))
-    assert request.param in backend.capabilities().device
+    spec = OpenSpec(adapter=need_driver(driver), default_limits=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", lanes)
+        results = asyncio.run(run_on(backend, spec, [OP_CASES[i] for i in chosen]))
+    assert driver in backend.capabilities().device
     binding = "maxStorageBufferBindingSize"
     assert backend.capabilities().limits[binding] == DEFAULTS[binding]
     return dict(zip(chosen, results, strict=True))

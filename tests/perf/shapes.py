@@ -1,5 +1,7 @@
 """Files of random weights in the shapes of real models: `python -m tests.perf.shapes NAME TYPE OUT`.
 
+`--vocab FILE.gguf` adds the tokenizer of a file, and a plain chat template, so that servers can read text.
+
 Their output is meaningless, but their cost equals the real model's. Q4_K_M is llama.cpp's mixture: Q6_K for
 the output (or the tied embedding) and for attn_v and ffn_down in the first and last eighth of the layers and
 every third layer between, else Q4_K; Q8_0 and Q5_0 replace them where a row is no multiple of 256.
@@ -10,7 +12,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,12 @@ HALVES = {  # offsets of the float16 numbers in a block, by type
     "iq2_xxs": (0,), "iq2_xs": (0,), "iq2_s": (0,), "iq3_xxs": (0,), "iq3_s": (0,), "iq1_s": (0,),
     "tq1_0": (52,), "tq2_0": (64,), "mxfp4": (),
 }  # fmt: skip
+CONTEXT = 8192
+# ChatML, since llama.cpp's server knows it too.
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + "
+    "'<|im_end|>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
 FLOATS: dict[str, Callable[[NDArray[np.float32]], NDArray[Any]]] = {
     "f32": lambda x: x,
     "f16": lambda x: x.astype(np.float16),
@@ -123,11 +131,17 @@ def tensors(shape: Shape) -> Iterator[tuple[str, tuple[int, ...], int]]:
             yield name, size, i
 
 
-def write(name: str, shape: Shape, asked: str, path: Path) -> None:
-    """Writes the file."""
+def write(
+    name: str, shape: Shape, asked: str, path: Path, context: int = CONTEXT, vocab: Path | None = None
+) -> None:
+    """Writes the file; with a vocabulary its embedding has a row per token of it."""
     rng = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path, shape.arch)
-    _facts(writer, name, shape)
+    if vocab:
+        shape = replace(shape, vocab=_copy_tokenizer(writer, vocab))
+    else:
+        writer.add_tokenizer_model("no_vocab")
+    _facts(writer, name, shape, context)
     for tensor, (*stack, rows, cols), i in tensors(shape):
         kind = tensor_type(asked, tensor, cols, i, shape.layers)
         data = random_rows(kind, math.prod(stack) * rows, cols, rng).reshape(*stack, rows, -1)
@@ -145,9 +159,20 @@ def write(name: str, shape: Shape, asked: str, path: Path) -> None:
     writer.close()
 
 
-def _facts(writer: gguf.GGUFWriter, name: str, shape: Shape) -> None:
+def _copy_tokenizer(writer: gguf.GGUFWriter, vocab: Path) -> int:
+    """Copies the tokenizer of a GGUF file, and returns the number of its tokens."""
+    fields = gguf.GGUFReader(vocab).fields
+    for key, field in fields.items():
+        if key.startswith("tokenizer.") and key != gguf.Keys.Tokenizer.CHAT_TEMPLATE:
+            kind, *parts = field.types
+            writer.add_key_value(key, field.contents(), kind, parts[0] if parts else None)
+    writer.add_chat_template(TEMPLATE)
+    return len(fields[gguf.Keys.Tokenizer.LIST].data)
+
+
+def _facts(writer: gguf.GGUFWriter, name: str, shape: Shape, context: int) -> None:
     writer.add_name(f"{name} (random weights)")
-    writer.add_context_length(8192)
+    writer.add_context_length(context)
     writer.add_embedding_length(shape.hidden)
     writer.add_block_count(shape.layers)
     writer.add_feed_forward_length(shape.ffn)
@@ -159,7 +184,6 @@ def _facts(writer: gguf.GGUFWriter, name: str, shape: Shape) -> None:
     writer.add_rope_freq_base(shape.rope_theta)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_vocab_size(shape.vocab)
-    writer.add_tokenizer_model("no_vocab")
     if shape.experts:
         writer.add_expert_count(shape.experts)
         writer.add_expert_used_count(shape.experts_used)
@@ -171,8 +195,10 @@ def main() -> None:
     parser.add_argument("name", choices=list(SHAPES))
     parser.add_argument("type", choices=[*TYPES, "q4_k_m"])
     parser.add_argument("out", type=Path)
+    parser.add_argument("--context", type=int, default=CONTEXT, help="Context length that the file states.")
+    parser.add_argument("--vocab", type=Path, help="GGUF file whose tokenizer is copied.")
     args = parser.parse_args()
-    write(args.name, SHAPES[args.name], args.type, args.out)
+    write(args.name, SHAPES[args.name], args.type, args.out, args.context, args.vocab)
 
 
 if __name__ == "__main__":

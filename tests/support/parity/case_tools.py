@@ -5,10 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from tests.golden.quant_oracle import random_blocks
 
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.common.op_runner import Quantized
 from camelid.plan.weights import LoadOp
+
+# Types of plain numbers -> the number of a value of 1, and NumPy's type.
+WIDE = {
+    "f64": (1.0, "<f8"),
+    "i8": (99, "<i1"),
+    "i16": (9999, "<i2"),
+    "i32": (1e8, "<i4"),
+    "i64": (1e12, "<i8"),
+}
 
 
 def array(seed: int, *shape: int, scale: float = 1.0) -> Any:
@@ -20,8 +30,14 @@ def weight(type_: str, seed: int, *shape: int) -> Quantized:
 
 
 def encoded(type_: str, values: Any) -> bytes:
+    """The values in a type; random finite blocks for a type with blocks that has no encoder."""
     codec = CODECS[type_]
-    return codec.encode(values.reshape(-1, codec.quant.block)).tobytes()
+    if codec.encodes:
+        return codec.encode(values.reshape(-1, codec.quant.block)).tobytes()
+    if type_ in WIDE:
+        unit, dtype = WIDE[type_]
+        return (unit * values.astype(np.float64)).astype(dtype).tobytes()
+    return random_blocks(type_, values.size, n=values.size // codec.quant.block, finite=True).tobytes()
 
 
 def vector(seed: int, n: int) -> Quantized:

@@ -14,6 +14,7 @@ from tests.support.parity.cases_sampling import sample_cases
 from tests.support.parity.cases_state import attention_cases, state_cases, stored_cases, tail_cases
 
 from camelid.backends.common.op_runner import OpCase, Quantized
+from camelid.backends.webgpu.layouts import LAYOUTS
 from camelid.model.rope import rope_tables
 from camelid.model.spec import RopeSpec
 from camelid.plan.ops import OPS
@@ -70,6 +71,18 @@ def linear_cases() -> Iterator[OpCase]:
     for act in ("gelu", "swiglu_oai"):
         views = {"y": empty(2, 6), "x": array(36, 2, 64)}
         yield OpCase(op="linear_glu", views=views, weights=pair, attrs={"act": act})
+
+
+def codec_cases() -> Iterator[OpCase]:
+    """The types without cases of their own above: a lookup, one row, several rows, experts in two parts."""
+    for type_ in sorted(LAYOUTS.keys() - {*TYPES}):
+        table = {"weight": weight(type_, 81, 10, 512)}
+        yield OpCase(op="embed", views={"y": empty(4, 512)}, weights=table, token_ids=[0, 9, 3, 3])
+        for rows in (1, 9):
+            views = {"y": empty(rows, 10), "x": array(82, rows, 512)}
+            yield OpCase(op="linear", views=views, weights=table)
+        views = {"y": empty(2, 10), "x": array(83, 2, 512), "ids": array(84, 2, 1) * 0 + [[2], [1]]}
+        yield OpCase(op="linear_experts", views=views, weights={"weight": weight(type_, 85, 3, 10, 512)})
 
 
 def load_cases() -> Iterator[OpCase]:
@@ -134,6 +147,7 @@ def make_cases() -> Sequence[OpCase]:
         scaling_cases,
         act_cases,
         linear_cases,
+        codec_cases,
         load_cases,
         expert_cases,
         rope_cases,

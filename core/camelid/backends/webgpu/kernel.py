@@ -16,7 +16,7 @@ Files = tuple[str, ...]
 
 LANES = 64
 GPU_LANES, SOFTWARE_LANES = 16, 2  # lanes that share a weight row; see matvec.wgsl
-TOKENS = 8  # token rows that share one read of the weights, the size of the arrays in matvec.wgsl
+TOKENS, TILE_TOKENS = 8, 64  # token rows that share one read of the weights in matvec.wgsl, matmul.wgsl
 ROW_WORDS = {"T": StepLayout.header_word("rows"), "O": StepLayout.header_word("outputs")}
 
 
@@ -28,9 +28,18 @@ class Context:
     pools: dict[str, PoolSize]
     lanes: int = GPU_LANES
 
+    @property
+    def is_software(self) -> bool:
+        return self.lanes == SOFTWARE_LANES
+
+    def is_tiled(self, op: Op) -> bool:
+        """True if the op's rows fill tiles of matmul.wgsl; its 256 lanes and barriers suit GPUs only."""
+        return not self.is_software and self.plan.rows[op.view("y").rows] > TOKENS
+
     def tokens(self, op: Op, role: str) -> int:
         """Token rows per workgroup; the bits of a row do not depend on this number."""
-        return min(TOKENS, self.plan.rows[op.view(role).rows])
+        rows = self.plan.rows[op.view(role).rows]
+        return min(TILE_TOKENS, 16 * tiles(rows, 16)) if self.is_tiled(op) else min(TOKENS, rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +47,13 @@ class Kernel:
     """The kernel of one op on webgpu.
 
     - `files` are the shader files that are joined to the module.
-    - `bindings` follow the binding of the step: a view, a weight, `state.<tensor>` (a tensor of a layer; `*`:
+    - `bindings` follow the binding of the step: a view, a weight (a second binding of it is `weight.words`),
+      `state.<tensor>` (a tensor of a layer; `*`:
       all tensors), `state.tables` (page tables of all groups) or `result`. A trailing `+` marks written
       state, a trailing `?` an optional operand (if absent, the step is bound in its place and the constant
       HAS_<ROLE> is 0); `a|b` is a binding for either of two operands.
     - `constants` and `grid` compute the override constants and the dispatch grid.
+    - `tiled` are the files in place of `files` for more than TOKENS token rows of y, on GPUs.
     - `codec` names the weight whose codec is joined; `state_codec` has the files by kv_type, `acts` the files
       by activation function.
     - `attrs` are the attributes that the kernel supports with all values; `words` maps other attributes to
@@ -55,6 +66,7 @@ class Kernel:
     bindings: tuple[str, ...]
     constants: Callable[[Op, Context], Constants]
     grid: Callable[[Op, Context], Grid]
+    tiled: Files = ()
     codec: str = ""
     state_codec: Mapping[str, Files] = field(default_factory=dict[str, Files])
     acts: Mapping[str, Files] = field(default_factory=dict[str, Files])

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from itertools import chain
 
 from camelid.backends.webgpu import kernels_basic, kernels_matrix, kernels_state
-from camelid.backends.webgpu.kernel import Constants, Kernel
-from camelid.backends.webgpu.layouts import LAYOUTS
+from camelid.backends.webgpu.kernel import Constants, Context, Kernel
+from camelid.backends.webgpu.layouts import LAYOUTS, row_multiple
 from camelid.backends.webgpu.load import check_weight
 from camelid.errors import BackendError
 from camelid.plan.dtypes import F32
@@ -20,16 +20,18 @@ KERNELS: dict[str, Kernel] = {
     **kernels_matrix.KERNELS,
     **kernels_state.KERNELS,
 }
-UNIT = 8  # weights that a codec decodes at once
 
 
-def shader_files(op: Op, plan: Plan) -> tuple[str, ...]:
+def shader_files(op: Op, context: Context) -> tuple[str, ...]:
     """Shader files of the op's module, prelude first."""
     kernel = KERNELS[op.name]
-    codec = (LAYOUTS[op.weight(kernel.codec).type].codec,) if kernel.codec else ()
-    state = kernel.state_codec[plan.state(op.state("state").group).kv_type] if kernel.state_codec else ()
+    codec = LAYOUTS[op.weight(kernel.codec).type].files if kernel.codec else ()
+    state = (
+        kernel.state_codec[context.plan.state(op.state("state").group).kv_type] if kernel.state_codec else ()
+    )
     act = kernel.acts[op.word("act")] if kernel.acts else ()
-    return ("prelude", *codec, *state, *act, *kernel.files)
+    files = kernel.tiled if kernel.tiled and context.is_tiled(op) else kernel.files
+    return ("prelude", *codec, *state, *act, *files)
 
 
 def op_constants(op: Op) -> Constants:
@@ -98,8 +100,9 @@ def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
 def _codec_reasons(weight: Weight) -> Iterator[str]:
     if weight.type not in LAYOUTS:
         yield f"{weight.name} of type {weight.type}; supported: {', '.join(LAYOUTS)}"
-    elif weight.cols % UNIT:
-        yield f"{weight.name} with rows of {weight.cols} weights; a multiple of {UNIT} is required"
+    elif weight.cols % row_multiple(weight.type):
+        multiple = row_multiple(weight.type)
+        yield f"{weight.name} with rows of {weight.cols} weights; a multiple of {multiple} is required"
 
 
 def _plain_reasons(weight: Weight) -> Iterator[str]:

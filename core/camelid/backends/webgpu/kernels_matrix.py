@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from camelid.backends.webgpu.kernel import (
+    GPU_LANES,
     LANES,
     ROW_WORDS,
     Constants,
@@ -14,19 +15,21 @@ from camelid.backends.webgpu.kernel import (
     tiles,
 )
 from camelid.backends.webgpu.kernels_basic import GATES, ring_constants
-from camelid.backends.webgpu.layouts import LAYOUTS, scales_at
+from camelid.backends.webgpu.layouts import codec_constants
 from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.plan.plan import Op, Plan
 
+WEIGHT = ("weight", "weight.words")  # one buffer, in units of 16 bytes and in words
 TILES_X = 32768
+TILE_ROWS = 64  # weight rows of a workgroup in matmul.wgsl
+LANE_ROWS = 4  # weight rows per lane, R in matvec.wgsl
 MAX_TILES = DEFAULTS["maxComputeWorkgroupsPerDimension"]
 MAX_EXPERTS, MAX_SLOTS = 1024, 64  # array sizes in router.wgsl
 ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2}
 
 
 def _codec_constants(op: Op) -> Constants:
-    weight = op.weight("weight")
-    return {"SCALES_AT": scales_at(weight)} if LAYOUTS[weight.type].repack else {}
+    return codec_constants(op.weight("weight"))
 
 
 def _embed_constants(op: Op, c: Context) -> Constants:
@@ -46,9 +49,9 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
     return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
 
 
-def _pairs(c: Context) -> int:
-    """Pairs of weight rows per workgroup."""
-    return LANES // c.lanes
+def _weight_rows(c: Context) -> int:
+    """Weight rows per workgroup."""
+    return LANE_ROWS * LANES // c.lanes
 
 
 def _matvec_grid(op: Op, c: Context, per: int) -> Grid:
@@ -62,8 +65,16 @@ def _matvec_constants(op: Op, c: Context) -> Constants:
     return sizes | row | _codec_constants(op)
 
 
+def _linear_grid(op: Op, c: Context) -> Grid:
+    return _matvec_grid(op, c, TILE_ROWS if c.is_tiled(op) else _weight_rows(c))
+
+
+def _glu_grid(op: Op, c: Context) -> Grid:
+    return _matvec_grid(op, c, (TILE_ROWS if c.is_tiled(op) else _weight_rows(c)) // 2)
+
+
 def _experts_grid(op: Op, c: Context) -> Grid:
-    return (tiles(op.weight("weight").shape[1], 2 * _pairs(c)), rows_of(op, "y"), op.view("ids").cols)
+    return (tiles(op.weight("weight").shape[1], _weight_rows(c)), rows_of(op, "y"), op.view("ids").cols)
 
 
 def _experts_constants(op: Op, c: Context) -> Constants:
@@ -74,7 +85,7 @@ def _experts_constants(op: Op, c: Context) -> Constants:
 
 
 def _refuses_wide(op: Op, _: Plan) -> str:
-    n_out, most = op.weight("weight").shape[1], MAX_TILES * LANES // 16
+    n_out, most = op.weight("weight").shape[1], MAX_TILES * LANE_ROWS * LANES // GPU_LANES
     return f"experts of {n_out} outputs, at most {most}" if n_out > most else ""
 
 
@@ -90,19 +101,20 @@ def _refuses_many(op: Op, _: Plan) -> str:
 
 
 KERNELS: dict[str, Kernel] = {
-    "embed": Kernel(("embed",), ("y", "weight", "tokens.id+"), _embed_constants, row_grid("y"),
+    "embed": Kernel(("embed",), ("y", *WEIGHT, "tokens.id+"), _embed_constants, row_grid("y"),
                     codec="weight", attrs=("scale",), vec4=("y",)),
-    "embed_position": Kernel(("embed_position",), ("x", "weight"), _position_constants, row_grid("x"),
+    "embed_position": Kernel(("embed_position",), ("x", *WEIGHT), _position_constants, row_grid("x"),
                              codec="weight", attrs=("channel",), vec4=("x",), refuses=_refuses_channel),
-    "linear": Kernel(("bias", "matvec", "linear"), ("y", "x", "weight", "bias?"), _matvec_constants,
-                     lambda op, c: _matvec_grid(op, c, 2 * _pairs(c)), codec="weight", vec4=("x",)),
-    "linear_glu": Kernel(("matvec", "linear_glu"), ("y", "x", "weight"), _matvec_constants,
-                         lambda op, c: _matvec_grid(op, c, _pairs(c)), codec="weight",
-                         acts=GATES, vec4=("x",)),
+    "linear": Kernel(("bias", "product", "matvec", "linear"), ("y", "x", *WEIGHT, "bias?"),
+                     _matvec_constants, _linear_grid, codec="weight", vec4=("x",),
+                     tiled=("bias", "product", "linear_tile", "matmul")),
+    "linear_glu": Kernel(("product", "matvec", "linear_glu"), ("y", "x", *WEIGHT), _matvec_constants,
+                         _glu_grid, codec="weight", acts=GATES, vec4=("x",),
+                         tiled=("product", "linear_glu_tile", "matmul")),
     "router": Kernel(("reduce", "router"), ("ids", "probs", "logits", "bias?"), _router_constants,
                      row_grid("logits"), attrs=("normalize", "scale"), words={"gate": ROUTER_GATES},
                      refuses=_refuses_many),
-    "linear_experts": Kernel(("bias", "experts", "matvec", "linear_experts"),
-                             ("y", "x", "weight", "bias?", "ids"), _experts_constants, _experts_grid,
+    "linear_experts": Kernel(("bias", "experts", "product", "matvec", "linear_experts"),
+                             ("y", "x", *WEIGHT, "bias?", "ids"), _experts_constants, _experts_grid,
                              codec="weight", vec4=("x",), refuses=_refuses_wide),
 }  # fmt: skip

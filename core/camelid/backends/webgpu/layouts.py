@@ -1,58 +1,124 @@
-"""Device layouts of weights: one row per weight type, with its layout in a storage buffer.
+"""Device layouts of weights: one row per weight type, with its planes in a storage buffer.
 
-GGUF's blocks are aligned to two bytes. A WGSL kernel separates quants and scales once, while loading, so that
-compute kernels read whole words. The number of bytes stays the same as in the file.
+GGUF's blocks are aligned to two bytes, and a WGSL kernel loads 16 bytes at once. Loading therefore splits the
+blocks of a tensor into planes: a plane has the same bytes of all blocks, one block after the other. Planes
+are padded to 16 bytes; some types have a codebook after them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 
+from camelid.backends.common.grid_tables import grid_bytes
 from camelid.formats.quants import QUANTS
 from camelid.plan.weights import Weight
 
 STAGING, STAGING_BYTES = "staging", 4 << 20  # buffer of uploaded bytes, the input of load kernels
 TASK, TASK_BYTES = "task", 128  # buffer of a load kernel's parameters
 READ_WRITE = ("storage", "copy_dst", "copy_src")
+ALIGNMENT = 16  # bytes; of a plane
+
+Plane = tuple[int, int]  # first byte and bytes of a block
 
 
 @dataclass(frozen=True, slots=True)
 class WeightLayout:
     """The device layout of a weight type.
 
-    `codec` names the shader that decodes it, `repack` the shader that fills the buffer (empty: the file's
-    bytes are used unchanged). `quant_words` is the number of u32 words of quants per block; all scales follow
-    all quants, two f16 per word.
+    - `files` are the shader files of its codec.
+    - `planes` split a block; without planes the buffer has the file's bytes.
+    - `span` is the distance of the two runs of a chunk in weights; see chunk.wgsl.
+    - `book` names the grid that follows the planes.
     """
 
-    codec: str
-    repack: str = ""
-    quant_words: int = 0
+    files: tuple[str, ...]
+    planes: tuple[Plane, ...] = ()
+    span: int = 16
+    book: str = ""
 
 
-LAYOUTS: dict[str, WeightLayout] = {
-    "f32": WeightLayout("codec_f32"),
-    "f16": WeightLayout("codec_f16"),
-    "bf16": WeightLayout("codec_bf16"),
-    "q8_0": WeightLayout("codec_q8_0", "repack_q8_0", quant_words=8),
-    "q4_0": WeightLayout("codec_q4_0", "repack_q4_0", quant_words=4),
-}
+def _row(
+    name: str, *planes: Plane, more: tuple[str, ...] = (), span: int = 16, book: str = ""
+) -> tuple[str, WeightLayout]:
+    return name, WeightLayout(("chunk", "quants", *more, f"codec_{name}"), planes, span, book)
+
+
+IQ4, E2M1 = ("values", "values_iq4"), ("values", "values_e2m1")
+
+LAYOUTS: dict[str, WeightLayout] = dict(
+    (
+        _row("f32"),
+        _row("f16"),
+        _row("bf16"),
+        _row("f64"),
+        _row("i8"),
+        _row("i16"),
+        _row("i32"),
+        _row("i64"),
+        _row("q4_0", (2, 16), (0, 2)),
+        _row("q4_1", (4, 16), (0, 4)),
+        _row("q5_0", (6, 16), (2, 4), (0, 2)),
+        _row("q5_1", (8, 16), (0, 8)),
+        _row("q8_0", (2, 32), (0, 2)),
+        _row("q2_k", (0, 80), (80, 4), span=32),
+        _row("q3_k", (0, 96), (96, 12), (108, 2), span=32),
+        _row("q4_k", more=("scales_k",), span=32),
+        _row("q5_k", more=("scales_k",), span=32),
+        _row("q6_k", (0, 208), (208, 2), span=64),
+        _row("iq1_s", (2, 48), (0, 2), more=("grid_8",), book="iq1"),
+        _row("iq1_m", (0, 48), (48, 8), more=("grid_8",), book="iq1"),
+        _row("iq2_xxs", (2, 64), (0, 2), more=("grid_8", "even_signs"), book="iq2_xxs"),
+        _row("iq2_xs", (2, 64), (66, 8), (0, 2), more=("grid_8", "even_signs"), book="iq2_xs"),
+        _row("iq2_s", (2, 80), (0, 2), more=("grid_8",), book="iq2_s"),
+        _row("iq3_xxs", (2, 96), (0, 2), more=("grid_4", "even_signs"), book="iq3_xxs"),
+        _row("iq3_s", (2, 108), (0, 2), more=("grid_4",), book="iq3_s"),
+        _row("iq4_nl", (2, 16), (0, 2), more=IQ4),
+        _row("iq4_xs", (8, 128), (0, 8), more=IQ4),
+        _row("tq1_0", (0, 48), (48, 4), (52, 2)),
+        _row("tq2_0", (0, 64), (64, 2), span=32),
+        _row("mxfp4", (1, 16), (0, 1), more=E2M1),
+        _row("nvfp4", (4, 32), (0, 4), more=E2M1),
+        _row("q1_0", (2, 16), (0, 2)),
+        _row("q2_0", (2, 16), (0, 2)),
+    )
+)
 
 
 def n_blocks(weight: Weight) -> int:
     return weight.rows * weight.cols // QUANTS[weight.type].block
 
 
-def scales_at(weight: Weight) -> int:
-    """Word offset of the scales."""
-    return n_blocks(weight) * LAYOUTS[weight.type].quant_words
+def planes_of(type_: str) -> tuple[Plane, ...]:
+    """The planes of a type; a single one without a split."""
+    return LAYOUTS[type_].planes or ((0, QUANTS[type_].block_bytes),)
+
+
+def plane_words(weight: Weight) -> list[int]:
+    """Word offset of each plane, and of the end of the last."""
+    sizes = (_aligned(n_blocks(weight) * width) for _, width in planes_of(weight.type))
+    return [at // 4 for at in accumulate(sizes, initial=0)]
+
+
+def codec_constants(weight: Weight) -> dict[str, float]:
+    """Values of a codec's overrides."""
+    layout, words = LAYOUTS[weight.type], plane_words(weight)
+    planes: dict[str, float] = {f"PLANE_{i}": word for i, word in enumerate(words[:-1]) if i}
+    return {"SPAN": layout.span // 4, **planes} | ({"BOOK": words[-1]} if layout.book else {})
 
 
 def device_bytes(weight: Weight) -> int:
-    """Bytes of the weight's buffer: its bytes in the file, rounded up to whole words."""
-    if not LAYOUTS[weight.type].repack:
+    """Bytes of the weight's buffer. Without planes, these are its bytes in the file."""
+    layout = LAYOUTS[weight.type]
+    if not layout.planes:
         return weight.n_bytes
-    return 4 * (scales_at(weight) + -(-n_blocks(weight) // 2))
+    return 4 * plane_words(weight)[-1] + (len(grid_bytes(layout.book)) if layout.book else 0)
+
+
+def row_multiple(type_: str) -> int:
+    """The columns of a weight are a multiple of this number, so that each row starts at 16 bytes."""
+    row = QUANTS[type_]
+    return max(8, ALIGNMENT // row.block_bytes) if row.block == 1 else row.block
 
 
 def buffer_name(weight: Weight) -> str:
@@ -61,4 +127,8 @@ def buffer_name(weight: Weight) -> str:
 
 def bound_bytes(weight: Weight) -> int:
     """Bytes of the binding of the whole buffer."""
-    return -(-device_bytes(weight) // 16) * 16
+    return _aligned(device_bytes(weight))
+
+
+def _aligned(n_bytes: int) -> int:
+    return -(-n_bytes // ALIGNMENT) * ALIGNMENT

@@ -7,10 +7,12 @@ transposed.
 
 from __future__ import annotations
 
+import base64
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
+from camelid.backends.common.grid_tables import grid_bytes
 from camelid.backends.webgpu.layouts import (
     LAYOUTS,
     READ_WRITE,
@@ -21,7 +23,8 @@ from camelid.backends.webgpu.layouts import (
     bound_bytes,
     buffer_name,
     device_bytes,
-    scales_at,
+    plane_words,
+    planes_of,
 )
 from camelid.backends.webgpu.tape import Section
 from camelid.errors import BackendError
@@ -43,26 +46,19 @@ def add_weight(section: Section, weight: Weight, join: Join) -> None:
     Raises BackendError if no kernel can load the weight.
     """
     moves = check_weight(weight)
-    is_plain = _is_plain(weight, moves)
-    if is_plain and not LAYOUTS[weight.type].repack and _fills_words(weight):
-        _copy(section, weight)
-        return
-    _add_buffer(section, weight)
-    if not is_plain or not LAYOUTS[weight.type].repack:
+    if not _is_plain(weight, moves):
+        _add_buffer(section, weight)
         _rearrange(section, weight, moves, join)
-        return
-    at = 0
-    for part in weight.parts:
-        _repack(section, weight, part, at // QUANTS[weight.type].block_bytes, join)
-        at += part.n_bytes
+    elif not LAYOUTS[weight.type].planes and _fills_words(weight):
+        _copy(section, weight)
+    else:
+        _repack(section, weight, join)
 
 
 def check_weight(weight: Weight) -> list[Move]:
     """The moves of the weight's load ops. Raises BackendError if no kernel can load the weight."""
     moves = _moves(weight)
     if _is_plain(weight, moves):
-        if LAYOUTS[weight.type].repack:
-            _check_pairs(weight)
         return moves
     is_unchanged = weight.type == weight.stored_type and not _addend(weight)
     if weight.stored_type not in MOVABLE or not (weight.type == "f32" or is_unchanged):
@@ -124,23 +120,34 @@ def _kernel(section: Section, weight: Weight, files: Sequence[str], join: Join) 
     return pipeline, section.add_group(layout, places)
 
 
-def _check_pairs(weight: Weight) -> None:
-    """Raises BackendError for a part with an odd number of blocks: two scales share a word."""
-    block_bytes = QUANTS[weight.type].block_bytes
-    if any(part.n_bytes // block_bytes % 2 for part in weight.parts):
-        raise _refusal(weight, f"an odd number of {weight.type} blocks does not fill whole words")
+def _repack(section: Section, weight: Weight, join: Join) -> None:
+    """Splits blocks into planes, and uploads the codebook after the planes."""
+    _add_buffer(section, weight)
+    kernel = _kernel(section, weight, ("repack",), join)
+    block_bytes, first = QUANTS[weight.type].block_bytes, 0
+    tile_blocks = STAGING_BYTES // block_bytes
+    for part in weight.parts:
+        total = part.n_bytes // block_bytes
+        for start in range(0, total, tile_blocks):
+            blocks = min(tile_blocks, total - start)
+            _upload(section, part, start * block_bytes, blocks * block_bytes, (STAGING, 0))
+            _split(section, weight, kernel, first + start, blocks)
+        first += total
+    book = LAYOUTS[weight.type].book
+    if book:
+        data = base64.b64encode(grid_bytes(book)).decode()
+        to = (buffer_name(weight), 4 * plane_words(weight)[-1])
+        section.commands.append(("upload", (INLINE, data), 0, len(grid_bytes(book)), *to))
 
 
-def _repack(section: Section, weight: Weight, part: Part, first_block: int, join: Join) -> None:
+def _split(section: Section, weight: Weight, kernel: tuple[int, int], first: int, blocks: int) -> None:
+    """Dispatches that copy each plane of staged blocks to its place."""
     block_bytes = QUANTS[weight.type].block_bytes
-    kernel = _kernel(section, weight, ("halves", LAYOUTS[weight.type].repack), join)
-    tile_blocks = STAGING_BYTES // (2 * block_bytes) * 2
-    total = part.n_bytes // block_bytes
-    for start in range(0, total, tile_blocks):
-        blocks = min(tile_blocks, total - start)
-        words = (blocks, first_block + start, scales_at(weight), 0)
-        _tile(section, part, start * block_bytes, blocks * block_bytes, words)
-        section.dispatch(*kernel, [-(-blocks // (2 * LANES)), 1, 1])
+    for (start, width), word in zip(planes_of(weight.type), plane_words(weight), strict=False):
+        words = [blocks, first, block_bytes, start, width, word]
+        section.commands.append(("words", TASK, 0, words))
+        n_words = blocks * width // 4 + 2  # the first and the last may be shared with other blocks
+        section.dispatch(*kernel, [-(-n_words // LANES), 1, 1])
 
 
 def _rearrange(section: Section, weight: Weight, moves: Sequence[Move], join: Join) -> None:

@@ -134,7 +134,7 @@ class _Lowering:
         if reason:
             raise BackendError(f"{reason}. Use the reference backend", backend="webgpu")
         kernel = KERNELS[op.name]
-        files = shader_files(op, self.plan)
+        files = shader_files(op, self.context)
         wgsl = self.join(*files)
         constants = self._constants(op)
         for bindings, more in self._dispatches(op, kernel.bindings):

@@ -1,30 +1,19 @@
 """Codecs of the IQ types: indices into a fixed grid of vectors, with signs or a delta; or into 16 values.
 
-The grids are constants of ggml-common.h in data/iq_grids.bin, which tests/tools/make_iq_grids.py writes. They
-are read when the first block of such a type is decoded.
+A grid is read when the first block of such a type is decoded.
 """
 
 from __future__ import annotations
 
 import functools
-from importlib.resources import files
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from camelid.backends.common.codecs.bits import Bytes, Floats, fields, grouped, half, unpack
+from camelid.backends.common.grid_tables import GRIDS, grid_bytes
 
-# Name -> (entries, values per entry), in the order of the file; one signed byte per value.
-GRIDS: dict[str, tuple[int, int]] = {
-    "iq2_xxs": (256, 8),
-    "iq2_xs": (512, 8),
-    "iq2_s": (1024, 8),
-    "iq3_xxs": (256, 4),
-    "iq3_s": (512, 4),
-    "iq1": (2048, 8),
-}
 IQ4_VALUES = np.array(
     [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.int8
 )  # of iq4_nl and iq4_xs
@@ -33,10 +22,7 @@ IQ4_VALUES = np.array(
 @functools.cache
 def grid(name: str) -> Floats:
     """A grid as [entries, values per entry]."""
-    data = np.frombuffer(files("camelid").joinpath("data/iq_grids.bin").read_bytes(), np.int8)
-    starts = dict(zip(GRIDS, accumulate((n * width for n, width in GRIDS.values()), initial=0), strict=False))
-    n_entries, width = GRIDS[name]
-    return data[starts[name] :][: n_entries * width].reshape(n_entries, width).astype(np.float32)
+    return np.frombuffer(grid_bytes(name), np.int8).reshape(GRIDS[name]).astype(np.float32)
 
 
 def decode_iq2_xxs(raw: Bytes) -> Floats:

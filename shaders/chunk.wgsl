@@ -1,0 +1,20 @@
+// chunk: 32 weights of a row as two runs of 16; a weight is q * scale + offset of its run. A codec defines
+// chunk_at(row, c), the chunk c of a row. SPAN is the distance of its runs, which share the bytes of quants.
+// A kernel declares K and the weight's buffer twice: `weights` in units of 16 bytes, `words` in words.
+override SPAN: u32 = 4u;  // in vec4 of x
+
+struct Chunk { q: array<vec4<f32>, 8>, scale: vec2<f32>, offset: vec2<f32> }
+
+fn n_chunks() -> u32 { return (K + 31u) / 32u; }
+
+fn chunk_number(row: u32, c: u32) -> u32 { return row * (K / 32u) + c; }
+
+fn column_of(c: u32, i: u32) -> u32 {  // in vec4, of q[i] of chunk c
+  return 8u * c / (2u * SPAN) * (2u * SPAN) + 4u * c % SPAN + i % 4u + select(0u, SPAN, i >= 4u);
+}
+
+fn is_inside(column: u32) -> bool { return K % 32u == 0u || column < K / 4u; }
+
+fn weights_of(chunk: ptr<function, Chunk>, i: u32) -> vec4<f32> {
+  return (*chunk).q[i] * (*chunk).scale[i / 4u] + (*chunk).offset[i / 4u];
+}

@@ -1,0 +1,8 @@
+// i32: one weight per word, rounded to f32.
+fn chunk_at(row: u32, c: u32) -> Chunk {
+  var q: array<vec4<f32>, 8>;
+  for (var i = 0u; i < 8u; i++) {
+    if (is_inside(8u * c + i)) { q[i] = vec4<f32>(bitcast<vec4<i32>>(weights[row * (K / 4u) + 8u * c + i])); }
+  }
+  return Chunk(q, vec2(1.0), vec2(0.0));
+}

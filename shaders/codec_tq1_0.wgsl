@@ -1,0 +1,25 @@
+// tq1_0: planes {q: u8[48]}, {high: u8[4]}, {d: f16}; a byte is a fraction of 256 with 5 (in `high` 4) base-3
+// digits, and a product with a power of 3 begins with the next one; value = (digit - 1) * d.
+const POWERS: array<u32, 5> = array<u32, 5>(1u, 3u, 9u, 27u, 81u);
+
+fn digits(word: u32, power: u32) -> vec4<f32> {
+  return vec4<f32>((((unpack4xU8(word) * power) & vec4(0xffu)) * 3u) >> vec4(8u));
+}
+
+fn run_at(block: u32, run: u32) -> array<vec4<f32>, 4> {  // of 16 weights
+  if (run == 15u) {
+    let high = words[PLANE_1 + block];
+    return array<vec4<f32>, 4>(digits(high, 1u), digits(high, 3u), digits(high, 9u), digits(high, 27u));
+  }
+  let w = weights[3u * block + select(2u, run % 2u, run < 10u)];
+  let power = POWERS[select(run - 10u, run / 2u, run < 10u)];
+  return array<vec4<f32>, 4>(digits(w.x, power), digits(w.y, power), digits(w.z, power), digits(w.w, power));
+}
+
+fn chunk_at(row: u32, c: u32) -> Chunk {
+  let number = chunk_number(row, c);
+  let a = run_at(number / 8u, number % 8u * 2u);
+  let b = run_at(number / 8u, number % 8u * 2u + 1u);
+  let d = half(PLANE_2, number / 8u);
+  return Chunk(array<vec4<f32>, 8>(a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]), vec2(d), vec2(-d));
+}

@@ -1,0 +1,81 @@
+// matmul: 64 weight rows times TOKENS token rows, at most 64, by 256 lanes: each has 4 weight rows and every
+// 16th token row. A chunk of all weight rows is decoded once to workgroup memory; the runs of x follow one
+// another there, since both need more than the 16 KiB that every device has. An op defines weight_row(n, slot)
+// and finish(...). grid: (tiles of outputs, tiles of TOKENS t, tiles / 32768).
+const SHARE: u32 = 4u;  // token rows of a lane, at most
+
+var<workgroup> quants: array<vec4<f32>, 512>;  // [8, weight rows]
+var<workgroup> affine: array<vec4<f32>, 64>;  // [weight rows] scale and offset of both runs
+var<workgroup> inputs: array<vec4<f32>, 256>;  // [4, token rows], of one run
+var<workgroup> input_sums: array<vec2<f32>, 64>;  // [token rows]
+
+fn stage_weights(row: u32, c: u32, slot: u32) {
+  var chunk = chunk_at(row, c);
+  for (var i = 0u; i < 8u; i++) { quants[64u * i + slot] = chunk.q[i]; }
+  affine[slot] = vec4(chunk.scale, chunk.offset);
+}
+
+fn stage_sums(x_at: u32, c: u32, token: u32) {
+  let a = sum_of(x_of(x_at, c, 0u), x_of(x_at, c, 1u), x_of(x_at, c, 2u), x_of(x_at, c, 3u));
+  let b = sum_of(x_of(x_at, c, 4u), x_of(x_at, c, 5u), x_of(x_at, c, 6u), x_of(x_at, c, 7u));
+  input_sums[token] = vec2(a, b);
+}
+
+fn run_sums(run: u32, slot: u32, token: u32) -> vec4<f32> {  // of 4 weight rows and a token row
+  var sums = vec4<f32>();
+  for (var i = 0u; i < 4u; i++) {
+    let input = inputs[64u * i + token];
+    let at = 64u * (4u * run + i) + slot;
+    sums.x = fma4(quants[at], input, sums.x);
+    sums.y = fma4(quants[at + 1u], input, sums.y);
+    sums.z = fma4(quants[at + 2u], input, sums.z);
+    sums.w = fma4(quants[at + 3u], input, sums.w);
+  }
+  return sums;
+}
+
+fn affine_of(run: u32, slot: u32) -> mat2x4<f32> {  // scales and offsets of 4 weight rows
+  let a = affine[slot];
+  let b = affine[slot + 1u];
+  let c = affine[slot + 2u];
+  let d = affine[slot + 3u];
+  if (run == 0u) { return mat2x4<f32>(vec4(a.x, b.x, c.x, d.x), vec4(a.z, b.z, c.z, d.z)); }
+  return mat2x4<f32>(vec4(a.y, b.y, c.y, d.y), vec4(a.w, b.w, c.w, d.w));
+}
+
+@compute @workgroup_size(256)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let n = (group.z * TILES_X + group.x) * TILE_OUTPUTS;
+  let first = group.y * TOKENS;
+  let last = min(TOKENS, step[ROWS_WORD] - first) - 1u;
+  let slot = lane / 16u * 4u;
+  let own = lane % 16u;  // the first token row of the lane
+  let row = weight_row(n, lane % 64u);
+  let summed = ((first + min(lane % 64u, last)) * X_STRIDE + X_OFFSET) / 4u;
+  let staged = ((first + min(lane / 4u, last)) * X_STRIDE + X_OFFSET) / 4u;
+  let to = 64u * (lane % 4u) + lane / 4u;
+  var totals: array<vec4<f32>, SHARE>;
+  var sums: array<vec4<f32>, SHARE>;
+  for (var start = 0u; start < min(LANES, n_chunks()); start++) {
+    for (var j = 0u; j < SHARE; j++) { sums[j] = vec4<f32>(); }
+    for (var c = start; c < n_chunks(); c += LANES) {
+      if (lane < 64u) { stage_weights(row, c, lane); }
+      if (lane >= 192u) { stage_sums(summed, c, lane - 192u); }
+      for (var run = 0u; run < 2u; run++) {
+        inputs[to] = x_of(staged, c, 4u * run + lane % 4u);
+        workgroupBarrier();
+        let factors = affine_of(run, slot);
+        for (var j = 0u; j < TOKENS / 16u; j++) {
+          let shifted = fma(factors[1], vec4(input_sums[own + 16u * j][run]), sums[j]);
+          sums[j] = fma(factors[0], run_sums(run, slot, own + 16u * j), shifted);
+        }
+        workgroupBarrier();
+      }
+    }
+    for (var j = 0u; j < TOKENS / 16u; j++) { totals[j] += sums[j]; }
+  }
+  for (var j = 0u; j < TOKENS / 16u; j++) {
+    let t = own + 16u * j;
+    if (t <= last) { finish((first + t) * Y_STRIDE + Y_OFFSET, n, slot, totals[j]); }
+  }
+}

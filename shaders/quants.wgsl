@@ -1,0 +1,34 @@
+// quants: fields of blocks as floats, for codecs. NIBBLES selects the low nibble of each byte.
+const NIBBLES: u32 = 0x0f0f0f0fu;
+const PAIRS_OF_BITS: u32 = 0x03030303u;
+const ONES: u32 = 0x01010101u;
+
+override PLANE_1: u32 = 0u;  // word offsets of the fields after the first
+override PLANE_2: u32 = 0u;
+
+fn half(plane: u32, i: u32) -> f32 { return select_half(words[plane + i / 2u], i); }
+
+fn select_half(word: u32, i: u32) -> f32 {
+  let pair = unpack2x16float(word);
+  return select(pair.x, pair.y, i % 2u == 1u);
+}
+
+fn byte(plane: u32, i: u32) -> u32 { return (words[plane + i / 4u] >> (8u * (i % 4u))) & 0xffu; }
+
+fn bytes(word: u32) -> vec4<f32> { return vec4<f32>(unpack4xU8(word)); }
+
+fn signed_bytes(word: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(word)); }
+
+fn runs(a: vec4<u32>, b: vec4<u32>) -> array<vec4<f32>, 8> {
+  return array<vec4<f32>, 8>(
+    bytes(a.x), bytes(a.y), bytes(a.z), bytes(a.w), bytes(b.x), bytes(b.y), bytes(b.z), bytes(b.w));
+}
+
+fn nibble_runs(w: vec4<u32>) -> array<vec4<f32>, 8> { return runs(w & vec4(NIBBLES), (w >> vec4(4u)) & vec4(NIBBLES)); }
+
+// Four bits, one in each byte.
+fn spread(bits: u32) -> u32 { return (bits * 0x204081u) & ONES; }
+
+fn spread_words(bits: u32) -> vec4<u32> {  // 16 bits in the bytes of four words
+  return vec4(spread(bits & 15u), spread((bits >> 4u) & 15u), spread((bits >> 8u) & 15u), spread((bits >> 12u) & 15u));
+}
