@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from camelid.text.grammar.assembly import checked_network
 from camelid.text.grammar.configs import Configs
 from camelid.text.grammar.masks import Masks
-from camelid.text.grammar.network import Network, checked_network
+from camelid.text.grammar.network import Network
 from camelid.text.grammar.rules import Rules
 from camelid.text.grammar.trie import TokenTable
 
@@ -18,6 +19,12 @@ class Automaton:
         self.network = network
         self.configs = Configs(network)
         self._masks: dict[TokenTable, Masks] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the grammar and its caches, roughly."""
+        masks = sum(masks.held_bytes for masks in self._masks.values())
+        return self.network.held_bytes + self.configs.held_bytes + masks
 
     def masks(self, tokens: TokenTable) -> Masks:
         """The masks over one vocabulary, made on first use."""

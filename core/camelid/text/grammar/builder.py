@@ -10,7 +10,7 @@ from typing import TypeAlias, TypeVar
 from camelid.errors import RequestError
 from camelid.text.grammar.char_classes import Ranges, union
 from camelid.text.grammar.dfa import Dfa
-from camelid.text.grammar.rules import Choice, Expr, Ref, Repeat, Rules, Sequence, Text
+from camelid.text.grammar.rules import Chars, Choice, Expr, Ref, Repeat, Rules, Sequence, Text
 
 MAX_RULES = 20_000
 BLOCK = 256  # copies of a repeat in one rule; a larger count is written in base 256
@@ -44,6 +44,28 @@ def optional(part: Expr) -> Expr:
     return Repeat(part, 0, 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Notation:
+    """The spelling of values, JSON (`json_text.JSON`) or a variant of it that a family of models writes.
+
+    `quote` is on either side of a string; `plain` are the characters that a string writes as they are, and
+    `escape` is any other character; `spelled` is one character out of some; `words` are true, false and null.
+    `characters` are the strings of any length; None: any `plain` and `escape`. `has_bare_keys`: a key without
+    odd characters has no quotes.
+    """
+
+    quote: Expr
+    spelled: Spell
+    plain: Ranges
+    escape: Expr
+    words: tuple[str, str, str] = ("true", "false", "null")
+    characters: Dfa | None = None
+    has_bare_keys: bool = False
+
+
+AS_IS = Notation(NOTHING, Chars, (), DEAD)  # of grammars without JSON
+
+
 @dataclass(slots=True)
 class RuleBuilder:
     """The rules made so far. `add`, `shared` and `fresh` raise RequestError beyond MAX_RULES."""
@@ -51,6 +73,7 @@ class RuleBuilder:
     rules: dict[str, Expr]
     keys: dict[Hashable, Ref] = field(default_factory=dict[Hashable, Ref])
     numbers: Counter[str] = field(default_factory=Counter[str])
+    notation: Notation = AS_IS
 
     def fresh(self, kind: str) -> str:
         """Reserves an unused rule name, such as `node_3`."""

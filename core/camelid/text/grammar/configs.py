@@ -20,6 +20,8 @@ MAX_ITEMS = 20_000  # in one config or node
 # Depth of nested rules, as in nested brackets. Freeing a chain of nodes recurses, and Pyodide's stack ends
 # before 2,000 nodes.
 MAX_DEPTH = 1_000
+# Held by a config, by each of its items, and by the moves of one byte class, roughly.
+CONFIG_BYTES, ITEM_BYTES, MOVES_BYTES = 700, 150, 300
 
 Item: TypeAlias = "tuple[int, Node]"
 DONE = -1  # the state to return to when the whole grammar ends
@@ -65,6 +67,7 @@ class Configs:
         self._nodes: dict[frozenset[Item], Node] = {ROOT.links: ROOT}
         self._configs: dict[tuple[frozenset[Item], bool], Config] = {}
         self._closed: dict[frozenset[Item], Config] = {}
+        self.held_bytes = 0  # by the cache, roughly
         self.dead = Config(frozenset(), False, network.n_classes)
         self.dead.next = [self.dead] * network.n_classes
         self.start = self.closed([(network.starts[network.root], ROOT)])
@@ -77,6 +80,7 @@ class Configs:
         moves = config.moves
         if moves is None:
             moves = config.moves = self._moves(config)
+            self.held_bytes += MOVES_BYTES * len(moves)
         targets = moves.get(byte_class)
         found = config.next[byte_class] = self.closed(targets) if targets else self.dead
         return found
@@ -89,11 +93,11 @@ class Configs:
 
     def read_token(self, config: Config, token_id: int, data: bytes) -> Config:
         """The config after a whole token: by its bytes, if it has any, and by token arcs."""
-        places = self.network.places
+        place = self.network.place
         targets = [
             (state + to, node)
             for state, node in config.items
-            for token_ids, negated, to in places[state].tokens
+            for token_ids, negated, to in place(state).tokens
             if (token_id in token_ids) != negated
         ]
         by_bytes = self.read(config, data) if data else self.dead
@@ -109,6 +113,7 @@ class Configs:
             if len(self._configs) >= MAX_CONFIGS:
                 self._forget()
             found = self._configs[key] = Config(items, complete, self.network.n_classes)
+            self.held_bytes += CONFIG_BYTES + 8 * self.network.n_classes + ITEM_BYTES * len(items)
         return found
 
     def node(self, links: frozenset[Item]) -> Node:
@@ -170,10 +175,10 @@ class Configs:
                 heappush(queue, (ranks[other], other))
 
     def _moves(self, config: Config) -> dict[int, set[Item]]:
-        places = self.network.places
+        place = self.network.place
         moves: dict[int, set[Item]] = {}
         for state, node in config.items:
-            for byte_class, to in places[state].arcs:
+            for byte_class, to in place(state).arcs:
                 moves.setdefault(byte_class, set()).add((state + to, node))
         return moves
 
@@ -198,6 +203,7 @@ class Configs:
     def _forget(self) -> None:
         """Empties the caches. Configs that matchers still reference stay valid and lead to new configs."""
         self._part()
+        self.held_bytes = 0
         self._configs.clear()
         self._closed.clear()
         self._nodes = {ROOT.links: ROOT}

@@ -16,8 +16,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, cast
 
 from camelid.errors import RequestError
-from camelid.text.grammar.builder import DEAD, RuleBuilder, one_of, pruned
-from camelid.text.grammar.json_text import base_rules, literal
+from camelid.text.grammar.builder import DEAD, Notation, RuleBuilder, one_of, pruned
+from camelid.text.grammar.json_text import JSON, base_rules, literal
 from camelid.text.grammar.json_types import constraints
 from camelid.text.grammar.json_types.arrays import array
 from camelid.text.grammar.json_types.checks import allows
@@ -26,7 +26,7 @@ from camelid.text.grammar.json_types.keywords import FRACTION, INTEGER, Schema, 
 from camelid.text.grammar.json_types.objects import object_expr
 from camelid.text.grammar.json_types.overlap import check_branches
 from camelid.text.grammar.json_types.scalars import number, string
-from camelid.text.grammar.rules import Expr, Ref, Rules, Text
+from camelid.text.grammar.rules import Chars, Expr, Ref, Rules
 
 MAX_BYTES = 1 << 20
 MAX_VALUES = 100_000  # brackets and scalars of the schema
@@ -46,10 +46,7 @@ def rules_of_schema(schema: Schema | str, *, open_objects: bool = False) -> Rule
     if not is_schema(found):
         fail(f"an object, true or false is expected, found {found!r:.60}")
     root = cast(Schema, found)
-    rules = SchemaCompiler(Document(root), open_objects).compile(Place("", root))
-    if rules is None:
-        fail("no value can satisfy this schema: its bounds or combinations exclude each other")
-    return rules
+    return SchemaCompiler(Document(root), open_objects).compile((Place("", root),))
 
 
 def fail(what: str) -> NoReturn:
@@ -118,21 +115,27 @@ def check_text(text: object) -> None:
 class SchemaCompiler:
     """Compiles sets of places to rules, each set once."""
 
-    def __init__(self, document: Document, open_objects: bool) -> None:
+    def __init__(self, document: Document, open_objects: bool, notation: Notation = JSON) -> None:
         self.document = document
         self.open_objects = open_objects
-        self.builder = RuleBuilder(base_rules())
+        self.builder = RuleBuilder(base_rules(notation), notation=notation)
+        if notation.characters:
+            self.builder.rules["characters"] = self.builder.automaton(notation.characters, Chars)
         self.names: dict[tuple[str, ...], str] = {(): "value"}
         self.queue: deque[tuple[str, Places]] = deque()
 
-    def compile(self, root: Place) -> Rules | None:
-        self.builder.rules["root"] = self.node((root,))
+    def compile(self, places: Places) -> Rules:
+        """The rules of the values that satisfy all places."""
+        self.builder.rules["root"] = self.node(places)
         while self.queue:
             name, places = self.queue.popleft()
             self.builder.rules[name] = self.alternative(places)
         for place in self.document.branching.values():
             check_branches(self.document, place, self.open_objects)
-        return pruned(self.builder.rules, "root")
+        rules = pruned(self.builder.rules, "root")
+        return rules or fail(
+            "no value can satisfy this schema: its bounds or combinations exclude each other"
+        )
 
     def node(self, places: Places) -> Expr:
         """A value that satisfies all places."""
@@ -149,7 +152,8 @@ class SchemaCompiler:
     def alternative(self, places: Places) -> Expr:
         values = constraints.enumerated(places)
         if values is not None:
-            return one_of(*(literal(value) for value in values if allows(self.document, places, value)))
+            fit = (value for value in values if allows(self.document, places, value))
+            return one_of(*(literal(value, self.builder.notation) for value in fit))
         types = constraints.types_of(places)
         return one_of(*(self.of_type(kind, places) for kind in sorted(types - self.implied(types))))
 
@@ -165,9 +169,7 @@ class SchemaCompiler:
                 return array(self.document, self.builder, self.node, places)
             case "string":
                 return string(self.builder, places)
-            case "boolean":
-                return one_of(Text("true"), Text("false"))
-            case "null":
-                return Text("null")
+            case "boolean" | "null":
+                return Ref(kind)
             case _:
                 return number(self.builder, places, kind == INTEGER)

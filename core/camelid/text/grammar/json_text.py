@@ -8,11 +8,12 @@ or a line break with an indent after `{`, `[` and `,` and before `}` and `]`.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import cast
 
-from camelid.text.grammar.builder import NOTHING, in_order, one_of, optional
+from camelid.text.grammar.builder import NOTHING, Notation, in_order, one_of, optional
 from camelid.text.grammar.char_classes import Ranges, union
 from camelid.text.grammar.rules import Chars, Choice, Expr, Range, Ref, Repeat, Rules, Sequence, Text
 
@@ -28,6 +29,7 @@ PLAIN: Ranges = ((0x20, 0x21), (0x23, 0x5B), (0x5D, 0xD7FF), (0xE000, 0x10FFFF))
 # Characters that a string literal may write as \uXXXX: the same characters that json.dumps escapes.
 ESCAPED: Ranges = ((0x00, 0x1F), (0x80, 0xD7FF), (0xE000, 0xFFFF))
 ASTRAL: Ranges = ((0x10000, 0x10FFFF),)
+BARE = re.compile("[A-Za-z_][A-Za-z0-9_-]*")  # a key that needs no quotes
 DIGIT = Chars(((0x30, 0x39),))
 FROM_ONE = Chars(((0x31, 0x39),))
 WS = Ref("ws")
@@ -101,27 +103,44 @@ def spelled(ranges: Ranges) -> Expr:
     return one_of(*([Chars(raw)] if raw else []), *short, *units, *pairs)
 
 
-def string_literal(text: str) -> Expr:
-    """The JSON string of a text, with quotes."""
-    return in_order('"', *(plain_or_spelled(char) for char in text), '"')
+def escapes(letters: str) -> Expr:
+    """Any character as an escape: a backslash before one of the letters, or \\uXXXX."""
+    units = [*unit(0, 0xD7FF), *unit(0xE000, 0xFFFF), *pair(0x10000, 0x10FFFF)]
+    return one_of(in_order("\\", Chars(union((ord(letter), ord(letter)) for letter in letters))), *units)
 
 
-def plain_or_spelled(char: str) -> Expr:
-    expr = spelled(((ord(char), ord(char)),))
+JSON = Notation(Text('"'), spelled, PLAIN, escapes('"\\/bfnrt'))
+
+
+def string_literal(text: str, notation: Notation = JSON) -> Expr:
+    """The string of a text, with quotes."""
+    return in_order(notation.quote, *(plain_or_spelled(char, notation) for char in text), notation.quote)
+
+
+def plain_or_spelled(char: str, notation: Notation) -> Expr:
+    expr = notation.spelled(((ord(char), ord(char)),))
     return Text(char) if isinstance(expr, Chars) else expr
 
 
-def literal(value: object) -> Expr:
+def key_literal(key: str, notation: Notation = JSON) -> Expr:
+    """A key of an object."""
+    return Text(key) if notation.has_bare_keys and BARE.fullmatch(key) else string_literal(key, notation)
+
+
+def literal(value: object, notation: Notation = JSON) -> Expr:
     """The spelling of one JSON value, object keys in the given order. The caller limits its depth."""
     if isinstance(value, str):
-        return string_literal(value)
+        return string_literal(value, notation)
     if isinstance(value, Mapping):
         pairs = cast(Mapping[str, object], value).items()
-        return enclosed(
-            "{", (in_order(string_literal(key), COLON, literal(item)) for key, item in pairs), "}"
+        members = (
+            in_order(key_literal(key, notation), COLON, literal(item, notation)) for key, item in pairs
         )
+        return enclosed("{", members, "}")
     if isinstance(value, list | tuple):
-        return enclosed("[", map(literal, cast(list[object], value)), "]")
+        return enclosed("[", (literal(item, notation) for item in cast(list[object], value)), "]")
+    if value is None or isinstance(value, bool):
+        return Text(notation.words[(True, False, None).index(value)])
     return Text(json.dumps(value))
 
 
@@ -156,30 +175,32 @@ def unsigned() -> Expr:
     )
 
 
-def base_rules() -> dict[str, Expr]:
-    """The rules that every JSON grammar includes."""
+def base_rules(notation: Notation = JSON) -> dict[str, Expr]:
+    """The rules that every grammar of values includes."""
     minus = optional(Text("-"))
-    character = one_of(Chars(PLAIN), Ref("escape"))
-    names = ("string", "number", "object", "array")
+    names = ("string", "number", "object", "array", "boolean", "null")
     indent = in_order("\n", Repeat(Chars(union([(9, 9), (0x20, 0x20)])), 0, MAX_INDENT))
-    units = [*unit(0, 0xD7FF), *unit(0xE000, 0xFFFF), *pair(0x10000, 0x10FFFF)]
-    single = Chars(union((ord(letter), ord(letter)) for letter in '"\\/bfnrt'))
+    true, false, null = map(Text, notation.words)
     return {
         "ws": Choice((NOTHING, Text(" "), indent)),
-        "escape": one_of(in_order("\\", single), *units),
-        "characters": Repeat(character),
-        "string": in_order('"', Ref("characters"), '"'),
+        "escape": notation.escape,
+        "characters": Repeat(character(notation)),
+        "string": in_order(notation.quote, Ref("characters"), notation.quote),
         "unsigned": unsigned(),
         "number": in_order(minus, Ref("unsigned")),
         "integer": in_order(minus, digits(MAX_DIGITS)),
+        "boolean": Choice((true, false)),
+        "null": null,
         "member": in_order(Ref("string"), COLON, Ref("value")),
         "object": many("{", Ref("member"), "}"),
         "array": many("[", Ref("value"), "]"),
-        "value": Choice((*(Ref(name) for name in names), Text("true"), Text("false"), Text("null"))),
+        "value": Choice(tuple(Ref(name) for name in names)),
     }
 
 
-CHARACTER = Choice((Chars(PLAIN), Ref("escape")))  # one character of a string, in any spelling
+def character(notation: Notation) -> Expr:
+    """One character of a string, in any spelling."""
+    return Choice((Chars(notation.plain), Ref("escape")))
 
 
 def rules_of_json(*, any_value: bool = False) -> Rules:

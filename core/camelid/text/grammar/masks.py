@@ -21,6 +21,7 @@ Run: TypeAlias = tuple[list[Reading], int]
 Exit: TypeAlias = tuple[int, int, int]  # trie keys low … high - 1, and the number of bytes read
 MAX_MASK_BYTES, MIN_CACHED = 64 << 20, 256  # limits of each cache
 MAX_SUFFIXES = 500_000
+SUFFIX_BYTES = 150  # of a suffix with its tokens, roughly
 FEW = 8  # a set of fewer than 1/8 of the tokens does not pay for a trie of the others
 FEW_STATES = 64  # larger sets, as in long word lists, hardly have a loop
 # Well-formed UTF-8 beyond ASCII (Unicode 16, table 3-7), as ranges of byte values.
@@ -56,6 +57,20 @@ class Masks:
         self._n_suffixes = 0
         self._past: dict[tuple[Ahead, Node], int] = {}
 
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the caches, roughly."""
+        n_sets = len(self._masks) + len(self._ahead) + len(self._past) + len(self._runs_by_state)
+        return n_sets * (self.table.vocab_size // 8 + 64) + self._n_suffixes * SUFFIX_BYTES
+
+    def knows(self, config: Config) -> bool:
+        """True if the mask of a config is in the cache."""
+        return config in self._masks
+
+    def keep(self, config: Config, bits: int) -> None:
+        """Caches a mask that another process computed."""
+        remembered(self._masks, config, lambda _: bits, self.max_cached)
+
     def mask(self, config: Config) -> int:
         """The allowed tokens of a config, as bits."""
         return remembered(self._masks, config, self._mask, self.max_cached)
@@ -80,7 +95,7 @@ class Masks:
     def _by_token(self, states: States) -> int:
         bits = 0
         for state in states:
-            for token_ids, negated, _ in self.network.places[state].tokens:
+            for token_ids, negated, _ in self.network.place(state).tokens:
                 known = (token_id for token_id in token_ids if 0 <= token_id < self.table.vocab_size)
                 named = self.table.bits(known) & self.table.any_token
                 bits |= self.table.any_token & ~named if negated else named
@@ -187,7 +202,7 @@ class Masks:
         for state in states if len(states) <= FEW_STATES else ():
             chars, tokens = self._run(state, 0)
             alike, allowed = alike | tokens, allowed | tokens
-            stride, n_left = self.network.chains[state] or (0, 0)
+            stride, n_left = self.network.chain(state)
             if n_left > 1:
                 chars, tokens = self._run(state, stride)
                 short = tokens & self.table.of_length(n_left)
@@ -206,7 +221,7 @@ class Masks:
         state, distance = key
         start, goal = self._within([state]), (state + distance, ROOT)
         class_of = self.network.class_of
-        chars: list[Reading] = [[{c}] for c in {c for c, _ in self.network.places[state].arcs}]
+        chars: list[Reading] = [[{c}] for c in {c for c, _ in self.network.place(state).arcs}]
         chars = [char for char in chars if self._leads(start, char, goal)]
         found = {c for [classes] in chars for c in classes}
         ascii_bytes = frozenset(byte for byte in range(ASCII) if class_of[byte] in found)

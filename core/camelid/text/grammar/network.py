@@ -1,20 +1,22 @@
-"""A grammar compiled to a recursive transition network over byte classes, and the checks of it.
+"""A compiled grammar: a recursive transition network over byte classes, as plain tables of integers.
 
 The states of a rule have consecutive numbers. An arc reads a byte of a class, a call runs another rule and
-continues at its return state, a token arc reads one whole token. `configs` runs the network.
+continues at its return state, a token arc reads one whole token. `assembly` makes and checks the tables,
+`configs` runs the network. Another process can send the tables, since they are bytes.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-from camelid.errors import RequestError
-from camelid.text.grammar.bytes_nfa import Chain, Fragment, State
-from camelid.text.grammar.fragments import build_fragments, too_large
-from camelid.text.grammar.rules import Rules
+Ints: TypeAlias = "array[int]"
+LARGEST = (1 << 31) - 1  # of an entry; a larger token id is in no vocabulary
+PLACE_BYTES = 400  # of one decoded place, roughly
 
 
 class Place(NamedTuple):
@@ -27,6 +29,69 @@ class Place(NamedTuple):
     skips: tuple[int, ...]
     calls: tuple[tuple[int, int], ...]  # rule, distance
     tokens: tuple[tuple[frozenset[int], bool, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tables:
+    """The numbers of a compiled grammar: by rule (R), by state (S), by byte value, and places as words."""
+
+    root: Ints  # [1] the rule of a whole text
+    classes: Ints  # [256] the class of each byte value
+    starts: Ints  # [R] first state
+    ends: Ints  # [R] last state; -1 for a rule that matches nothing
+    nullable: Ints  # [R] 1 for a rule that matches the empty text
+    ranks: Ints  # [R] a rule ranks before the rules that it may begin with
+    same: Ints  # [S] distance to a state that no short token distinguishes from it
+    strides: Ints  # [S] distance to the same state of the next copy of a bounded repetition; 0: none
+    copies: Ints  # [S] copies from here on
+    at: Ints  # [S] where in `words` the place of a state begins
+    words: Ints
+
+    def parts(self) -> list[bytes]:
+        """The tables as bytes, in the order of the fields."""
+        return [getattr(self, field.name).tobytes() for field in fields(self)]
+
+    @classmethod
+    def of_parts(cls, parts: Iterable[bytes]) -> Tables:
+        """The tables of `parts`, on the same kind of machine."""
+        return cls(**{field.name: array("i", part) for field, part in zip(fields(cls), parts, strict=True)})
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(4 * len(getattr(self, field.name)) for field in fields(self))
+
+
+def words_of(place: Place) -> Iterator[int]:
+    """A place as integers: the length of each part, then its entries; a token arc has its own length."""
+    yield from (len(place.arcs), len(place.skips), len(place.calls), len(place.tokens))
+    for arc in place.arcs:
+        yield from arc
+    yield from place.skips
+    for call in place.calls:
+        yield from call
+    for token_ids, negated, distance in place.tokens:
+        known = sorted(token_id for token_id in token_ids if 0 <= token_id <= LARGEST)
+        yield from (negated, distance, len(known), *known)
+
+
+def place_at(words: Ints, at: int) -> Place:
+    """The place whose `words_of` begin at an index."""
+    n_arcs, n_skips, n_calls, n_tokens = words[at : at + 4]
+    arcs = at + 4
+    skips = arcs + 2 * n_arcs
+    calls = skips + n_skips
+    end = calls + 2 * n_calls
+    tokens = list[tuple[frozenset[int], bool, int]]()
+    for _ in range(n_tokens):
+        negated, distance, n_ids = words[end : end + 3]
+        end += 3 + n_ids
+        tokens.append((frozenset(words[end - n_ids : end]), bool(negated), distance))
+    called = words[calls : calls + 2 * n_calls]
+    return Place(pairs(words[arcs:skips]), tuple(words[skips:calls]), pairs(called), tuple(tokens))
+
+
+def pairs(numbers: Ints) -> tuple[tuple[int, int], ...]:
+    return tuple(zip(numbers[::2], numbers[1::2], strict=True))
 
 
 class Reach(NamedTuple):
@@ -45,86 +110,63 @@ class Reach(NamedTuple):
 class Network:
     """A compiled grammar, independent of any tokenizer."""
 
-    def __init__(self, fragments: Mapping[str, Fragment | None], root: str) -> None:
-        self.names = list(fragments)
-        numbers = {name: i for i, name in enumerate(self.names)}
-        self.root = numbers[root]
-        self.starts: list[int] = []
-        self.rule_at_end: dict[int, int] = {}  # last state of a rule -> rule
-        self.same: list[int] = []
-        self.chains: list[Chain | None] = []
-        states: list[State] = []
-        for rule, fragment in enumerate(fragments.values()):
-            self.starts.append(len(states))
-            states += fragment.states if fragment else [State()]
-            self.same += fragment.same if fragment else [0]
-            self.chains += fragment.chains if fragment else [None]
-            if fragment:
-                self.rule_at_end[len(states) - 1] = rule
-        self.class_of, self.n_classes = byte_classes(states)
-        self.places = places(states, self.class_of, numbers)
-        self.nullable: set[int] = set()
-        self.ranks = [0] * len(self.names)
+    def __init__(self, tables: Tables, places: dict[int, Place] | None = None) -> None:
+        self.tables = tables
+        self.root = tables.root[0]
+        self.class_of = bytes(tables.classes)
+        self.n_classes = max(self.class_of) + 1
+        self.starts, self.ranks, self.same = tables.starts, tables.ranks, tables.same
+        self._places = places or {}  # by index in `words`
         self._reaches: dict[int, Reach] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """The memory of the tables and of what was read from them, roughly."""
+        return self.tables.n_bytes + PLACE_BYTES * (len(self._places) + len(self._reaches))
+
+    def place(self, state: int) -> Place:
+        """A state's edges, decoded on first use: texts reach few of a large grammar's states."""
+        at = self.tables.at[state]
+        found = self._places.get(at)
+        if found is None:
+            found = self._places[at] = place_at(self.tables.words, at)
+        return found
+
+    def chain(self, state: int) -> tuple[int, int]:
+        """The innermost bounded repetition around a state: distance to the next copy, copies from here on."""
+        return self.tables.strides[state], self.tables.copies[state]
 
     def rule_of(self, state: int) -> int:
         """The rule that a state belongs to."""
         return bisect_right(self.starts, state) - 1
 
     def reach(self, state: int) -> Reach:
-        """The closure of a state, computed on first use: texts reach few of a long repetition's states."""
+        """The closure of a state, computed on first use."""
         found = self._reaches.get(state)
         if found is None:
             found = self._reaches[state] = self._reach(state)
         return found
 
     def _reach(self, start: int) -> Reach:
-        reading, calls, ends = list[int](), dict[tuple[int, int], None](), False
+        reading, calls = list[int](), dict[tuple[int, int], None]()
+        nullable = self.tables.nullable
         todo, seen = [start], {start}
         while todo:
             state = todo.pop()
-            place = self.places[state]
-            ends = ends or state in self.rule_at_end
+            place = self.place(state)
             if place.arcs or place.tokens:
                 reading.append(state)
             calls.update(((rule, state + to), None) for rule, to in place.calls)
             following = {state + to for to in place.skips}
-            following.update(state + to for rule, to in place.calls if rule in self.nullable)
+            following.update(state + to for rule, to in place.calls if nullable[rule])
             todo += following - seen
             seen |= following
-        return Reach(tuple(reading), tuple(calls), ends)
-
-    def rank_rules(self) -> None:
-        """Fills `ranks`: a rule ranks before the rules that it may begin with.
-
-        Raises RequestError if a rule may begin with itself.
-        """
-        entered, left = set[int](), set[int]()
-        todo = [(rule, False) for rule in range(len(self.names))]
-        while todo:
-            rule, is_exit = todo.pop()
-            if is_exit:
-                left.add(rule)
-                self.ranks[rule] = -len(left)
-            elif rule not in entered:
-                entered.add(rule)
-                todo.append((rule, True))
-                todo += [(callee, False) for callee, _ in self.reach(self.starts[rule]).calls]
-            elif rule not in left:
-                raise self.left_recursion(rule)
-
-    def left_recursion(self, rule: int) -> RequestError:
-        return RequestError(
-            f"rule {self.names[rule]!r:.80} may begin with itself before it reads anything (left "
-            "recursion); write the repetition as (...)* or let the rule end with itself instead",
-            field="grammar",
-            rule=self.names[rule],
-        )
+        return Reach(tuple(reading), tuple(calls), self.tables.ends[self.rule_of(start)] in seen)
 
     @cached_property
     def follow(self) -> list[int]:
         """For each rule, the byte classes that may follow it in some text, as bits."""
-        follow, callers = [0] * len(self.names), [set[int]() for _ in self.names]
+        follow, callers = [0] * len(self.starts), [set[int]() for _ in self.starts]
         for rule, sites in enumerate(self._call_sites()):
             for caller, back in sites:
                 reach = self.reach(back)
@@ -135,16 +177,16 @@ class Network:
 
     def _call_sites(self) -> list[list[tuple[int, int]]]:
         """For each rule: (calling rule, state to return to)."""
-        sites: list[list[tuple[int, int]]] = [[] for _ in self.names]
-        for state, place in enumerate(self.places):
-            for rule, to in place.calls:
+        sites: list[list[tuple[int, int]]] = [[] for _ in self.starts]
+        for state in range(len(self.same)):
+            for rule, to in self.place(state).calls:
                 sites[rule].append((self.rule_of(state), state + to))
         return sites
 
     @cached_property
     def _first(self) -> list[int]:
         """For each rule, the byte classes that it may begin with, as bits."""
-        first = [0] * len(self.names)
+        first = [0] * len(self.starts)
         for rule in sorted(range(len(first)), key=self.ranks.__getitem__, reverse=True):
             reach = self.reach(self.starts[rule])
             for callee, _ in reach.calls:
@@ -161,7 +203,7 @@ class Network:
     def _arc_bits(self, reach: Reach) -> int:
         bits = 0
         for state in reach.reading:
-            for byte_class, _ in self.places[state].arcs:
+            for byte_class, _ in self.place(state).arcs:
                 bits |= 1 << byte_class
         return bits
 
@@ -180,75 +222,3 @@ def spread(bits: list[int], callers: list[set[int]]) -> list[int]:
                 bits[rule] |= bits[caller]
                 todo.append(rule)
     return bits
-
-
-def byte_classes(states: Iterable[State]) -> tuple[bytes, int]:
-    """The class of each byte value, and the number of classes: no state distinguishes bytes of one class."""
-    members: list[list[int]] = [[] for _ in range(256)]
-    for number, ranges in enumerate({state.ranges for state in states}):
-        for i, (first, last, _) in enumerate(ranges):
-            for byte in range(first, last + 1):
-                members[byte].append(number << 16 | i)
-    classes: dict[tuple[int, ...], int] = {}
-    class_of = bytes(classes.setdefault(tuple(found), len(classes)) for found in members)
-    return class_of, len(classes)
-
-
-def places(states: list[State], class_of: bytes, numbers: dict[str, int]) -> list[Place]:
-    known: dict[int, Place] = {}
-    for state in states:
-        if id(state) not in known:
-            arcs = {(class_of[b], to) for first, last, to in state.ranges for b in range(first, last + 1)}
-            calls = tuple((numbers[name], to) for name, to in state.calls)
-            known[id(state)] = Place(tuple(sorted(arcs)), state.skips, calls, state.tokens)
-    return [known[id(state)] for state in states]
-
-
-def ending(network: Network, *, reading: bool) -> set[int]:
-    """The rules that can end; without `reading`, the rules that match the empty text."""
-    found, seen = set[int](), set(network.starts)
-    waiting: dict[int, list[int]] = {}
-    todo = list(network.starts)
-    while todo:
-        state = todo.pop()
-        following = set(following_states(network, state, reading))
-        for rule, to in network.places[state].calls:
-            if rule in found:
-                following.add(state + to)
-            else:
-                waiting.setdefault(rule, []).append(state + to)
-        rule = network.rule_at_end.get(state)
-        if rule is not None:
-            found.add(rule)
-            following.update(waiting.pop(rule, []))
-        todo += following - seen
-        seen |= following
-    return found
-
-
-def following_states(network: Network, state: int, reading: bool) -> Iterator[int]:
-    place = network.places[state]
-    yield from (state + to for to in place.skips)
-    if reading:
-        yield from (state + to for _, to in place.arcs)
-        yield from (state + to for _, _, to in place.tokens)
-
-
-def checked_network(rules: Rules, max_states: int) -> Network:
-    """The network of a valid grammar. Raises RequestError as `automaton.compile_rules` does."""
-    fragments = build_fragments(rules, max_states)
-    if sum(len(fragment) for fragment in fragments.values() if fragment) > max_states:
-        raise too_large(max_states)
-    network = Network(fragments, rules.root)
-    network.nullable = ending(network, reading=False)
-    network.rank_rules()
-    endless = set(range(len(network.names))) - ending(network, reading=True)
-    if endless:
-        name = network.names[network.root if network.root in endless else min(endless)]
-        raise RequestError(
-            f"rule {name!r:.80} can never end, so no text matches it; give it an alternative that does not "
-            "refer back to it",
-            field="grammar",
-            rule=name,
-        )
-    return network

@@ -64,7 +64,9 @@ def unique_items(builder: RuleBuilder, values: list[Any], least: int, most: int 
     """An array of distinct values out of a list."""
     most = len(values) if most is None else min(most, len(values))
     writer = any_order if len(values) <= MAX_ANY_ORDER else in_turn
-    return in_order("[", WS, writer(builder, [literal(value) for value in values], least, most))
+    return in_order(
+        "[", WS, writer(builder, [literal(value, builder.notation) for value in values], least, most)
+    )
 
 
 def any_order(builder: RuleBuilder, values: list[Expr], least: int, most: int) -> Expr:

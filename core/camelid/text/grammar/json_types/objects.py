@@ -10,7 +10,7 @@ from typing import TypeAlias
 from camelid.errors import RequestError
 from camelid.text.grammar.builder import DEAD, RuleBuilder, in_order, one_of
 from camelid.text.grammar.dfa import Dfa, either, intersect, without, words
-from camelid.text.grammar.json_text import COLON, COMMA, WS, string_literal
+from camelid.text.grammar.json_text import COLON, COMMA, WS, key_literal
 from camelid.text.grammar.json_types import constraints
 from camelid.text.grammar.json_types.checks import allows, finite_values
 from camelid.text.grammar.json_types.document import Document, Place, Places, together
@@ -34,6 +34,23 @@ def is_closed(places: Places, open_objects: bool) -> bool:
     return has_declared and not has_additional and not open_objects
 
 
+def texts_of(document: Document, places: Places) -> Dfa | None:
+    """The strings that satisfy all places; None: any string."""
+    found: Dfa = words(())
+    for alternative in document.alternatives(places):
+        if "string" not in constraints.types_of(alternative):
+            continue
+        values = constraints.enumerated(alternative)
+        if values is None:
+            dfa = constraints.text_dfa(alternative) if alternative else None
+        else:
+            dfa = words(v for v in values if isinstance(v, str) and allows(document, alternative, v))
+        if dfa is None:
+            return None
+        found = either(found, dfa)
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class ObjectWriter:
     """Writes the rules of the objects of one set of places."""
@@ -50,13 +67,12 @@ class ObjectWriter:
         listed = self.listed_names()
         keys = self.keys(listed)
         others = [] if listed is not None else [self.other(*group) for group in self.groups(keys)]
-        members = {
-            key: self.builder.add("member", in_order(string_literal(key), COLON, self.node(self.value(key))))
-            for key in keys
-            if self.is_name(key)
-        }
+        members = {key: self.builder.add("member", self.member(key)) for key in keys if self.is_name(key)}
         rest = ObjectStates(self, keys, members, one_of(*others) if others else None)
         return in_order("{", self.builder.machine("object", rest.start, rest.write))
+
+    def member(self, key: str) -> Expr:
+        return in_order(key_literal(key, self.builder.notation), COLON, self.node(self.value(key)))
 
     def name_places(self) -> Places:
         return tuple(
@@ -106,24 +122,8 @@ class ObjectWriter:
         """The keys that are not declared and that propertyNames allows; None: any key."""
         found = without(words(keys)) if keys else None
         for place in self.name_places():
-            allowed = self.names_at(place)
+            allowed = texts_of(self.document, (place,))
             found = intersect(found, allowed) if found and allowed else found or allowed
-        return found
-
-    def names_at(self, place: Place) -> Dfa | None:
-        found: Dfa = words(())
-        for alternative in self.document.alternatives((place,)):
-            if "string" not in constraints.types_of(alternative):
-                continue
-            values = constraints.enumerated(alternative)
-            if values is None:
-                dfa = constraints.text_dfa(alternative) if alternative else None
-            else:
-                fit = (v for v in values if isinstance(v, str) and allows(self.document, alternative, v))
-                dfa = words(fit)
-            if dfa is None:
-                return None
-            found = either(found, dfa)
         return found
 
     def matching(self, base: Dfa | None, chosen: tuple[str, ...], others: set[str]) -> Dfa | None:

@@ -6,7 +6,7 @@ from camelid.errors import RequestError
 from camelid.text.grammar.builder import DEAD, RuleBuilder, in_order, one_of
 from camelid.text.grammar.char_classes import Ranges
 from camelid.text.grammar.dfa import Dfa
-from camelid.text.grammar.json_text import CHARACTER, MAX_DIGITS, digits, spelled
+from camelid.text.grammar.json_text import MAX_DIGITS, character, digits
 from camelid.text.grammar.json_types import constraints
 from camelid.text.grammar.json_types.document import Places
 from camelid.text.grammar.json_types.keywords import refuse
@@ -26,17 +26,21 @@ def string(builder: RuleBuilder, places: Places) -> Expr:
         return Ref("string")
     if most is not None and most < least:
         return DEAD
-    return in_order('"', builder.counted(CHARACTER, least, most), '"')
+    return in_quotes(builder, builder.counted(character(builder.notation), least, most))
+
+
+def in_quotes(builder: RuleBuilder, text: Expr) -> Expr:
+    return in_order(builder.notation.quote, text, builder.notation.quote)
 
 
 def quoted(builder: RuleBuilder, dfa: Dfa) -> Expr:
-    """A JSON string whose unescaped text the automaton accepts."""
+    """A string whose unescaped text the automaton accepts."""
 
     def spell(ranges: Ranges) -> Expr:
-        expr = spelled(ranges)
+        expr = builder.notation.spelled(ranges)
         return expr if isinstance(expr, Chars | Text) else builder.shared("char", ranges, lambda: expr)
 
-    return in_order('"', builder.automaton(dfa, spell, free=Ref("characters")), '"')
+    return in_quotes(builder, builder.automaton(dfa, spell, free=Ref("characters")))
 
 
 def number(builder: RuleBuilder, places: Places, integral: bool) -> Expr:
