@@ -37,12 +37,14 @@ _ROWS = (
     ),
     Family(
         name="command-r7b", signs=("<|START_ACTION|>",), opens=("<|START_ACTION|>",), call=(CALLS,),
-        closes=("<|END_ACTION|>",), thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
+        closes=("<|END_ACTION|>",), keys=("tool_call_id", "tool_name", "parameters"),
+        thinking=("<|START_THINKING|>", "<|END_THINKING|>"),
         dropped=("<|START_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>"), ends=COHERE,
     ),
     Family(
         name="command-r", signs=("Action:", "tool_name", "```json"),
-        opens=("Action:\n```json", "Action: ```json"), call=(CALLS,), closes=("```",), ends=COHERE,
+        opens=("Action:\n```json", "Action: ```json"), call=(CALLS,), closes=("```", "```"), ends=COHERE,
+        keys=("tool_name", "parameters"),
     ),
     Family(
         name="deepseek-dsml", signs=("｜DSML｜", "invoke name="), ends=DEEPSEEK,
@@ -59,7 +61,7 @@ _ROWS = (
         name="deepseek", signs=("<｜tool▁call▁begin｜>",), opens=("<｜tool▁calls▁begin｜>",), call=(
             "<｜tool▁call▁begin｜>", ("function<｜tool▁sep｜>",), NAME, ("<｜tool▁sep｜>",), ("```json",),
             ARGUMENTS,
-            "```", "<｜tool▁call▁end｜>",
+            ("```",), "<｜tool▁call▁end｜>",
         ),
         closes=("<｜tool▁calls▁end｜>",), ends=DEEPSEEK, calls_end_thoughts=True,
     ),
@@ -162,7 +164,7 @@ _ROWS = (
     ),
     Family(
         name="llama3", signs=("<|start_header_id|>", '"parameters": '), opens=("<|python_tag|>",), primed="",
-        call=(Slot.CALLS_OR_PYTHON,), ends=LLAMA,
+        call=(Slot.CALLS_OR_PYTHON,), ends=LLAMA, keys=("name", "parameters"),
     ),
     Family(name="plain"),
 )  # fmt: skip

@@ -6,7 +6,7 @@ an optional group identified by its first string; a Slot or Tags. The closing of
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
@@ -47,6 +47,8 @@ class Tags:
 
 Step: TypeAlias = "str | Slot | Tags | tuple[Step, ...]"
 Pair: TypeAlias = tuple[str, str]
+# Control token -> its id; None for a token that ends the answer, which no grammar can write.
+Controls: TypeAlias = "Mapping[str, int | None]"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +67,7 @@ class Family:
     primed: str | None = None  # begins a call that lacks its opening ("": nothing does)
     no_tool: str = ""  # a tool name that stands for the user
     calls_end_thoughts: bool = False
+    keys: tuple[str, ...] = ("name", "arguments")  # of a call as JSON, in order; an id's key before them
 
     @property
     def markers(self) -> frozenset[str]:

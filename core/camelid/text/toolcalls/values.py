@@ -18,8 +18,12 @@ LITERAL = re.compile(
 )
 BARE_KEY = re.compile(r"""([{,][ \t\r\n]*)([^{}\[\]:," \t\r\n]+)[ \t\r\n]*:""")
 WORDS = {"True": "true", "False": "false", "None": "null"}
-ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|\n|.)", re.DOTALL)
-ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n": ""}
+# A surrogate pair is one character, as in JSON: models write json.dumps's escapes in Python calls.
+ESCAPE = re.compile(
+    r"\\(u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|\n|.)",
+    re.DOTALL,
+)
+ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "t": "\t", "r": "\r", "\\": "\\", "'": "'", '"': '"', "\n": ""}
 
 
 def quoted(text: str) -> str:
@@ -67,6 +71,8 @@ def bare_json(text: str) -> str | None:
 
 def _unescaped(found: re.Match[str]) -> str:
     escape = found[1]
+    if len(escape) > len("uXXXX"):
+        return str(json.loads(f'"{found[0]}"'))
     if len(escape) > 1:
         char = chr(int(escape[1:], 16))
         return found[0] if "\ud800" <= char <= "\udfff" else char
