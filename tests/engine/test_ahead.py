@@ -11,9 +11,9 @@ from tests.support.engine_fakes import STATES, HashBackend, collect, expected_id
 
 from camelid.engine.engine import StepEngine
 from camelid.engine.metrics import StepStats
+from camelid.engine.pace import RUN_AHEAD_S, RunAhead, rows_ahead
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.engine.results import Clock
-from camelid.engine.scheduler import RUN_AHEAD_S, RunAhead, rows_ahead
 from camelid.plan.plan import StateSpec
 
 DEEP = 8

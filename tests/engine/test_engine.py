@@ -290,7 +290,7 @@ def test_id_outside_the_vocabulary_is_an_error() -> None:
 
 def test_a_detokenizer_error_ends_its_own_request() -> None:
     class Broken:
-        stopped = False
+        stop_sequence: str | None = None
 
         def push(self, token_id: int) -> str:
             raise RequestError("this text cannot be made", field="x")

@@ -10,12 +10,22 @@ from itertools import pairwise, repeat
 from typing import Any
 
 import pytest
-from tests.support.engine_fakes import STATES, VOCAB, HashBackend, collect, expected_ids, open_engine, request
+from tests.support.engine_fakes import (
+    GREEDY,
+    STATES,
+    VOCAB,
+    HashBackend,
+    collect,
+    expected_ids,
+    open_engine,
+    request,
+)
 from tests.support.engine_leaks import leaks
 
 from camelid.backends.base import Result, Ticket
 from camelid.engine.engine import StepEngine
-from camelid.engine.programs import CANDIDATES, GUIDED, Limits
+from camelid.engine.pace import MIN_PREFILL_ROWS
+from camelid.engine.programs import CANDIDATES, GUIDED, MIXED, Limits
 from camelid.engine.sequence import Sequence as Running
 from camelid.engine.sequence import Stream
 from camelid.errors import BackendError, RequestError
@@ -204,7 +214,8 @@ def test_a_truncated_answer_has_the_text_of_all_its_tokens(reason: str) -> None:
     class HoldsBack:
         """Holds the last two letters back until the end."""
 
-        stopped, held = False, ""
+        stop_sequence: str | None = None
+        held = ""
 
         def push(self, token_id: int) -> str:
             self.held += chr(97 + token_id % 26)
@@ -312,11 +323,34 @@ def test_a_slow_device_runs_prompts_beside_any_number_of_streams(n_prompt: int, 
         others = [engine.submit(request([6 + i], 200)) for i in range(min(parallel - 1, 40))]
         for other in others:
             await anext(other)
-        engine._scheduler.prefill_budget.observe(1, 1e9)  # type: ignore[reportPrivateUsage]
+        engine._scheduler.prefill_budgets[MIXED].observe(0, 1, 1e9, generates=False)  # type: ignore[reportPrivateUsage]
         prompt = list(range(1, n_prompt + 1))
         stream = engine.submit(request(prompt, 3, is_atomic=is_atomic))
         before = engine.counters.steps_retired
         assert await collect(stream) == expected_ids(prompt, 3)
         assert engine.counters.steps_retired - before < 12
+
+    run(work())
+
+
+@pytest.mark.parametrize("all_logits", [False, True])
+@pytest.mark.parametrize("logprobs", [0, 3])
+def test_prompts_beside_streams_of_any_program_keep_the_budget(logprobs: int, *, all_logits: bool) -> None:
+    """Streams with log-probabilities generate in steps of their own, which a prompt's step delays, too."""
+
+    async def work() -> None:
+        engine = await engine_of(None, 16, 3, 256)
+        sampling = replace(GREEDY, logprobs=logprobs)
+        other = engine.submit(replace(request([6], 200), sampling=sampling))
+        await anext(other)
+        for budget in engine._scheduler.prefill_budgets.values():  # type: ignore[reportPrivateUsage]
+            for depth in (0, 1, 2, 4, 8, 16, 32):
+                budget.observe(depth, 1, 1e9, generates=False)
+        rows: list[int] = []
+        engine.hooks.append(lambda step: rows.append(step.n_rows))
+        prompt = list(range(1, 60))
+        await collect(engine.submit(request(prompt, None if all_logits else 3, all_logits=all_logits)))
+        assert max(rows) <= MIN_PREFILL_ROWS + 1
+        assert sum(rows) >= len(prompt)
 
     run(work())

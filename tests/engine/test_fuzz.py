@@ -17,7 +17,7 @@ SCENARIOS = (160, 800)
 # request and every action must occur.
 MUST_HAPPEN = {
     *(field.name for field in fields(Counters)), *VERBS, "length", "stop", "cancelled", "timeout", "failed",
-    "exported", "restored", "ahead",
+    "exported", "restored", "ahead", "staged",
 }  # fmt: skip
 
 

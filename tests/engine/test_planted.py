@@ -22,6 +22,7 @@ from camelid.sampling.params import SamplingParams
 
 PROMPT = tuple(range(100, 113))
 OTHER = tuple(range(300, 311))
+MASKED = tuple(range(100, 115))  # the masks of a guided request wait for 3 looks, as 15 is 4n + 3
 
 
 def submit(prompt: Iterable[int] = PROMPT, /, **more: Any) -> Action:
@@ -61,6 +62,9 @@ GUARDS = {
     "preempted": scenario(submit(), READ, submit(OTHER, priority=1), **FEW),
     "found, with penalties": scenario(
         submit(), FINISH, submit(OTHER), FINISH, submit((*PROMPT, 5), sampling="penalised"), parallel=1
+    ),
+    "fork, mask late": scenario(
+        submit(MASKED, guided=5, **LONG), Action("read", n=1), Action("step", n=1), Action("fork", n=1)
     ),
 }  # fmt: skip
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -186,6 +190,17 @@ def rows_kept(attach: Any) -> Any:
     return wrong
 
 
+def not_late(fork: Any) -> Any:
+    """A fork has the row of its parent, but not the row's result."""
+
+    def wrong(self: Sequence, *args: Any) -> Sequence:
+        child = fork(self, *args)
+        child.late = None
+        return child
+
+    return wrong
+
+
 def uncounted(most_updates: object) -> Callable[..., int]:
     return lambda *args: 0
 
@@ -201,6 +216,7 @@ def unhidden(make_writable: Any) -> Any:
     def wrong(self: KVCacheManager, *args: Any) -> list[Any]:
         with pytest.MonkeyPatch.context() as monkeypatch:
             monkeypatch.setattr(PrefixReuse, "invalidate", nothing(None))
+            monkeypatch.setattr(PrefixReuse, "n_rows_in", lambda *_: 0)  # as if nobody else read it
             return make_writable(self, *args)
 
     return wrong
@@ -242,6 +258,7 @@ BUGS = (
     Bug("redraw with the same number, forked", "fork", patched(SamplingParams, "words", without("choice"))),
     Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
     Bug("preempted, and rows kept", "preempted", patched(Sequence, "attach", rows_kept)),
+    Bug("fork of a late row", "fork, mask late", patched(Sequence, "fork", not_late)),
     Bug("fork without history", "fork with penalties", patched(HashBackend, "write_state", no_history)),
     Bug("found without history", "found, with penalties", patched(HashBackend, "write_state", no_history)),
 )  # fmt: skip

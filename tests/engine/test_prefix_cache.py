@@ -60,17 +60,24 @@ def test_a_page_is_forgotten_with_its_last_unit() -> None:
     cache.remove_unit("window", 9)
 
 
-def test_a_tail_matches_its_common_prefix_and_the_newest_tail_wins() -> None:
+def test_pages_are_found_by_their_first_rows_the_longest_first() -> None:
     cache, root = PrefixCache(PAGE), root_key("")
-    first, former = cache.add_tail(root, (1, 2, 3))
+    tail, _ = cache.add_tail(root, (1, 2, 3))
+    page = cache.add_page(root, (1, 2, 9, 8))
+    assert cache.beginnings(root, [1, 2, 9, 9]) == [(page, 3), (tail, 2)]
+    assert cache.beginnings(root, [1, 2, 3, 4]) == [(tail, 3), (page, 2)]
+    assert cache.beginnings(root, [1]) == [(page, 1), (tail, 1)], "of as many rows, the latest comes first"
+    assert cache.beginnings(root, [1, 2, 9, 8]) == [(tail, 2)], "a whole page is no beginning"
+    assert cache.beginnings(root, [2, 2, 3]) == []
+    assert cache.beginnings(root_key("x"), [1, 2, 3]) == []
+
+
+def test_a_tail_replaces_those_with_which_it_begins() -> None:
+    cache, root = PrefixCache(PAGE), root_key("")
+    first, other = (cache.add_tail(root, tokens)[0] for tokens in ((1, 2), (8,)))
     cache.add_unit(first, "kv", 5)
-    assert former is None
-    assert cache.tail(root, [1, 2, 9, 9]) == (first, 2)
-    assert cache.tail(root, [1, 2, 3, 4]) == (first, 3)
-    assert cache.tail(root, [1]) == (first, 1)
-    assert cache.tail(root, [2, 2, 3]) is None
-    assert cache.tail(root_key("x"), [1, 2, 3]) is None
-    second, former = cache.add_tail(root, (8,))
-    assert former is first
+    second, replaced = cache.add_tail(root, (1, 2, 3))
+    assert replaced == [first]
     cache.remove_unit("kv", 5)
-    assert cache.tail(root, [8, 8]) == (second, 1), "forgetting the former tail removed the new one"
+    assert cache.beginnings(root, [1, 2, 3, 4]) == [(second, 3)]
+    assert cache.beginnings(root, [8, 8]) == [(other, 1)]

@@ -13,7 +13,7 @@ from camelid.engine.batch import Batch, build_step
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import ALL_LOGITS, DECODE, MIXED, VERIFY, Limits, program_key
 from camelid.engine.request import Request
-from camelid.engine.scheduler import PrefillBudget, Scheduler
+from camelid.engine.scheduler import Scheduler
 from camelid.engine.sequence import Sequence
 from camelid.errors import RequestError
 from camelid.plan.step import FROM_ID, FROM_RING, Step, StepLayout, encode_step
@@ -300,13 +300,3 @@ def test_drafts_are_rows_with_outputs_of_their_own() -> None:
     s.retired(3, 3)
     made.preempt(s)
     assert (s.drafts, s.allocation) == ((), None), "drafts outlived the eviction of their rows"
-
-
-def test_pace_limits_prompt_rows_beside_decoding() -> None:
-    pace = PrefillBudget(0.1)
-    assert pace.rows(512) == 512, "the pace limits rows before any measurement"
-    pace.observe(512, 1.024)
-    assert pace.rows(512) == 50
-    pace.observe(10, 10.0)
-    assert pace.rows(512) == 32, "the pace went below its minimum"
-    assert pace.rows(16) == 16

@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import load_case, write_hf
 from tests.support.parity.adapters import need_driver
-from tests.support.promise_runs import SITUATIONS, Bits, Case, alone
+from tests.support.promise_runs import BACKENDS, SITUATIONS, Bits, Case, alone
 
 from camelid.loading.model_file import open_model
 
@@ -70,6 +70,29 @@ def test_stages_on_cpu_equal_cpu(
     want = known(answers, whole)
     staged = replace(whole, backend="+".join(["cpu"] * (len(cuts) + 1)), cuts=cuts)
     got = asyncio.run(SITUATIONS[situation](replace(staged, answer=tuple(i for i, _ in want))))
+    assert as_bits(got) == as_bits(want)
+
+
+@pytest.mark.parametrize("situation", ONE_AT_A_TIME)
+@pytest.mark.parametrize(("model", "cuts"), [("llama", (1, 2)), ("window", (2,))])
+def test_stages_of_other_processes_equal_cpu(
+    cases: Mapping[str, Case],
+    answers: Answers,
+    model: str,
+    cuts: tuple[int, ...],
+    situation: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a step under way in each, among them several chunks of one prompt."""
+    pytest.importorskip("zmq", reason="needs pyzmq: pip install 'camelid[ray]'")
+    from tests.support.stages import named, stages
+
+    whole = replace(cases[model], backend="cpu")
+    want = known(answers, whole)
+    staged = replace(whole, backend="+".join(["stage"] * (len(cuts) + 1)), cuts=cuts)
+    with stages([named("cpu")] * (len(cuts) + 1)) as parts:
+        monkeypatch.setitem(cast("dict[str, Any]", BACKENDS), "stage", iter(parts).__next__)
+        got = asyncio.run(SITUATIONS[situation](replace(staged, answer=tuple(i for i, _ in want))))
     assert as_bits(got) == as_bits(want)
 
 

@@ -1,4 +1,4 @@
-"""Units of an allocation: copies and static pages count, unreachable tails do not."""
+"""Units of an allocation: copies and static pages count, replaced tails do not."""
 
 from __future__ import annotations
 
@@ -46,12 +46,16 @@ def test_an_allocation_counts_the_copy_of_a_shared_page(n_pages: int, has_room: 
 
 
 def test_a_replaced_tail_is_freed_at_once() -> None:
-    """The replaced tail can no longer be found; it would occupy units of reachable rows."""
+    """A longer tail has all its rows; it would occupy units of other rows. Tails of other texts stay."""
     state = KVCacheManager(STATES, context=20, n_sequences=2)
-    left_behind(state, [1, 2, 3])
-    left_behind(state, [7, 8])
+    first, second = allocate_for(state, [1, 2]), allocate_for(state, [1, 2, 3])
+    for allocation, token_ids in ((first, [1, 2]), (second, [1, 2, 3])):
+        assert state.grow(allocation, 0, len(token_ids)) is not None
+        state.free(allocation, token_ids, len(token_ids))
     assert state.n_cached == 1
-    assert state.match_prefix([7, 8, 9], "").n_rows == 2
+    left_behind(state, [7, 8])
+    assert state.n_cached == 2
+    assert [state.match_prefix(ids, "").n_rows for ids in ([7, 8, 9], [1, 2, 3])] == [2, 3]
 
 
 def test_an_allocation_counts_its_static_pages() -> None:

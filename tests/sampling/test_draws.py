@@ -158,10 +158,13 @@ def test_a_fork_continues_independently() -> None:
 class Fixed:
     """A constraint with a constant set of allowed tokens."""
 
-    is_finished = False
+    is_finished = is_lazy = False
 
     def __init__(self, allowed: NDArray[np.bool_]) -> None:
         self.allowed, self.asked, self.taken = allowed, 0, list[int]()
+
+    def ready(self) -> bool:
+        return True
 
     def mask(self) -> bytes:
         self.asked += 1

@@ -20,6 +20,7 @@ from camelid.backends.base import Candidates, Capabilities, OutputRow, PoolSize,
 from camelid.backends.null.backend import NullBackend, QueuedStep
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.pace import rows_ahead
 from camelid.engine.programs import (
     ALL_LOGITS,
     DECODE,
@@ -31,11 +32,11 @@ from camelid.engine.programs import (
     program_keys,
 )
 from camelid.engine.request import Request
-from camelid.engine.scheduler import check_depth, rows_ahead
+from camelid.engine.scheduler import check_depth
 from camelid.engine.sequence import Stream
 from camelid.errors import BackendError
 from camelid.plan.plan import Plan, StateSpec
-from camelid.plan.step import CANDIDATES, Step, decode_step
+from camelid.plan.step import CANDIDATES, FROM_RING, Step, decode_step
 from camelid.sampling.params import SamplingParams
 
 PAGE_ROWS, RING_ROWS = 4, 16
@@ -91,6 +92,7 @@ class HashBackend(NullBackend):
     denies_write: bool = False  # the next write to the state fails
     row_buckets: tuple[int, ...] = ()
     rows: list[tuple[int, int]] = field(default_factory=list)  # of each step, and of its program
+    n_stages: int = 1
 
     def __post_init__(self) -> None:
         super().__init__(late=self.late, counts=False)
@@ -99,6 +101,7 @@ class HashBackend(NullBackend):
         return Capabilities(
             name="hash", device="test", ops=frozenset(), weight_types=frozenset(), promise="A+B",
             max_in_flight=self.depth, row_buckets=self.row_buckets,
+            n_stages=self.n_stages,
         )  # fmt: skip
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
@@ -107,6 +110,8 @@ class HashBackend(NullBackend):
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         number = len(self.steps)
         self.steps.append(decode_step(step, program.plan.layout))
+        fed = [row for row in self.steps[-1].rows if row.source == FROM_RING]
+        assert self.n_stages == 1 or not fed, "the first stage has no drawn ids"
         self.entries.append(program.key.entry)
         self.rows.append((len(self.steps[-1].rows), program.key.capacity.rows))
         if number in self.run_faults:
@@ -225,7 +230,7 @@ async def open_engine(
     depth = check_depth(max_in_flight, backend.capabilities())
     state = KVCacheManager(
         states, context=limits.context, n_sequences=limits.parallel, n_pages=n_pages,
-        chunk=rows_ahead(limits.chunk, depth),
+        chunk=rows_ahead(limits.chunk, depth, backend.n_stages),
     )  # fmt: skip
     await backend.allocate(states, state.sizes())
     programs = ProgramTable()

@@ -91,7 +91,7 @@ def plainer_asks(ask: Ask) -> Iterator[Ask]:
 
 
 def plainer_configs(config: Config) -> Iterator[Config]:
-    for name, value in (("late", None), ("depth", 1), ("model", ("kv", "tokens"))):
+    for name, value in (("late", None), ("n_stages", 1), ("depth", 1), ("model", ("kv", "tokens"))):
         if getattr(config, name) != value:
             yield replace(config, **{name: value})
     if config.depth > 1:

@@ -17,17 +17,29 @@ from camelid.sampling.params import SamplingParams
 
 @dataclass
 class EveryNth:
-    """A grammar that allows token ids divisible by `n`."""
+    """A grammar that allows token ids divisible by `n`; each mask is late for some looks."""
 
     n: int
+    late: int = 0
     is_finished: bool = False
+    looks: int = 0
+
+    def ready(self) -> bool:
+        self.looks += 1
+        return self.looks > self.late
+
+    @property
+    def is_lazy(self) -> bool:
+        return self.n == 7  # in the shadow model a draw with the mask is also one without it
 
     def mask(self) -> bytes:
         bits = sum(1 << i for i in range(0, VOCAB, self.n))
         return bits.to_bytes(-(-VOCAB // 8), "little")
 
     def accept(self, token_id: int) -> bool:
-        return token_id % self.n == 0
+        is_allowed = token_id % self.n == 0
+        self.looks *= not is_allowed
+        return is_allowed
 
 
 @dataclass

@@ -61,6 +61,7 @@ class Config:
     depth: int = 2
     late: int | None = None  # seed
     row_buckets: tuple[int, ...] = ()
+    n_stages: int = 1  # a drawn id returns through the host if there are several
 
     @property
     def states(self) -> tuple[StateSpec, ...]:
@@ -156,6 +157,7 @@ def draw_config(draw: Random) -> Config:
         depth=draw.choice((1, 2, 3, 8)),
         late=draw.choice((None, draw.randrange(1 << 16))),
         row_buckets=draw.choice(((), (1, 2, 4), (3,))),
+        n_stages=draw.choice((1, 1, 1, 2, 3, 5)),
     )
 
 

@@ -14,8 +14,8 @@ from tests.support.engine_scenario import Action, Ask, Config, Scenario
 from tests.support.shadow import VOCAB
 
 from camelid.engine.engine import StepEngine
+from camelid.engine.pace import BUSY_STEPS
 from camelid.engine.request import Request
-from camelid.engine.scheduler import BUSY_STEPS
 from camelid.engine.sequence import Stream
 from camelid.engine.state_transfer import ExportedState
 from camelid.errors import BackendError, RequestError
@@ -61,7 +61,10 @@ class World:
     def __init__(self, config: Config) -> None:
         self.config = config
         late = None if config.late is None else Random(config.late)
-        self.backend = HashBackend(depth=config.depth, late=late, row_buckets=config.row_buckets)
+        depth = config.depth if config.n_stages == 1 else config.n_stages
+        self.backend = HashBackend(
+            depth=depth, late=late, row_buckets=config.row_buckets, n_stages=config.n_stages
+        )
         self.lives: list[Live] = []
         self.saved: list[tuple[tuple[int, ...], ExportedState]] = []
         self.seen: Counter[str] = Counter()
@@ -105,7 +108,7 @@ class World:
             sampling=ask.params,
             max_tokens=None if ask.all_logits else ask.max_tokens,
             eos_ids=eos_ids,
-            constraint=(lambda: EveryNth(ask.guided)) if ask.guided else None,
+            constraint=(lambda: EveryNth(ask.guided, late=len(ask.prompt) % 4)) if ask.guided else None,
             proposer=None if ask.guesses is None else lambda: Guesses(states, ask),
             all_logits=ask.all_logits,
             overflow=ask.overflow,
@@ -270,7 +273,8 @@ class World:
         while await self.engine.step():
             pass
         reads, most = self.backend.reads, (self.backend.depth + 1) // 2  # late reads, at most
-        self.seen["ahead"] += self.engine.counters.max_in_flight > BUSY_STEPS
+        n_ahead, is_staged = self.engine.counters.max_in_flight, self.backend.n_stages > 1
+        self.seen["staged" if is_staged else "ahead"] += n_ahead > BUSY_STEPS
         assert len(set(reads)) == len(reads), "a step was read twice"
         ranks = {number: rank for rank, number in enumerate(sorted(reads))}  # a failed step is never read
         late = [abs(at - ranks[number]) for at, number in enumerate(reads)]

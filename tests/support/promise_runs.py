@@ -157,7 +157,8 @@ async def among_others(case: Case) -> Bits:
         mine = engine.submit(case.request())
         others += [engine.submit(r) for r in case.others(4)]
         bits, *_ = await asyncio.gather(read(mine), *(read(other) for other in others))
-        assert max(sizes) >= 5, "no step was shared"
+        most = 5 if engine.backend.capabilities().n_stages == 1 else 2  # stages share out the requests
+        assert max(sizes) >= most, "no step was shared"
         return bits
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from camelid.errors import PlanError
 from camelid.plan.plan import StateSpec
 
-PAGED = ("paged", "window")
+WINDOW = "window"
+PAGED = ("paged", WINDOW)
 STATIC = "static"  # pages that are filled once, before the first step that reads them
 TABLED = (*PAGED, STATIC)
 RING, RECURRENT = "ring", "recurrent"
@@ -23,7 +24,8 @@ class CacheAllocation:
 
     `n_steps` counts the steps built on it: each reads the recurrent slot that the previous one wrote;
     `slot_rows` records after how many rows a slot was written. `pending` are page-table updates that no step
-    has carried yet. `key` is the prefix-cache key of the last of its first `n_hashed` pages.
+    has carried yet. `lent` are cached units that its last copies read: no other sequence may receive them
+    before the copies are submitted. `key` is the prefix-cache key of the last of its first `n_hashed` pages.
     """
 
     table_row: int
@@ -38,6 +40,7 @@ class CacheAllocation:
     n_writable: int = -1  # rows whose pages exist and are not shared; -1 before the first step
     pending: list[Update] = field(default_factory=list[Update])
     slot_rows: dict[int, int] = field(default_factory=dict[int, int])
+    lent: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
 
     @property
     def is_fresh(self) -> bool:
@@ -151,3 +154,14 @@ class UnitPool:
         if unit in self._evictable:
             del self._evictable[unit]
             self._free.append(unit)
+
+
+@dataclass(frozen=True, slots=True)
+class CacheUpdate:
+    """Page-table updates and unit copies that a step applies before its rows are written."""
+
+    updates: Sequence[Update] = ()
+    copies: Sequence[Copy] = ()
+
+
+NO_UPDATE = CacheUpdate()

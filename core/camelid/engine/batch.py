@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from camelid.backends.base import Backend, OutputRow, Result, Ticket
-from camelid.engine.kv_cache import CacheUpdate, KVCacheManager
+from camelid.engine.allocation import CacheUpdate
+from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters
 from camelid.engine.results import FinishReason
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
 from camelid.plan.step import Step, StepSequence
-from camelid.sampling.host import Scores, top_logprobs
+from camelid.sampling.host import NeedsAllLogits, Scores, top_logprobs
 
 STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
 
@@ -29,11 +30,15 @@ class ScheduledSequence(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """The sequences of one step and the step's program. `n_updates` counts page-table updates."""
+    """The sequences of one step and the step's program.
+
+    `n_updates` counts page-table updates; `prefill_depth` is the most rows before those of a prompt.
+    """
 
     program: str
     scheduled: list[ScheduledSequence] = field(default_factory=list[ScheduledSequence])
     n_updates: int = 0
+    prefill_depth: int = 0
 
 
 def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
@@ -130,13 +135,14 @@ class OutputProcessor:
             )  # fmt: skip
 
     def _logits(self, s: Sequence, row: OutputRow) -> FinishReason | None:
-        """Appends a prompt row's logits."""
+        """Appends a prompt row's logits, or their score."""
         if row.logits is None:
             raise BackendError(
                 f"backend {self._name!r} computes no logits; choose another backend", backend=self._name
             )
-        s.outbox.logits.append(row.logits)
-        return "stop" if len(s.outbox.logits) == s.request.n_prompt else None
+        rows, score = s.outbox.logits, s.request.score
+        rows.append(score(len(rows), row.logits, row.log_sum_exp) if score else row.logits)
+        return "stop" if len(rows) == s.request.n_prompt else None
 
     def _token(self, s: Sequence, row: OutputRow) -> FinishReason | None:
         """Accepts a drawn token, or an end token."""
@@ -149,12 +155,20 @@ class OutputProcessor:
         return s.accept(token_id, logprob, tuple(top_logprobs(row, n)) if n else ())
 
     def _drawn(self, s: Sequence, row: OutputRow) -> tuple[int, float]:
-        """The host's draw, and its log-probability before any sampler."""
+        """The host's draw, and its log-probability before any sampler.
+
+        Raises NeedsAllLogits for a device's draw that a lazy constraint does not allow.
+        """
         assert s.sampler is not None, "the sequence has a host sampler"
+        if s.constraint and row.logits is None:
+            if not s.constraint.accept(row.token_id):
+                raise NeedsAllLogits
+            return row.token_id, row.logprob
         scores, constraint = Scores.of_row(row), s.constraint
         position = len(s.token_ids) + s.n_shifted
         if constraint:
             token_id = s.sampler.choose(row.token_id, scores, constraint, s.token_ids, position)
+            s.needs_all = False
         else:
             token_id = s.sampler.draw(scores, s.token_ids, position)
             s.needs_all = s.needs_all and s.sampler.needed_all

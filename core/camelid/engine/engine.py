@@ -16,20 +16,23 @@ from itertools import count, islice
 from time import perf_counter
 from typing import Any
 
-from camelid.backends.base import Backend, Result
-from camelid.engine.batch import Batch, OutputProcessor, PendingStep, ScheduledSequence, build_step
+from camelid.backends.base import Backend
+from camelid.engine.batch import Batch, OutputProcessor, PendingStep, build_step
+from camelid.engine.delivery import Delivery
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
-from camelid.engine.programs import DECODE, MIXED, VERIFY, Limits, ProgramTable
+from camelid.engine.pace import RunAhead
+from camelid.engine.programs import DECODE, VERIFY, Limits, ProgramTable
 from camelid.engine.request import Request, check_choice, check_ids, check_request, max_answer_tokens
 from camelid.engine.results import Clock, FinishReason, Outbox
-from camelid.engine.scheduler import BUSY_STEPS, RunAhead, Scheduler, Timeouts, check_depth
+from camelid.engine.scheduler import Scheduler, Timeouts, check_depth
 from camelid.engine.sequence import Sequence, Stream
 from camelid.engine.speculative import propose_drafts
 from camelid.engine.state_transfer import ExportedState, export_rows, import_rows, write_history
 from camelid.errors import PlanError, RequestError
 from camelid.plan.step import encode_step
-from camelid.sampling.host import NeedsAllLogits
+
+LATE_S = 0.002  # between two looks for a mask when no step can be submitted
 
 
 class StepEngine:
@@ -52,11 +55,15 @@ class StepEngine:
         self.counters = Counters()
         capabilities = backend.capabilities()
         self.max_in_flight = check_depth(max_in_flight, capabilities)
-        self._scheduler = Scheduler(state, limits)
-        self._outputs = OutputProcessor(capabilities.name, vocab_size, self.counters)
+        self._n_stages = min(capabilities.n_stages, self.max_in_flight)
+        self._scheduler = Scheduler(state, limits, self._n_stages)
+        outputs = OutputProcessor(capabilities.name, vocab_size, self.counters)
+        self._delivery = Delivery(
+            state, self._scheduler, outputs, self.counters, end=self._end, release=self._release
+        )
         self._clock = clock
         self._timeouts = Timeouts(clock)
-        self._ahead = RunAhead(self.max_in_flight)
+        self._ahead = RunAhead(self.max_in_flight, self._n_stages)
         self._pending: deque[PendingStep] = deque()
         self._sequences: dict[int, Sequence] = {}
         self._ids = count(1)
@@ -73,6 +80,11 @@ class StepEngine:
     def is_idle(self) -> bool:
         """True if there is no request and no step in flight, and every unit is free or cached."""
         return not self._sequences and not self._pending and self.state.is_idle
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a request runs or waits, or a step is in flight."""
+        return bool(self._sequences or self._pending)
 
     @property
     def n_running(self) -> int:
@@ -100,7 +112,7 @@ class StepEngine:
         limit = min(request.n_prompt + n_tokens, context)
         sequence = Sequence(
             id=next(self._ids), request=request, vocab_size=self.vocab_size, max_tokens=n_tokens, limit=limit,
-            clock=Clock(self._clock),
+            is_fed=self._n_stages == 1, clock=Clock(self._clock),
         )  # fmt: skip
         self._scheduler.add(sequence)
         self._timeouts.add(sequence)
@@ -127,6 +139,22 @@ class StepEngine:
         check_ids(token_ids, self.vocab_size)
         return self.state.match_prefix(token_ids, salt).n_rows
 
+    async def forget_rows(self, token_ids: Seq[int], salt: str = "", n_kept: int = 0) -> int:
+        """Removes the pages of these tokens behind the first `n_kept` from the prefix cache.
+
+        Returns the number of rows that were cached.
+        """
+        check_ids(token_ids, self.vocab_size)
+        async with self._turn:
+            return self.state.forget_prefix(token_ids, salt, n_kept)
+
+    def prompt_rows(self, id: int) -> tuple[int, int] | None:
+        """Cached and computed rows of a running request's prompt; None before its first step."""
+        s = self._sequences.get(id)
+        if s is None or s.is_finished or not s.n_steps:
+            return None
+        return s.n_cached, min(s.n_valid, s.request.n_prompt)
+
     def _stream(self, s: Sequence) -> Stream[Any, Any]:
         self._sequences[s.id] = s
         return Stream(self, s.id, s.outbox)
@@ -141,11 +169,17 @@ class StepEngine:
         for id in list(self._sequences):
             self.cancel(id)
 
-    async def fork(self, id: int, *, choice: int) -> Stream[Any, Any]:
+    def hold(self, id: int, *, held: bool = True) -> None:
+        """Excludes a request from further steps while `held`; its units stay. Unknown ids are ignored."""
+        if id in self._sequences:
+            self._sequences[id].is_held = held
+
+    async def fork(self, id: int, *, choice: int, whole: bool = True) -> Stream[Any, Any]:
         """Starts a second stream from a running request's tokens, with its own draws.
 
-        The streams share pages until one writes to them. Without a free allocation the fork waits like any
-        request. Raises RequestError for a request that has ended or that computes logits.
+        The streams share pages until one writes to them. Without `whole` the second stream starts from the
+        prompt alone and repeats its last row. Without a free allocation the fork waits like any request.
+        Raises RequestError for a request that has ended or that computes logits.
         """
         check_choice(choice)
         async with self._turn:
@@ -154,17 +188,22 @@ class StepEngine:
                 await self._retire()
             if parent is None or parent.is_finished or parent.request.all_logits:
                 raise RequestError(f"request {id} does not run, so it cannot be forked", field="id")
-            return self._fork(parent, choice)
+            if whole:
+                return self._fork(parent, parent.fork(next(self._ids), choice), parent.n_rows)
+            child = parent.fork_prompt(next(self._ids), choice)
+            return self._fork(parent, child, min(parent.n_rows, child.n_prompt - 1))
 
-    def _fork(self, parent: Sequence, choice: int) -> Stream[Any, Any]:
-        """Copies a sequence without rows in flight; its pages are shared if a table row is free."""
-        child = parent.fork(next(self._ids), choice)
-        allocation = parent.allocation and self.state.fork(parent.allocation, parent.n_rows)
+    def _fork(self, parent: Sequence, child: Sequence, n_rows: int) -> Stream[Any, Any]:
+        """Starts a copy of a sequence without rows in flight; it shares pages if a table row is free."""
+        units = parent.allocation
+        is_shareable = units and (n_rows == parent.n_rows or self.state.can_fork_at(units, n_rows))
+        allocation = self.state.fork(units, n_rows) if units and is_shareable else None
         if allocation:
             child.attach(allocation)
             child.n_hit_rows = 0  # the rows come from the parent, not from the prefix cache
             self._scheduler.add_running(child)
         else:
+            child.late = None  # its row is computed again
             self._scheduler.add(child)
         self._timeouts.add(child)
         self.counters.forks += 1
@@ -184,8 +223,10 @@ class StepEngine:
             async with self._turn:  # another task's step may have filled the outbox meanwhile
                 if outbox.events or not outbox.is_open or await self._step():
                     continue
-                if outbox.is_open:  # a step that cannot be submitted closes the outbox with its error
+                # a step that cannot be submitted closes the outbox with its error
+                if outbox.is_open and not self._scheduler.has_late:
                     raise PlanError("the engine is idle, but a request waits: its units leaked", op="step")
+            await asyncio.sleep(LATE_S)  # every running sequence waits for a mask
 
     async def drain(self, id: int) -> None:
         """Retires steps until no step in flight has rows of a finished request."""
@@ -197,6 +238,8 @@ class StepEngine:
         for sequence in self._timeouts.due(self._sequences):
             self.counters.timeouts += 1
             self._end(sequence, "timeout")
+        for item, rows in self._scheduler.late_rows():
+            self._delivery.process(item, rows)
         n_failed = self.counters.failed_steps
         for _ in range(2):  # twice: a preempted or failed sequence frees units for a waiting one
             await self._prepare()
@@ -243,23 +286,8 @@ class StepEngine:
                 s.proposer, s.token_ids, most, s.request.sampling, self.vocab_size
             )
 
-    @property
-    def _has_room(self) -> bool:
-        """True if a further step may be submitted.
-
-        More than `BUSY_STEPS` run ahead only if every step in flight is `decode` and every sequence can run
-        ahead: prefill steps take long, and a recurrent allocation keeps the states of its last two steps
-        only.
-        """
-        n = len(self._pending)
-        if n < min(BUSY_STEPS, self.max_in_flight):
-            return True
-        if n >= self._ahead.steps() or self.state.has_recurrent or not self._scheduler.can_run_ahead:
-            return False
-        return all(pending.batch.program == DECODE for pending in self._pending)
-
     def _fill(self) -> None:
-        while self._has_room:
+        while self._ahead.has_room([pending.batch.program for pending in self._pending], self._scheduler):
             batch = self._scheduler.next_batch()
             if batch is None:
                 return
@@ -283,17 +311,17 @@ class StepEngine:
         n_drafts = len(step.rows) - len(batch.scheduled) if batch.program == VERIFY else 0
         self.counters.count_step(step, program.key.capacity, n_decode=decode, n_drafts=n_drafts)
         self.counters.max_in_flight = max(self.counters.max_in_flight, len(self._pending))
-        self.counters.preemptions, self.counters.evicted_units = (
-            self._scheduler.n_preempted,
-            self.state.n_evicted,
-        )
+        self.counters.preemptions = self._scheduler.n_preempted
+        self.counters.evicted_units = self.state.n_evicted
 
     async def _retire(self) -> None:
-        """Reads the older half of the steps in flight while the others run.
+        """Reads the older half of the steps in flight while the others run; over several stages the oldest
+        alone, whose sequences the first stage waits for.
 
         All steps stay in flight if this task is cancelled during the read.
         """
-        due = list(islice(self._pending, (len(self._pending) + 1) // 2))
+        n_due = 1 if self._n_stages > 1 else (len(self._pending) + 1) // 2
+        due = list(islice(self._pending, n_due))
         for pending in reversed(due):  # last step first: one wait covers all of them
             await pending.read(self.backend)
         now = self._clock()
@@ -306,15 +334,20 @@ class StepEngine:
             if pending.error:
                 self._fail(pending.batch, pending.error)
             else:
-                self._deliver(pending.batch, pending.result or ())
+                self._delivery.deliver(pending.batch, pending.result or ())
 
     def _note_time(self, pending: PendingStep, seconds: float) -> None:
         """Counts a retired step, timed from its submission or from the previous retirement, the later one."""
         self.counters.steps_retired += 1
         self.counters.retired_decode_rows += pending.n_decode
         n_rows, program = sum(item.n_rows for item in pending.batch.scheduled), pending.batch.program
-        if program == MIXED:
-            self._scheduler.prefill_budget.observe(n_rows, seconds)
+        budgets = self._scheduler.prefill_budgets
+        if program in budgets:
+            depth, n_prefill = pending.batch.prefill_depth, n_rows - pending.n_decode
+            budgets[program].observe(depth, n_prefill, seconds, generates=bool(pending.n_decode))
+        else:
+            for budget in budgets.values():
+                budget.observe_generation(seconds)
         if program == DECODE:
             self._ahead.observe(seconds)
         if self.hooks:
@@ -326,64 +359,6 @@ class StepEngine:
         for item in batch.scheduled:
             item.sequence.is_failed = True
             self._end(item.sequence, "error", error)
-
-    def _deliver(self, batch: Batch, result: Result) -> None:
-        """Passes each sequence its output rows; rows of finished sequences are discarded."""
-        at = 0
-        for item in batch.scheduled:
-            rows = result[at : at + item.n_outputs]
-            at += item.n_outputs
-            if item.sequence.is_finished:
-                self.counters.discarded_rows += item.n_rows
-                self._release(item.sequence)
-            else:
-                self._process_output(item, rows)
-
-    def _process_output(self, item: ScheduledSequence, rows: Result) -> None:
-        """Processes one sequence's output rows; an exception ends only this sequence."""
-        s = item.sequence
-        try:
-            accepted = self._outputs.process(s, rows, item.n_outputs)
-        except NeedsAllLogits:
-            self._rerun(s)
-            return
-        except Exception as error:
-            self._end(s, "error", error)
-            return
-        if accepted.n_rows < item.n_outputs:
-            self._reject_rows(item, item.n_outputs - accepted.n_rows)
-        if accepted.finish_reason:
-            self._end(s, accepted.finish_reason)
-            return
-        self._retire_rows(s)
-
-    def _rerun(self, s: Sequence) -> None:
-        """Repeats the last row with all logits, because its candidates do not prove a draw."""
-        self.counters.full_logits_rows += 1
-        s.needs_all = True
-        s.rollback(1)
-        assert s.allocation is not None, "a sequence has an allocation when its row retires"
-        self.state.rollback(s.allocation)
-        self._scheduler.requeue_if_preempted(s)
-
-    def _reject_rows(self, item: ScheduledSequence, n_rejected: int) -> None:
-        """Rolls back the rows of rejected drafts; recurrent state rolls back the whole step."""
-        s = item.sequence
-        if self.state.has_recurrent:
-            assert s.allocation is not None, "a sequence has an allocation when its rows retire"
-            self.state.rollback(s.allocation)
-        s.rollback(item.n_rows if self.state.has_recurrent else n_rejected)
-
-    def _retire_rows(self, s: Sequence) -> None:
-        """Caches retired pages, shifts a full context, and requeues a preempted sequence."""
-        assert s.allocation is not None, "a sequence has an allocation when its rows retire"
-        self.state.retire_rows(s.allocation, s.token_ids, s.n_valid)
-        if s.shifts_context and len(s.token_ids) == s.limit:
-            self._scheduler.preempt(s)
-            s.shift()
-            self.counters.shifted += 1
-        else:
-            self._scheduler.requeue_if_preempted(s)
 
     def _end(self, s: Sequence, reason: FinishReason, error: Exception | None = None) -> None:
         """Closes a sequence's outbox and frees its units."""

@@ -9,38 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from camelid.backends.base import PoolSize
 from camelid.engine.allocation import (
+    NO_UPDATE,
     PAGED,
     RECURRENT,
     RING,
     STATIC,
     TABLED,
+    WINDOW,
     CacheAllocation,
+    CacheUpdate,
     Copy,
     GroupWords,
     UnitPool,
-    Update,
 )
+from camelid.engine.pool_bounds import N_SLOTS, PoolBounds
 from camelid.engine.prefix_cache import PrefixHit, PrefixReuse, first_page, root_key
 from camelid.plan.plan import PAGE_ROWS, StateSpec
-
-N_SLOTS = 2  # slots of an allocation in a recurrent group: the states after its last two steps
-# The number of trash units and of trash table rows: unit 0 and row 0, written by unused rows and never read.
-TRASH = 1
-
-
-@dataclass(frozen=True, slots=True)
-class CacheUpdate:
-    """Page-table updates and unit copies that a step applies before its rows are written."""
-
-    updates: Sequence[Update] = ()
-    copies: Sequence[Copy] = ()
-
-
-NO_UPDATE = CacheUpdate()
 
 
 class KVCacheManager:
@@ -64,52 +51,28 @@ class KVCacheManager:
         self.states = tuple(states)
         self.context = context
         self.n_sequences = n_sequences
-        self._chunk = chunk or context
         self._tabled = [(i, s) for i, s in enumerate(self.states) if s.kind in TABLED]
         self._paged = [(i, s) for i, s in self._tabled if s.kind in PAGED]
         self._recurrent = [s for s in self.states if s.kind == RECURRENT]
         self._rings = [s for s in self.states if s.kind == RING]
         self.page_rows = self._tabled[0][1].unit_rows if self._tabled else PAGE_ROWS
         self._rows = UnitPool(n_sequences)
-        self._pools = {s.name: self._pool(s, n_pages) for s in self.states}
+        self._bounds = PoolBounds(context, n_sequences, chunk or context, self.page_rows, n_pages)
+        self._pools = {s.name: self._pool(s) for s in self.states}
         self._reuse = PrefixReuse(self.states, self._pools, self.page_rows)
 
-    def _pool(self, state: StateSpec, n_pages: int | None) -> UnitPool:
+    def _pool(self, state: StateSpec) -> UnitPool:
         def on_evict(unit: int) -> None:
             self._reuse.on_evict(state.name, unit)
 
-        return UnitPool(self._n_units(state, n_pages), on_evict)
-
-    def _n_units(self, state: StateSpec, n_pages: int | None) -> int:
-        if state.kind == RING:
-            return self.n_sequences
-        if state.kind == RECURRENT:
-            return self.n_sequences * (N_SLOTS + 1)  # one more slot per sequence for the prefix cache
-        per_sequence = self._most_pages(state, self.context)
-        # other groups bound the length of a sequence by their pages
-        fewest = per_sequence if state.window else 1
-        return max(min(n_pages or self.n_sequences * per_sequence, self.n_sequences * per_sequence), fewest)
+        return UnitPool(self._bounds.n_units(state), on_evict)
 
     def _n_pages(self, n_rows: int) -> int:
         return -(-n_rows // self.page_rows)
 
-    def _most_pages(self, state: StateSpec, n_rows: int) -> int:
-        """The most pages that an allocation of `n_rows` rows references at once.
-
-        A window group references the pages of its window and of one step.
-        """
-        pages = self._n_pages(n_rows)
-        return min(pages, self._n_pages(state.window + self._chunk) + 2) if state.window else pages
-
     def sizes(self) -> Mapping[str, PoolSize]:
         """Pool sizes for `Backend.allocate`, trash units included."""
-        return {s.name: self._size(s) for s in self.states}
-
-    def _size(self, state: StateSpec) -> PoolSize:
-        n_units = self._pools[state.name].n_units + TRASH
-        if state.kind not in TABLED:
-            return PoolSize(n_units)
-        return PoolSize(n_units, self.n_sequences + TRASH, self._n_pages(self.context))
+        return {s.name: self._bounds.size(s, self._pools[s.name].n_units) for s in self.states}
 
     @property
     def max_rows(self) -> int:
@@ -162,12 +125,16 @@ class KVCacheManager:
         """An allocation for these tokens, with their cached prefix; None if too few units are available."""
         if not self._rows.n_free:
             return None
-        hit = self._reuse.match_prefix(token_ids, salt, len(token_ids) - 1 if reuses else 0)
-        self._reuse.pin(hit)
-        if not self._has_room(len(token_ids), hit, static_rows):
+        most = len(token_ids) - 1 if reuses else 0
+        while True:
+            hit = self._reuse.match_prefix(token_ids, salt, most)
+            self._reuse.pin(hit)
+            if self._has_room(len(token_ids), hit, static_rows):
+                return self._new_allocation(hit, static_rows)
             self._reuse.unpin(hit)
-            return None
-        return self._new_allocation(hit, static_rows)
+            if not hit.n_rows % self.page_rows:
+                return None
+            most = hit.n_full * self.page_rows  # without the page that needs a copy
 
     def _has_room(self, n_rows: int, hit: PrefixHit, static_rows: int) -> bool:
         """True if every group has units for all these rows, given a pinned hit."""
@@ -177,10 +144,16 @@ class KVCacheManager:
         return all(self._pools[name].n_available >= n for name, n in needed.items())
 
     def _n_missing(self, state: StateSpec, n_rows: int, hit: PrefixHit) -> int:
-        """Pages for the rows beyond a pinned hit, and for a copy of its shared last page."""
-        pages = hit.units.get(state.name, [])
-        is_copied = hit.n_rows % self.page_rows and self._pools[state.name].ref_count(pages[-1]) > 1
+        """Pages for the rows beyond a pinned hit, and for a copy of its last page."""
+        pages, n_kept = hit.units.get(state.name, []), hit.n_rows % self.page_rows
+        is_copied = n_kept and self._must_copy(state.name, pages[-1], n_kept)
         return self._n_pages(n_rows) - len(pages) + bool(is_copied)
+
+    def _must_copy(self, group: str, unit: int, n_kept: int) -> bool:
+        """True if a page is shared, or cached with more rows than the `n_kept` that its writer keeps."""
+        return self._pools[group].ref_count(unit) > 1 or (
+            n_kept > 0 and self._reuse.n_rows_in(group, unit) > n_kept
+        )
 
     def _new_allocation(self, hit: PrefixHit, static_rows: int = 0) -> CacheAllocation:
         """An allocation with the units of a pinned hit, and new slots."""
@@ -217,6 +190,15 @@ class KVCacheManager:
         allocation.n_writable = -1
         return self._new_allocation(hit)
 
+    def can_fork_at(self, allocation: CacheAllocation, n_rows: int) -> bool:
+        """True if an allocation that holds more rows can be forked after its first `n_rows`.
+
+        Not where the state of an earlier row is gone (recurrent and window groups), nor where the prefix
+        cache has a page that goes past these rows.
+        """
+        is_kept = all(state.kind not in (RECURRENT, WINDOW) for state in self.states)
+        return is_kept and allocation.n_hashed * self.page_rows <= n_rows
+
     def match_prefix(self, token_ids: Sequence[int], salt: str) -> PrefixHit:
         """The longest cached prefix of these tokens."""
         return self._reuse.match_prefix(token_ids, salt, len(token_ids))
@@ -230,6 +212,19 @@ class KVCacheManager:
             yield hit
         finally:
             self._reuse.unpin(hit)
+
+    def forget_prefix(self, token_ids: Sequence[int], salt: str, n_kept: int) -> int:
+        """Removes the cached pages behind the first `n_kept` of these tokens; returns the rows of the prefix.
+
+        Sequences that use the pages keep them; a page that only begins with these tokens belongs to others.
+        """
+        first = n_kept // self.page_rows
+        with self.pinned_prefix(token_ids, salt) as hit:
+            for group, units in hit.units.items():
+                for index, unit in enumerate(units[first:], first):
+                    if unit and self._reuse.n_rows_in(group, unit) <= hit.n_rows - index * self.page_rows:
+                        self._reuse.invalidate(group, unit)
+        return hit.n_rows
 
     def allocate_imported(self, n_rows: int, salt: str) -> CacheAllocation | None:
         """An allocation with units for `n_rows` imported rows; None if too few units are available."""
@@ -267,7 +262,13 @@ class KVCacheManager:
         for name, slots in allocation.slots.items():
             for unit in slots:
                 self._pools[name].free(unit)
+        self._return_lent(allocation)
         self._rows.free(allocation.table_row)
+
+    def _return_lent(self, allocation: CacheAllocation) -> None:
+        for name, unit in allocation.lent:
+            self._pools[name].free(unit)
+        allocation.lent.clear()
 
     # Steps
 
@@ -276,6 +277,7 @@ class KVCacheManager:
 
         Returns None, without a change, if too few units are available.
         """
+        self._return_lent(allocation)
         if n_rows <= allocation.n_writable and not self._recurrent:
             return NO_UPDATE
         needed = {s.name: self._n_needed(allocation, s, first_row, n_rows) for s in self.states}
@@ -313,23 +315,30 @@ class KVCacheManager:
         if state.kind == RING:
             return 0
         pages = allocation.pages[state.name]
-        shared = sum(pool.ref_count(unit) > 1 for unit in pages[first_row // self.page_rows :] if unit)
-        return max(self._n_pages(self._rows_of(allocation, state, n_rows)) - len(pages), 0) + shared
+        copied = sum(
+            self._must_copy(state.name, pages[index], first_row - index * self.page_rows)
+            for index in range(first_row // self.page_rows, len(pages))
+            if pages[index]
+        )
+        return max(self._n_pages(self._rows_of(allocation, state, n_rows)) - len(pages), 0) + copied
 
     def _make_writable(
         self, allocation: CacheAllocation, group: int, state: StateSpec, first_row: int
     ) -> list[Copy]:
-        """Makes the pages from `first_row` on writable: copies shared pages, and uncaches the others."""
+        """Makes the pages from `first_row` on writable: copies those that others read, uncaches the rest."""
         pool, pages, copies = self._pools[state.name], allocation.pages[state.name], list[Copy]()
         for index in range(first_row // self.page_rows, len(pages)):
-            unit = pages[index]
-            if pool.ref_count(unit) == 1:
+            unit, n_kept = pages[index], first_row - index * self.page_rows
+            if not self._must_copy(state.name, unit, n_kept):
                 self._reuse.invalidate(state.name, unit)
                 continue
             pages[index] = pool.allocate()
-            copies.append((group, unit, pages[index], first_row - index * self.page_rows))
+            copies.append((group, unit, pages[index], n_kept))
             allocation.pending.append((group, allocation.table_row, index, pages[index]))
-            pool.free(unit)
+            if pool.ref_count(unit) > 1:
+                pool.free(unit)
+            else:
+                allocation.lent.append((state.name, unit))
         return [copy for copy in copies if copy[3] > 0]
 
     def _make_slot_writable(self, allocation: CacheAllocation, name: str) -> None:

@@ -32,6 +32,7 @@ class Counters:
     hosted_rows: int = 0  # rows whose token the host drew
     guided_rows: int = 0  # host-drawn rows under a grammar
     redrawn_rows: int = 0  # grammar rows whose token differs from the device's draw
+    late_masks: int = 0  # grammar rows that waited for their mask
     full_logits_rows: int = 0  # rows repeated with all logits, since their candidates proved no draw
     prefix_hits: int = 0  # sequences that started after a prefix-cache hit
     cached_rows: int = 0  # rows of prefix-cache hits

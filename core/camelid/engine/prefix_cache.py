@@ -1,8 +1,8 @@
 """The prefix cache: computed pages of state by their tokens, over all state groups.
 
 A page's key is a hash of its parent's key and its own tokens (Kwon et al., SOSP 2023). A hit compares the
-tokens, so that a hash collision is a miss. The last page of an answer is rarely full: it is stored as a tail,
-found by its parent's key.
+tokens, so that a hash collision is a miss. The last page of an answer is rarely full: it is stored as a tail.
+The pages after one parent, full ones and tails, are its children; a hit may end with the first rows of one.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ def page_key(parent: bytes, tokens: Sequence[int]) -> bytes:
 
 
 class PrefixCache:
-    """The cached pages by key, the tails by parent key, and both by unit."""
+    """The cached pages by key, full pages and tails by parent key, and all by unit."""
 
     def __init__(self, page_rows: int) -> None:
         self.page_rows = page_rows
         self._pages: dict[bytes, CachedPage] = {}
-        self._tails: dict[bytes, CachedPage] = {}  # by parent: the entry written last
+        self._children: dict[bytes, list[CachedPage]] = {}
         self._entries: dict[tuple[str, int], CachedPage] = {}
 
     def walk(self, token_ids: Sequence[int], salt: str) -> Iterator[tuple[bytes, CachedPage | None]]:
@@ -62,14 +62,14 @@ class PrefixCache:
             yield key, entry if entry and (entry.tokens, entry.parent) == (tokens, parent) else None
             parent = key
 
-    def tail(self, parent: bytes, tokens: Sequence[int]) -> tuple[CachedPage, int] | None:
-        """The partial page after `parent`, and the number of its rows that match these tokens."""
-        entry = self._tails.get(parent)
-        if entry is None:
-            return None
-        pairs = zip(entry.tokens, tokens, strict=False)
-        n = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(entry.tokens), len(tokens)))
-        return (entry, n) if n else None
+    def beginnings(self, parent: bytes, tokens: Sequence[int]) -> list[tuple[CachedPage, int]]:
+        """The children of `parent` that begin with some of these tokens, and how many rows of each match.
+
+        The most rows first; of as many, the latest entry. A page that matches in full is no beginning.
+        """
+        children = reversed(self._children.get(parent, ()))
+        matches = [(child, n_common(child.tokens, tokens)) for child in children]
+        return sorted((m for m in matches if 0 < m[1] < self.page_rows), key=lambda match: -match[1])
 
     def add_page(self, parent: bytes, tokens: Tokens) -> CachedPage:
         """The entry of a full page, new or existing."""
@@ -78,18 +78,26 @@ class PrefixCache:
         if cached and (cached.tokens, cached.parent) == (tokens, parent):
             return cached
         self._pages[key] = entry = CachedPage(key, parent, tokens)
+        self._children.setdefault(parent, []).append(entry)
         return entry
 
-    def add_tail(self, parent: bytes, tokens: Tokens) -> tuple[CachedPage, CachedPage | None]:
-        """A new entry of a partial page, and the entry that it replaces."""
-        replaced, entry = self._tails.get(parent), CachedPage(b"", parent, tokens)
-        self._tails[parent] = entry
+    def add_tail(self, parent: bytes, tokens: Tokens) -> tuple[CachedPage, list[CachedPage]]:
+        """A new entry of a partial page, and the tails that it replaces: those with which it begins."""
+        siblings = self._children.setdefault(parent, [])
+        replaced = [each for each in siblings if not each.key and tokens[: len(each.tokens)] == each.tokens]
+        entry = CachedPage(b"", parent, tokens)
+        siblings.append(entry)
         return entry, replaced
 
     def add_unit(self, entry: CachedPage, group: str, unit: int) -> None:
         """Records that the entry's state in this group is in this unit."""
         entry.units[group] = unit
         self._entries[group, unit] = entry
+
+    def n_rows_in(self, group: str, unit: int) -> int:
+        """The cached rows of a unit; 0 for one without an entry."""
+        entry = self._entries.get((group, unit))
+        return len(entry.tokens) if entry else 0
 
     def remove_unit(self, group: str, unit: int) -> None:
         """Removes a unit from its entry. An entry without units is removed."""
@@ -101,11 +109,18 @@ class PrefixCache:
             self._remove(entry)
 
     def _remove(self, entry: CachedPage) -> None:
-        if entry.key:
-            if self._pages.get(entry.key) is entry:
-                del self._pages[entry.key]
-        elif self._tails.get(entry.parent) is entry:
-            del self._tails[entry.parent]
+        siblings = self._children[entry.parent]
+        siblings.remove(entry)
+        if not siblings:
+            del self._children[entry.parent]
+        if entry.key and self._pages.get(entry.key) is entry:
+            del self._pages[entry.key]
+
+
+def n_common(first: Sequence[int], second: Sequence[int]) -> int:
+    """The length of the longest common prefix."""
+    pairs = enumerate(zip(first, second, strict=False))
+    return next((i for i, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 PageWalk = list[tuple[bytes, CachedPage | None]]
@@ -113,7 +128,7 @@ PageWalk = list[tuple[bytes, CachedPage | None]]
 
 @dataclass(frozen=True, slots=True)
 class PrefixHit:
-    """The longest prefix that every group can serve: full pages, then a tail page of which some rows match.
+    """The longest prefix that every group can serve: full pages, then a page of which some rows match.
 
     `units` by group: the unit of each page from the group's `first_page` on, 0 before it; one unit for a
     recurrent group.
@@ -152,6 +167,10 @@ class PrefixReuse:
         self._cache.remove_unit(group, unit)
         self._pools[group].unmark_cached(unit)
 
+    def n_rows_in(self, group: str, unit: int) -> int:
+        """The cached rows of a unit; 0 for one that is not cached."""
+        return self._cache.n_rows_in(group, unit)
+
     # Matching
 
     def match_prefix(self, token_ids: Sequence[int], salt: str, most: int) -> PrefixHit:
@@ -174,11 +193,12 @@ class PrefixReuse:
         return walk
 
     def _match_pages(self, walk: PageWalk, n: int, token_ids: Sequence[int], root: bytes) -> PrefixHit | None:
-        """The hit of the first `n` full pages with the tail behind them, or of the pages alone."""
+        """The hit of the first `n` full pages with the first rows of a page behind them, or without."""
         key, at = walk[n - 1][0] if n else root, n * self.page_rows
-        tail = self._cache.tail(key, token_ids[at : at + self.page_rows])
-        if tail and self._can_resume(tail[0], tail[1] == len(tail[0].tokens)):
-            hit = self._hit(walk, PrefixHit(at + tail[1], n, key, {}, {}), tail[0])
+        for page, n_more in self._cache.beginnings(key, token_ids[at : at + self.page_rows]):
+            is_whole = n_more == len(page.tokens)
+            end = PrefixHit(at + n_more, n, key, {}, {})
+            hit = self._hit(walk, end, page) if self._can_resume(page, is_whole) else None
             if hit:
                 return hit
         if n and self._can_resume(walk[n - 1][1], True):
@@ -191,13 +211,13 @@ class PrefixReuse:
             return True
         return is_complete and last is not None and all(group in last.units for group in self._recurrent)
 
-    def _hit(self, walk: PageWalk, end: PrefixHit, tail: CachedPage | None) -> PrefixHit | None:
-        """The hit with its units, if every group has the units that it needs."""
-        last = tail or walk[end.n_full - 1][1]
+    def _hit(self, walk: PageWalk, end: PrefixHit, part: CachedPage | None) -> PrefixHit | None:
+        """The hit with its units, if every group has the units that it needs. `part` matches in part."""
+        last = part or walk[end.n_full - 1][1]
         units = {group: [last.units[group]] for group in self._recurrent if last}
         first = {s.name: first_page(s, end.n_rows) for s in self._paged}
         for group, start in first.items():
-            entries = [entry for _, entry in walk[start : end.n_full]] + ([tail] if tail else [])
+            entries = [entry for _, entry in walk[start : end.n_full]] + ([part] if part else [])
             cached = [entry.units.get(group, 0) if entry else 0 for entry in entries]
             if not all(cached):
                 return None
@@ -239,7 +259,7 @@ class PrefixReuse:
         units = self._page_units(allocation, allocation.n_hashed) | self._slot_units(allocation, n_rows)
         if self._is_enabled and at < n_rows and units:
             entry, replaced = self._cache.add_tail(allocation.key, tuple(token_ids[at:n_rows]))
-            for group, unit in list(replaced.units.items()) if replaced else ():
+            for group, unit in [each for tail in replaced for each in tail.units.items()]:
                 self.invalidate(group, unit)
             self._insert(entry, units)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal, cast
+from typing import Any, Literal, cast
 
 from camelid.engine.programs import ALL_LOGITS, CANDIDATES, GUIDED, VERIFY, Limits
 from camelid.engine.results import OutputReader, TokenReader
@@ -25,10 +25,11 @@ INTEGERS = (("max_tokens", 1, inf), ("n_keep", 0, inf), ("priority", -inf, inf))
 class Request:
     """A prompt and the parameters of its continuation.
 
-    `all_logits` computes the logits of every prompt row and generates nothing. `max_tokens` None generates up
-    to the context. `overflow` applies to a request longer than the context: "error" rejects it, "stop" ends
-    it at the context, "shift" drops half of the tokens after the first `n_keep`. A higher `priority` is
-    scheduled first. `queue_timeout_s` bounds the wait for the first step, `timeout_s` the whole request. An
+    `all_logits` computes the logits of every prompt row and generates nothing; `score` of (row, logits,
+    log-sum-exp) replaces a row's logits as soon as they are read. `max_tokens` None generates up to the
+    context. `overflow` applies to a request longer than the context: "error" rejects it, "stop" ends it at
+    the context, "shift" drops half of the tokens after the first `n_keep`. A higher `priority` is scheduled
+    first. `queue_timeout_s` bounds the wait for the first step, `timeout_s` the whole request. An
     `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix cache, which requests of one
     `salt` share. `choice` separates the draws of otherwise equal requests.
     """
@@ -41,6 +42,7 @@ class Request:
     constraint: Callable[[], Constraint] | None = None
     proposer: Callable[[], Proposer] | None = None
     all_logits: bool = False
+    score: Callable[[int, memoryview[float], float], Any] | None = None
     overflow: Overflow = "error"
     n_keep: int = 0
     priority: int = 0
@@ -161,5 +163,5 @@ def max_answer_tokens(request: Request, context: int) -> int:
     raise ContextOverflowError(
         f"{n_prompt} prompt tokens and {n_answer} to answer exceed the context of {context}; shorten the "
         "prompt, request fewer tokens, load with a larger context, or set overflow to 'shift' or 'stop'",
-        field="prompt", n_tokens=n_prompt + n_answer, context_length=context,
+        field="prompt", n_prompt=n_prompt, n_tokens=n_prompt + n_answer, context_length=context,
     )  # fmt: skip

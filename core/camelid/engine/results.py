@@ -108,7 +108,7 @@ class Outbox:
     """Events, logits and result for a stream's consumer. It outlives the sequence."""
 
     events: deque[Any] = field(default_factory=deque[Any])
-    logits: list[memoryview[float]] = field(default_factory=list["memoryview[float]"])  # [V] float32 a row
+    logits: list[Any] = field(default_factory=list[Any])  # [V] float32 a row, or the row's score
     completion: Any = None
     error: Exception | None = None
     is_open: bool = True

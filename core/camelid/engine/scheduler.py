@@ -10,12 +10,14 @@ from bisect import insort
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from heapq import heappop, heappush
+from math import inf
 from time import perf_counter
 
-from camelid.backends.base import Capabilities
-from camelid.engine.allocation import PAGED
+from camelid.backends.base import Capabilities, Result
+from camelid.engine.allocation import NO_UPDATE, PAGED
 from camelid.engine.batch import Batch, ScheduledSequence
 from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.pace import MIN_PREFILL_ROWS, PrefillBudget
 from camelid.engine.programs import (
     ALL_LOGITS,
     CANDIDATES,
@@ -30,13 +32,6 @@ from camelid.engine.programs import (
 from camelid.engine.sequence import Sequence
 from camelid.errors import RequestError
 
-BUSY_STEPS = 2  # steps in flight that keep a device busy, whatever they do
-# Total seconds of the steps in flight, if two take less: about the delay of a stop, a new or a cancelled
-# request.
-RUN_AHEAD_S = 0.03
-MIN_PREFILL_ROWS = 32  # fewer rows cost a matrix product most of its speed (a 1B model on two cores)
-SMOOTHING = 0.2  # weight of the latest step in the moving average
-
 
 class Scheduler:
     """Two queues in order of priority, then arrival: `waiting` without an allocation, `running` with one.
@@ -45,10 +40,12 @@ class Scheduler:
     preempted: it waits again, and its rows are recomputed or found in the prefix cache.
     """
 
-    def __init__(self, state: KVCacheManager, limits: Limits) -> None:
+    def __init__(self, state: KVCacheManager, limits: Limits, n_stages: int = 1) -> None:
         self.state = state
         self.limits = limits
-        self.prefill_budget = PrefillBudget(limits.step_s)
+        self.n_stages = n_stages
+        # Of the programs with prompt rows, whose rows differ in time: one has logits of each row.
+        self.prefill_budgets = {program: PrefillBudget(limits.step_s) for program in (MIXED, ALL_LOGITS)}
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         # Running sequences whose token history the engine has not yet written to the device.
@@ -65,8 +62,15 @@ class Scheduler:
 
     @property
     def can_run_ahead(self) -> bool:
-        """True if every running sequence can run ahead."""
-        return all(s.can_run_ahead for s in self.running)
+        """True if more than `BUSY_STEPS` may be in flight: every running sequence can run ahead.
+
+        A recurrent allocation keeps the states of its last two steps only.
+        """
+        return not self.has_recurrent and all(s.can_run_ahead for s in self.running)
+
+    @property
+    def has_recurrent(self) -> bool:
+        return self.state.has_recurrent
 
     def add(self, sequence: Sequence) -> None:
         """Queues a sequence without an allocation."""
@@ -139,6 +143,18 @@ class Scheduler:
         """The schedulable sequences that need drafts."""
         return (s for s in self._schedulable() if s.proposer and s.can_decode)
 
+    @property
+    def has_late(self) -> bool:
+        """True if a running sequence waits for its mask."""
+        return any(s.late for s in self.running)
+
+    def late_rows(self) -> Iterator[tuple[ScheduledSequence, Result]]:
+        """The retired rows whose masks are ready by now, each once."""
+        for s in self._schedulable():
+            if s.late and s.constraint and s.constraint.ready():
+                rows, s.late = s.late, None
+                yield ScheduledSequence(s, 1, 1, NO_UPDATE), rows
+
     def _preempt_lower_priority(self, waiting: Sequence) -> bool:
         """Preempts the last running sequence of a lower priority.
 
@@ -175,29 +191,43 @@ class Scheduler:
         return (s for s in list(self.running) if s.is_schedulable)
 
     def _add_logits(self, batch: Batch) -> None:
-        """Adds a chunk of one request with `all_logits`."""
+        """Adds rows of one request with `all_logits`: a chunk, or as many as fit the prefill budget."""
+        budget = self.prefill_budgets[ALL_LOGITS]
         for s in self._schedulable():
             if s.request.all_logits and s.n_prefill:
                 n = min(s.n_prefill, self.limits.chunk)
+                n = max(budget.rows(s.n_rows, self._prefill_s(budget), n), min(n, MIN_PREFILL_ROWS))
+                batch.prefill_depth = s.n_rows
                 self._add(batch, s, n, n)
                 return
 
+    def _prefill_s(self, budget: PrefillBudget) -> float:
+        """The time for prefill rows in the next step: bounded while a sequence generates, by any program."""
+        return budget.seconds if any(not s.n_prefill for s in self._schedulable()) else inf
+
     def _add_generated(self, batch: Batch, program: str) -> None:
-        """Adds the next row, and the drafts, of every sequence of this program."""
+        """Adds the next row, and the drafts, of every sequence of this program; over several stages, of a
+        share of the running sequences, so that each stage has a step."""
+        share = -(-len(self.running) // self.n_stages)
         for s in self._schedulable():
+            if len(batch.scheduled) == share:
+                return
             if s.program == program and s.can_decode and not s.request.all_logits:
                 n = 1 + len(s.drafts)
                 self._add(batch, s, n, n)
 
     def _add_prefill(self, batch: Batch) -> None:
-        """Adds prompt rows up to the chunk; up to the prefill budget if the step also generates."""
-        n_generated = len(batch.scheduled)
-        free_rows: int = self.limits.chunk - n_generated
-        prefill_rows: int = self.prefill_budget.rows(free_rows) if n_generated else free_rows
+        """Adds prompt rows up to the chunk; up to the prefill budget while sequences generate."""
+        budget = self.prefill_budgets[MIXED]
+        free_rows: int = self.limits.chunk - len(batch.scheduled)
+        seconds, least = self._prefill_s(budget), MIN_PREFILL_ROWS
         for s in self._schedulable():
-            n = _n_prefill_rows(s, free_rows, prefill_rows)
+            rows = min(max(budget.rows(s.n_rows, seconds, free_rows), least), free_rows)
+            n = _n_prefill_rows(s, free_rows, rows)
+            depth = s.n_rows
             if n and self._add(batch, s, n, int(n == s.n_prefill and not s.has_own_program)):
-                free_rows, prefill_rows = free_rows - n, prefill_rows - n
+                free_rows, seconds, least = free_rows - n, seconds - n * budget.row_s(depth), 0
+                batch.prefill_depth = max(batch.prefill_depth, depth)
 
     def _add(self, batch: Batch, s: Sequence, n_rows: int, n_outputs: int) -> bool:
         """Adds rows of a sequence if units are available, or can be freed by preempting the last sequences.
@@ -247,56 +277,6 @@ def _n_prefill_rows(s: Sequence, free_rows: int, prefill_rows: int) -> int:
     if s.is_atomic_prefill:
         return n if n <= free_rows else 0
     return max(min(n, prefill_rows), 0)
-
-
-class PrefillBudget:
-    """The prefill rows that fit a step of `step_s` seconds, by the measured time per row.
-
-    A long prompt must not delay the next token of generating sequences. A device that computes a whole chunk
-    within `step_s` is not limited.
-    """
-
-    def __init__(self, step_s: float) -> None:
-        self._step_s = step_s
-        self._row_s = 0.0
-
-    def observe(self, n_rows: int, seconds: float) -> None:
-        """Averages in the time of a step with prefill rows."""
-        row_s = seconds / max(n_rows, 1)
-        self._row_s += (row_s - self._row_s) * (SMOOTHING if self._row_s else 1.0)
-
-    def rows(self, most: int) -> int:
-        """The prefill rows, up to `most`, of a step that also generates."""
-        if not self._row_s:
-            return most
-        return min(most, max(int(self._step_s / self._row_s), MIN_PREFILL_ROWS))
-
-
-def rows_ahead(chunk: int, depth: int) -> int:
-    """Rows of one sequence in `depth` steps in flight: `BUSY_STEPS` chunks, then one row a step."""
-    return chunk * min(depth, BUSY_STEPS) + max(depth - BUSY_STEPS, 0)
-
-
-class RunAhead:
-    """The number of steps in flight, by the measured time of steps that only generate.
-
-    Short steps run further ahead, so that the host reads several results at once: a read takes 0.4 ms, during
-    which a CPU step may have one thread less, and 0.1 ms for each further token.
-    """
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._step_s = 0.0
-
-    def observe(self, seconds: float) -> None:
-        """Averages in the time of a step that only generated."""
-        self._step_s += (seconds - self._step_s) * (SMOOTHING if self._step_s else 1.0)
-
-    def steps(self) -> int:
-        """The number of steps that may be in flight if all of them only generate."""
-        if not self._step_s:
-            return min(BUSY_STEPS, self._most)
-        return min(max(int(RUN_AHEAD_S / self._step_s), BUSY_STEPS), self._most)
 
 
 def check_depth(max_in_flight: int | None, capabilities: Capabilities) -> int:

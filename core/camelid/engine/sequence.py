@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from camelid.backends.base import Result
 from camelid.engine.allocation import CacheAllocation
 from camelid.engine.programs import CANDIDATES, DECODE, GUIDED, VERIFY
 from camelid.engine.request import Request
@@ -34,6 +35,7 @@ class Sequence:
     vocab_size: int
     max_tokens: int
     limit: int
+    is_fed: bool = True  # the device feeds a drawn id to the next row itself
     outbox: Outbox = field(default_factory=Outbox)
     token_ids: list[int] = field(default_factory=list[int])
     answer_ids: list[int] = field(default_factory=list[int])
@@ -49,8 +51,10 @@ class Sequence:
     allocation: CacheAllocation | None = None
     is_preempted: bool = False  # its allocation is freed once none of its rows is in flight
     is_failed: bool = False  # a step failed, so the contents of its units are undefined
-    needs_all: bool = False  # the candidates of the latest row did not suffice
+    needs_all: bool = False  # the candidates of the latest row, or its drawn token, did not suffice
+    is_held: bool = False  # its consumer is slow: no step includes it until it is resumed
     drafts: tuple[int, ...] = ()
+    late: Result | None = None  # the retired row whose token waits for the constraint's mask
     clock: Clock = field(default_factory=Clock)
     reader: OutputReader = field(init=False)
     constraint: Constraint | None = None
@@ -83,12 +87,19 @@ class Sequence:
     @property
     def is_schedulable(self) -> bool:
         """True if steps may include it."""
-        return not (self.allocation is None or self.is_finished or self.is_preempted)
+        return not (self.allocation is None or self.is_finished or self.is_preempted or self.is_held)
+
+    @property
+    def is_lazy(self) -> bool:
+        """True if the device draws its next token, which a lazy constraint then tests."""
+        sampling = self.request.sampling
+        is_tested = self.constraint is not None and self.constraint.is_lazy and not self.needs_all
+        return is_tested and sampling.fits_device and not sampling.logprobs
 
     @property
     def has_own_program(self) -> bool:
         """True if its generated rows need more output than a drawn token."""
-        return self.sampler is not None or self.request.sampling.logprobs > 0
+        return (self.sampler is not None and not self.is_lazy) or self.request.sampling.logprobs > 0
 
     @property
     def can_run_ahead(self) -> bool:
@@ -96,7 +107,7 @@ class Sequence:
 
         Host sampling and drafts need the previous token.
         """
-        return self.sampler is None and self.proposer is None
+        return self.is_fed and self.sampler is None and self.proposer is None
 
     @property
     def program(self) -> str:
@@ -159,6 +170,8 @@ class Sequence:
         self.n_ahead += n_draws
         self.n_in_flight += 1
         self.n_steps += 1
+        if n_draws and self.constraint and self.sampler and self.sampler.needs_mask:
+            self.constraint.ready()  # a worker makes the mask while the device computes
 
     def retired(self, n_rows: int, n_draws: int) -> None:
         """Counts the oldest step in flight with rows of this sequence as retired."""
@@ -181,7 +194,7 @@ class Sequence:
     def detach(self) -> None:
         """Drops the allocation; a later attempt computes from the first uncached token."""
         self.allocation, self.n_rows, self.n_retired = None, 0, 0
-        self.is_preempted, self.needs_all, self.drafts = False, False, ()
+        self.is_preempted, self.needs_all, self.drafts, self.late = False, False, (), None
         if not self.is_finished:
             self.outbox.logits.clear()  # consumers read logits only after the end
 
@@ -244,6 +257,13 @@ class Sequence:
         self.outbox.completion = self.reader.completion(generation)
         self.outbox.is_open = False
 
+    def fork_prompt(self, id: int, choice: int) -> Sequence:
+        """A second stream from the prompt alone, with its own draws."""
+        return Sequence(
+            id=id, request=replace(self.request, choice=choice), vocab_size=self.vocab_size,
+            max_tokens=self.max_tokens, limit=self.limit, is_fed=self.is_fed, clock=Clock(self.clock.now),
+        )  # fmt: skip
+
     def fork(self, id: int, choice: int) -> Sequence:
         """A second stream that continues from the same tokens with its own draws.
 
@@ -299,9 +319,30 @@ class Stream(AsyncIterator[E], Generic[E, C]):
         return self._outbox.completion
 
     @property
-    def logits(self) -> list[memoryview[float]]:
-        """A request's logits, [V] float32 per prompt row; empty unless the request has `all_logits`."""
+    def logits(self) -> list[Any]:
+        """A request's logits, [V] float32 per prompt row, or their scores; empty without `all_logits`."""
         return self._outbox.logits
+
+    @property
+    def is_open(self) -> bool:
+        """True until the request's end. Events may be left after it."""
+        return self._outbox.is_open
+
+    @property
+    def has_events(self) -> bool:
+        """True if an event is unread."""
+        return bool(self._outbox.events)
+
+    @property
+    def error(self) -> Exception | None:
+        """The error that ended the request, if any."""
+        return self._outbox.error
+
+    def take(self) -> list[E]:
+        """The events since the last call, without a step: for a caller that runs the steps itself."""
+        events = list(self._outbox.events)
+        self._outbox.events.clear()
+        return events
 
     def __aiter__(self) -> Stream[E, C]:
         return self

@@ -25,6 +25,15 @@ class Constraint(Protocol):
         """True if only the end token may follow."""
         ...
 
+    @property
+    def is_lazy(self) -> bool:
+        """True if the device draws without the mask, and only a token that is not allowed is drawn again."""
+        ...
+
+    def ready(self) -> bool:
+        """False while another process makes the next mask, which the first call starts."""
+        ...
+
     def mask(self) -> bytes:
         """A bit mask: bit i % 8 of byte i // 8 allows token i."""
         ...
@@ -32,6 +41,10 @@ class Constraint(Protocol):
     def accept(self, token_id: int) -> bool:
         """Advances by one token. Returns False and stays unchanged if the token is not allowed."""
         ...
+
+
+class LateMask(Exception):
+    """The next mask is not ready yet."""
 
 
 ConstraintFactory: TypeAlias = Callable[[], Constraint]  # a new constraint for each sequence

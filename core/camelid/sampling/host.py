@@ -16,7 +16,7 @@ from typing import cast
 from camelid.backends.base import Candidates, OutputRow
 from camelid.errors import RequestError
 from camelid.plan.step import CANDIDATES
-from camelid.sampling.drawing import MAX_NOISE, Constraint, DrawNoise, allowed_ids, allows
+from camelid.sampling.drawing import MAX_NOISE, Constraint, DrawNoise, LateMask, allowed_ids, allows
 from camelid.sampling.params import SamplingParams
 from camelid.sampling.samplers import SAMPLERS
 from camelid.sampling.survivors import NeedsAllLogits, Survivors, UnlistedTokens, log_of
@@ -123,6 +123,11 @@ class HostSampler:
         self._breakers = [breaker.encode() for breaker in params.dry_sequence_breakers]
         self._chain = [SAMPLERS[name].apply for name in params.chain]
 
+    @property
+    def needs_mask(self) -> bool:
+        """True if every constrained draw needs the mask; else only a draw whose token is not allowed."""
+        return not (self.params.is_pointwise and self.params.fits_device)
+
     def draw(self, view: Scores, history: Sequence[int], position: int, mask: bytes | None = None) -> int:
         """Draws the next token after `history`, the token ids of prompt and answer so far.
 
@@ -146,10 +151,13 @@ class HostSampler:
         """Draws the next token of a constrained request and advances the constraint.
 
         `drawn` is the token that the device's chain drew without the mask. With a pointwise chain it is also
-        the draw with the mask, if the constraint accepts it; one test costs less than a mask.
+        the draw with the mask, if the constraint accepts it; one test costs less than a mask. Raises
+        LateMask, without a change, if the mask is needed and not ready.
         """
-        if self.params.is_pointwise and self.params.fits_device and constraint.accept(drawn):
+        if not self.needs_mask and constraint.accept(drawn):
             return drawn
+        if not constraint.ready():
+            raise LateMask
         token_id = self.draw(view, history, position, constraint.mask())
         constraint.accept(token_id)
         return token_id
