@@ -24,6 +24,7 @@ from camelid.plan.ops import check_op
 from camelid.plan.plan import Op
 from camelid.sampling.params import SamplingParams
 from camelid.text.templates.template import compile_template
+from camelid.witness.verify import verify
 
 CORE = Path(__file__).parents[1] / "core" / "camelid"
 CLASSES = {
@@ -69,6 +70,7 @@ RAISERS: dict[str, Callable[[], object]] = {
     "RequestError": lambda: SamplingParams.from_options({"top_k": "1"}),
     "TemplateError": lambda: compile_template("{{ a..b }}"),
     "UnsupportedModelError": lambda: quant("q3_9"),
+    "WitnessError": lambda: verify(CORE),
 }
 # Further reviewed messages: (class, words that it must contain, raiser).
 FURTHER: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [

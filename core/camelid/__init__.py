@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from camelid.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from camelid.api.llm import LLM, Completion, aload, load, load_tokenizer
+    from camelid.api.llm import LLM, Completion
+    from camelid.api.load import aload, load, load_tokenizer
     from camelid.errors import (
         BackendError,
         CamelidError,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         TemplateError,
         TensorShapeError,
         UnsupportedModelError,
+        WitnessError,
     )
 
 __all__ = [
@@ -43,6 +45,7 @@ __all__ = [
     "TemplateError",
     "TensorShapeError",
     "UnsupportedModelError",
+    "WitnessError",
     "aload",
     "load",
     "load_tokenizer",
@@ -51,9 +54,9 @@ __all__ = [
 _MODULES = {
     "LLM": "camelid.api.llm",
     "Completion": "camelid.api.llm",
-    "aload": "camelid.api.llm",
-    "load": "camelid.api.llm",
-    "load_tokenizer": "camelid.api.llm",
+    "aload": "camelid.api.load",
+    "load": "camelid.api.load",
+    "load_tokenizer": "camelid.api.load",
 }
 
 

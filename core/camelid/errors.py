@@ -8,6 +8,7 @@ CamelidError
 ├── RequestError            a request is invalid or cannot be served
 │   └── ContextOverflowError  prompt and answer do not fit the context
 ├── FetchError              a download from a hub failed
+├── WitnessError            a witness log is damaged or cannot be written
 ├── OutOfMemoryError        a buffer or pool does not fit the device or the bound set at load
 ├── BackendError            a backend cannot run here, or an extra is missing
 │   └── DeviceLostError     the device was lost; state must be rebuilt
@@ -56,12 +57,16 @@ class RequestError(CamelidError):
 
 
 class ContextOverflowError(RequestError):
-    """Prompt and answer do not fit the context. Facts: n_tokens, context_length."""
+    """Prompt and answer do not fit the context. Facts: n_prompt, n_tokens, context_length."""
 
 
 class FetchError(CamelidError):
     """A download from a hub failed. Facts: model; reason (gated, refused, missing, network,
     offline, corrupt, disk, protocol, stopped)."""
+
+
+class WitnessError(CamelidError):
+    """A witness log is damaged or cannot be written. Facts: path; line if known."""
 
 
 class OutOfMemoryError(CamelidError):

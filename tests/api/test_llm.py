@@ -164,6 +164,8 @@ def test_stop_strings_end_the_text(llm: LLM) -> None:
     cut = whole[len(whole) // 2 : len(whole) // 2 + 2]
     done = llm.generate("the llama", max_tokens=20, stop=cut, **GREEDY)
     assert (done.text, done.finish_reason) == (whole[: whole.index(cut)], "stop")
+    assert done.stop_sequence == cut
+    assert llm.generate("the llama", max_tokens=20, stop="\0", **GREEDY).stop_sequence is None
 
 
 def test_end_token_ends_the_answer(path: Path, llm: LLM) -> None:

@@ -36,6 +36,11 @@ def test_no_stop_sequence_is_emitted_for_any_split() -> None:
             stopped_across_borders += stopped and at > size
         shown += matcher.finish()
         assert (shown, stopped) == reference_stop(text, stops), (text, stops)
+        if stopped:
+            assert matcher.found in stops
+            assert text.startswith(shown + str(matcher.found))
+        else:
+            assert matcher.found is None
     assert stopped_across_borders > 1000
 
 
@@ -50,6 +55,8 @@ def test_only_a_possible_stop_sequence_prefix_is_held() -> None:
     assert matcher.finish() == ""
     # After aabaaa comes b, not c: the remaining partial match is aab, not empty.
     assert StopMatcher(["aabaaac"]).push("aabaaabaaac") == ("aaba", True)
+    longest = StopMatcher(["c", "abc", "bc"])
+    assert (longest.push("xab"), longest.push("c"), longest.found) == (("x", False), ("", True), "abc")
     ended = StopMatcher(["abc"])
     assert (ended.push("xab"), ended.finish()) == (("x", False), "ab")
 

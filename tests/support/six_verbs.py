@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Sequence
 from typing import Any, Unpack
 
-from camelid.api.llm import LLM, load
+from camelid.api.llm import LLM
+from camelid.api.load import load
 from camelid.errors import RequestError, UnsupportedModelError
 from camelid.loading.model_file import ModelName
 from camelid.requests.options import Options

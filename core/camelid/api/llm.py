@@ -1,14 +1,14 @@
-"""The Python API: `load`, `aload`, `load_tokenizer` and `LLM`.
+"""The Python API: `LLM`, a loaded model.
 
 The synchronous methods drive the asynchronous methods on the calling thread.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Never, ParamSpec, TypeAlias, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from camelid.api.runner import Runner
 from camelid.backends.base import Capabilities, MemoryReport
@@ -17,10 +17,8 @@ from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.request import Request
 from camelid.engine.sequence import Stream
 from camelid.errors import RequestError, shown
-from camelid.formats.progress import Progress
-from camelid.loading.model_file import ModelName, ModelSource, find_source, open_tokenizer
-from camelid.loading.options import LoadOptions
-from camelid.loading.start import RunningModel, start
+from camelid.loading.model_file import ModelSource, find_source
+from camelid.loading.start import RunningModel
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
 from camelid.requests.build import RequestBuilder
@@ -31,11 +29,11 @@ from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from camelid.api.sessions.session import Session, SessionHost
+    from camelid.loading.identity import Identity
 
-__all__ = ["LLM", "Completion", "Event", "ModelSource", "aload", "load", "load_tokenizer"]
+__all__ = ["LLM", "Completion", "Event", "ModelSource"]
 
 C = TypeVar("C")
-T = TypeVar("T")
 
 
 class LLM:
@@ -50,6 +48,7 @@ class LLM:
         self._engine = running.engine
         self._runner = runner
         self._is_closed = False
+        self._identity: Identity | None = None
         self._builder = RequestBuilder(running.file)
 
     @property
@@ -128,6 +127,16 @@ class LLM:
         """Token ids of the rendered messages. Text of a message never becomes a control token."""
         return self._builder.chat.prompt(messages).token_ids
 
+    async def astart_grammar_workers(self) -> None:
+        """Compiles grammars and computes masks in worker processes at idle priority from now on.
+
+        Then no stream waits for another request's grammar. A grammar or mask may take 5 s of processor time,
+        else its request ends with a RequestError. `agenerate`, `astream` and `achat` use the workers,
+        `submit` only their masks. Needs subprocesses, which a web page lacks.
+        """
+        self._check_open()
+        await self._builder.start_grammar_workers()
+
     async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
         """Generates a complete answer. Raises RequestError, ContextOverflowError, or the backend's error."""
         return await _read(await self._start(prompt, options))
@@ -174,7 +183,8 @@ class LLM:
         if not self._is_closed:
             self._is_closed = True
             self._engine.cancel_all()
-            await self._running.backend.close()
+            self._builder.close()
+            await self._running.close()
 
     def generate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
         """As `agenerate`, without an event loop."""
@@ -229,6 +239,23 @@ class LLM:
         """
         return self._engine.submit(self._request(prompt, options))
 
+    def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
+        """The engine's request of a prompt, with all defaults and a seed."""
+        return self._request(prompt, options)
+
+    async def asubmit(self, request: Request) -> TextStream:
+        """Queues a request of `request`, changed or not; compiles the programs that it needs first."""
+        self._check_open()
+        await self._compile(request)
+        return self._engine.submit(request)
+
+    async def aidentity(self) -> Identity:
+        """The hash of the model's files, read on the first call, and the facts of the build."""
+        from camelid.loading.identity import identify  # only a witness log needs it
+
+        self._identity = self._identity or await identify(self._running)
+        return self._identity
+
     def session(self, id: str | None = None) -> Session:
         """A new session; its `id` is random by default."""
         from camelid.api.sessions.session import Session  # a plain prompt needs no session
@@ -257,17 +284,17 @@ class LLM:
 
     def save_tape(self, path: str) -> None:
         """Writes what the backend recorded, if the model was loaded with `record_tape=True`."""
-        if not self._running.is_recorded:
+        if not self._running.options.record_tape:
             raise RequestError(
                 "nothing was recorded; load the model with record_tape=True to save a tape", field="save_tape"
             )
         self._running.backend.save_tape(path)
 
     async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> TextStream:
-        """As `submit`; compiles the programs that the request needs first."""
-        request = self._request(prompt, options)
-        await self._compile(request)
-        return self._engine.submit(request)
+        """As `submit`; compiles the grammar and the programs that the request needs first."""
+        self._check_open()
+        await self._builder.prepare(options)
+        return await self.asubmit(self._request(prompt, options))
 
     def _request(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Request:
         """The engine's request. Raises RequestError for a closed model, and as `RequestBuilder`."""
@@ -296,81 +323,3 @@ async def _read(stream: Stream[Any, C]) -> C:
 
 async def _next(stream: TextStream) -> Event | None:
     return await anext(stream, None)
-
-
-def load(
-    model: ModelName,
-    *,
-    backend: str = "auto",
-    adapter: str = "",
-    threads: int | None = None,
-    gpu_layers: int | None = None,
-    context: int | None = None,
-    parallel: int = 4,
-    chunk: int | None = None,
-    kv_type: str = "f32",
-    kv_rows: int | None = None,
-    max_in_flight: int | None = None,
-    record_tape: bool = False,
-    progress: Progress | None = None,
-    **unknown: Never,
-) -> LLM:
-    """A model, ready to answer: a path, a hub id such as "owner/repo:Q4_K_M", "cria", or a `ModelSource`.
-
-    `LoadOptions` explains the options; `llm.backend_note` states the chosen backend and the reasons.
-    `progress` receives (stage, number, of), and (file, bytes, of) while files of a hub id are fetched. Raises
-    RequestError for an option that does not exist or does not fit, ModelFormatError, UnsupportedModelError,
-    FetchError, BackendError, OutOfMemoryError.
-    """
-    options = LoadOptions.of(
-        backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers, context=context,
-        parallel=parallel, chunk=chunk, kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight,
-        record_tape=record_tape, **unknown,
-    )  # fmt: skip
-    return load_with(model, options, progress=progress)
-
-
-def load_with(model: ModelName, options: LoadOptions, *, progress: Progress | None = None) -> LLM:
-    """As `load`, with the options as one object."""
-    runner = Runner()
-    try:
-        return runner.run(aload_with(model, options, progress=progress, runner=runner))
-    except BaseException:
-        runner.close()
-        raise
-
-
-P = ParamSpec("P")
-Work: TypeAlias = Coroutine[Any, Any, T]
-
-
-def twin_of(call: Callable[P, T]) -> Callable[[Callable[..., Work[T]]], Callable[P, Work[T]]]:  # noqa: ARG001 - read by type checkers
-    """A decorator that types an asynchronous function with the parameters of its synchronous twin."""
-    return lambda twin: twin
-
-
-@twin_of(load)
-async def aload(model: ModelName, *, progress: Progress | None = None, **options: Any) -> LLM:
-    """As `load`, for asynchronous code and for the browser."""
-    return await aload_with(model, LoadOptions.of(**options), progress=progress)
-
-
-async def aload_with(
-    model: ModelName, options: LoadOptions, *, progress: Progress | None = None, runner: Runner | None = None
-) -> LLM:
-    """As `aload`, with the options as one object."""
-    running = await start(model, options, progress)
-    try:
-        return LLM(running, runner or Runner())
-    except BaseException:
-        await running.backend.close()
-        raise
-
-
-def load_tokenizer(model: ModelName) -> Tokenizer:
-    """Loads a tokenizer alone, without weights: `.encode(text, special=False)`, `.decode(token_ids)`."""
-    runner = Runner()
-    try:
-        return runner.run(open_tokenizer(model))
-    finally:
-        runner.close()

@@ -94,6 +94,11 @@ class EngineThread:
             raise RequestError("this engine thread was closed; create a new EngineThread", field="thread")
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
+    def call_soon(self, call: Callable[[], object]) -> None:
+        """Runs a function on the thread's event loop; does nothing after `close`."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(call)
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Runs a coroutine on the thread and returns its result. Ctrl-C cancels the coroutine."""
         future = self.submit(work)

@@ -17,7 +17,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from camelid.api.llm import LLM, Completion, ModelSource, aload
+from camelid.api.llm import LLM, Completion, ModelSource
+from camelid.api.load import aload
 from camelid.api.sessions.session import Session, Turn
 
 Post = Callable[[str], object]  # sends a message to the page

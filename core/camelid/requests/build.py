@@ -15,14 +15,21 @@ from camelid.requests.options import ConstraintOptions, EngineOptions, Message, 
 from camelid.requests.output_text import ChatPrompt, NoText, OutputText, SourceFactory, TextReader
 from camelid.sampling.drawing import ConstraintFactory
 from camelid.sampling.params import SamplingParams
+from camelid.text.tokenizers.source import TokenizerSource
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from camelid.requests.chat import ChatTemplate
     from camelid.requests.constraints import Constraints
+    from camelid.requests.far_tokenizer import FarTokenizer
 
 LATER = frozenset(("n",))  # options of other runtimes that this version lacks, refused by name
-CHAT_OPTIONS = ("tools", "variables")
+CHAT_OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "variables")
+ENDING_OPTIONS = (
+    "continue_final_message",
+    "add_generation_prompt",
+    "reasoning_format",
+)  # of messages, but of no session
 CONSTRAINT_OPTIONS = tuple(ConstraintOptions.__annotations__)
 ENGINE_NAMES = frozenset(EngineOptions.__annotations__)
 # Option -> field of `Request`, where the two names differ.
@@ -59,6 +66,7 @@ class ModelHeader(Protocol):
     @property
     def spec(self) -> ModelSpec: ...
     def tokenizer(self) -> Tokenizer | None: ...
+    def tokenizer_source(self) -> TokenizerSource | None: ...
 
 
 @runtime_checkable
@@ -70,12 +78,14 @@ class DraftModel(Proposer, Protocol):
 
 
 class RequestBuilder:
-    """Builds the requests of one model."""
+    """Builds the requests of one model. `template` is the source of a chat template instead of the file's."""
 
-    def __init__(self, file: ModelHeader) -> None:
+    def __init__(self, file: ModelHeader, template: str | None = None) -> None:
         self._file = file
+        self._template = template
         self._tokenizer = _tokenizer(file)
         self._defaults = file_defaults(file.gguf)
+        self._far: FarTokenizer | None = None
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -97,7 +107,7 @@ class RequestBuilder:
         # An eighth of all imports, which a text prompt does not need.
         from camelid.requests.chat import ChatTemplate
 
-        return ChatTemplate.of(self._file.gguf, self.tokenizer)
+        return ChatTemplate.of(self._file.gguf, self.tokenizer, self._template)
 
     @cached_property
     def constraints(self) -> Constraints:
@@ -106,29 +116,70 @@ class RequestBuilder:
 
         return Constraints(self.tokenizer)
 
+    def encode_far(self) -> None:
+        """Encodes long texts in worker processes from now on. Needs subprocesses, which a web page lacks."""
+        source = self._file.tokenizer_source()
+        if self._tokenizer and source and not self._far:
+            from camelid.requests.far_tokenizer import FarTokenizer  # servers alone
+
+            self._tokenizer = self._far = FarTokenizer(self._tokenizer, source)
+
+    async def start_grammar_workers(self) -> None:
+        """Compiles grammars and computes masks in worker processes from now on.
+
+        Then `prepare` comes before `request`, and no stream waits for another request's grammar. Needs
+        subprocesses, which a web page lacks.
+        """
+        await self.constraints.start_workers().warm()
+
+    async def prepare(self, options: Mapping[str, object], calls: Mapping[str, object] | None = None) -> None:
+        """Compiles the grammar of a request in a worker process, if workers were started.
+
+        `calls` describes the tool calls of a rendered conversation. Raises RequestError as `request`.
+        """
+        named = {name: options[name] for name in CONSTRAINT_OPTIONS if options.get(name) is not None}
+        if calls and not named:
+            named = {"tool_calls": calls}
+        if named and "constraints" in self.__dict__:
+            await self.constraints.prepare(named)
+
+    def close(self) -> None:
+        """Ends the worker processes, if any."""
+        if "constraints" in self.__dict__ and self.constraints.workers:
+            self.constraints.workers.close()
+        if self._far:
+            self._far.close()
+
+    def rendered(
+        self, prompt: Prompt | ChatPrompt, options: Mapping[str, object]
+    ) -> tuple[ChatPrompt, Mapping[str, object]]:
+        """The prompt as token ids, and the options that are left for `request`. Raises as `request`."""
+        check_names(options)
+        rest: dict[str, Any] = {**options}
+        chat = {name: rest.pop(name, None) for name in CHAT_OPTIONS}
+        ending = {name: rest.pop(name, None) for name in ENDING_OPTIONS}
+        return self._prompt(prompt, chat, ending, special=rest.pop("special", False)), rest
+
     def request(self, prompt: Prompt | ChatPrompt, options: Mapping[str, object]) -> Request:
         """Builds the request of a prompt; a `ChatPrompt` is a conversation already rendered.
 
         Raises RequestError, UnsupportedModelError, TemplateError.
         """
-        check_names(options)
-        rest: dict[str, Any] = {**options}
+        rendered, found = self.rendered(prompt, options)
+        rest: dict[str, Any] = {**found}
         max_tokens, stops = rest.pop("max_tokens", None), checked_stops(rest.pop("stop", ()))
-        special, ignore_eos = rest.pop("special", False), rest.pop("ignore_eos", False)
-        chat = {name: rest.pop(name, None) for name in CHAT_OPTIONS}
-        constraint = self._constraint(
-            {name: rest.pop(name, None) for name in CONSTRAINT_OPTIONS}, ignore_eos=ignore_eos
-        )
+        ignore_eos = rest.pop("ignore_eos", False)
+        guides = {name: rest.pop(name, None) for name in CONSTRAINT_OPTIONS}
         self._check_draft(rest.get("speculate"))
         engine = engine_options({name: rest.pop(name) for name in ENGINE_NAMES & rest.keys()})
         sampling = SamplingParams.from_options(rest, self._defaults).seeded()
-        prompt_ids, make_source = self._prompt(prompt, chat, special=special)
+        constraint = self._constraint(guides, rendered.calls, ignore_eos=ignore_eos)
         return Request(
             sampling=sampling,
-            prompt_ids=prompt_ids,
+            prompt_ids=tuple(rendered.token_ids),
             max_tokens=max_tokens,
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
-            reader=lambda: TextReader(make_source(stops)),
+            reader=lambda: TextReader(rendered.answer(stops)),
             constraint=constraint,
             **(self._tokenizer_fields | engine),
         )
@@ -157,11 +208,19 @@ class RequestBuilder:
             return {}
         return {"token_bytes": self._tokenizer.token_bytes, "n_keep": len(self._tokenizer.frame.before)}
 
-    def _constraint(self, options: Mapping[str, object], *, ignore_eos: bool) -> ConstraintFactory | None:
+    def _constraint(
+        self, options: Mapping[str, object], calls: Mapping[str, object] | None, *, ignore_eos: bool
+    ) -> ConstraintFactory | None:
         options = {name: value for name, value in options.items() if value is not None}
-        if not options:
-            return None
-        factory = self.constraints.factory(options)
+        factory = self.constraints.factory(options) if options else None
+        if calls and factory:
+            name = next(iter(options))
+            raise RequestError(
+                f"{name} and a tool_choice or parallel_tool_calls are set, expected one of them; without "
+                f"tool_choice, {name} constrains the whole answer",
+                field=name,
+            )
+        factory = self.constraints.factory({"tool_calls": calls}) if calls else factory
         if factory and ignore_eos:
             raise RequestError(
                 "ignore_eos continues past the end of a grammar; leave ignore_eos out", field="ignore_eos"
@@ -169,35 +228,45 @@ class RequestBuilder:
         return factory
 
     def _prompt(
-        self, prompt: Prompt | ChatPrompt, chat: Mapping[str, Any], *, special: bool
-    ) -> tuple[tuple[int, ...], SourceFactory]:
-        """Token ids of a prompt, and the factory of the text source for its answer."""
+        self,
+        prompt: Prompt | ChatPrompt,
+        chat: Mapping[str, Any],
+        ending: Mapping[str, Any],
+        *,
+        special: bool,
+    ) -> ChatPrompt:
+        """Token ids of a prompt, the factory of the text source for its answer, and its calls' grammar."""
         if special and not isinstance(prompt, str):
             raise RequestError(
                 "special applies to a text prompt; leave it out for token ids and messages", field="special"
             )
         if isinstance(prompt, ChatPrompt):
-            return tuple(prompt.token_ids), prompt.answer
+            _check_unset(ending, "give messages as the prompt; a session renders its own")
+            return prompt
         if not isinstance(prompt, str):
             items = _items(prompt)
             if not _are_ids(items):
-                rendered = self.chat.prompt(cast("list[Message]", items), **chat)
-                return tuple(rendered.token_ids), rendered.answer
-        name = next((name for name in CHAT_OPTIONS if chat[name] is not None), None)
-        if name:
-            raise RequestError(f"{name} applies to a chat template; give messages as the prompt", field=name)
-        prompt_ids = self._text_ids(prompt, special) if isinstance(prompt, str) else tuple(prompt)
-        return cast("tuple[int, ...]", prompt_ids), self._plain_text(prompt_ids)
+                return self.chat.prompt(cast("list[Message]", items), **chat, **ending)
+        _check_unset({**chat, **ending}, "give messages as the prompt")
+        prompt_ids = self._text_ids(prompt, special) if isinstance(prompt, str) else list(prompt)
+        return ChatPrompt(cast("list[int]", prompt_ids), self._plain_text(prompt_ids))
 
-    def _text_ids(self, text: str, special: bool) -> tuple[int, ...]:
+    def _text_ids(self, text: str, special: bool) -> list[int]:
         tokenizer = self.tokenizer
-        return tuple(tokenizer.frame.around(tokenizer.encode(text, special)))
+        return list(tokenizer.frame.around(tokenizer.encode(text, special)))
 
-    def _plain_text(self, prompt_ids: tuple[Any, ...]) -> SourceFactory:
+    def _plain_text(self, prompt_ids: Sequence[Any]) -> SourceFactory:
         tokenizer, last = self._tokenizer, prompt_ids[-1] if prompt_ids else None
         if tokenizer is None:
             return lambda stops: NoText()
         return lambda stops: OutputText(tokenizer, stops, after=last)
+
+
+def _check_unset(options: Mapping[str, object], remedy: str) -> None:
+    """Raises RequestError for an option of chat templates that is set."""
+    name = next((name for name, value in options.items() if value is not None), None)
+    if name:
+        raise RequestError(f"{name} applies to a chat template; {remedy}", field=name)
 
 
 def checked_stops(stop: object) -> tuple[str, ...]:

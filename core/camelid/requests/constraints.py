@@ -1,4 +1,4 @@
-"""Compiles the constraint options of requests: grammar, json_schema, regex, choice, response_format.
+"""Compiles the constraints of requests: grammar, json_schema, regex, choice, response_format, tool calls.
 
 The imports of this module are half of the text layer's code. `RequestBuilder.constraints` imports it with
 the first constrained request.
@@ -7,61 +7,89 @@ the first constrained request.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from functools import cached_property, lru_cache
-from typing import Any, NoReturn, cast
+from collections.abc import Mapping
+from functools import cached_property
+from hashlib import sha256
+from typing import cast
 
 from camelid.errors import RequestError
+from camelid.requests.grammar_workers import GrammarWorkers, WorkerMatcher
 from camelid.sampling.drawing import ConstraintFactory
 from camelid.text.grammar.automaton import Automaton, compile_rules
-from camelid.text.grammar.choice import rules_of_choice
-from camelid.text.grammar.gbnf import parse_gbnf
-from camelid.text.grammar.json_schema import rules_of_schema
-from camelid.text.grammar.json_text import rules_of_json
+from camelid.text.grammar.kept import KeptGrammars
 from camelid.text.grammar.matcher import Matcher
-from camelid.text.grammar.regex import rules_of_regex
-from camelid.text.grammar.rules import Rules
+from camelid.text.grammar.options import expect, rules_of_option
 from camelid.text.grammar.trie import TokenTable
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
-CACHED = 16  # compiled grammars in the cache, with up to 128 MiB of masks each
-
 
 class Constraints:
-    """The compiled grammars of one model's requests."""
+    """The compiled grammars of one model's requests.
+
+    With `workers`, `prepare` compiles in another process, and so are masks that the cache lacks computed.
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
+        self.kept = KeptGrammars()
+        self.workers: GrammarWorkers | None = None
         self._tokenizer = tokenizer
-        self._compiled = lru_cache(CACHED)(self._compile)
+
+    def start_workers(self, **options: float) -> GrammarWorkers:
+        """Starts the processes that compile grammars and compute masks."""
+        self.workers = self.workers or GrammarWorkers(self._tokens, self.token_id, **options)
+        return self.workers
 
     def factory(self, options: Mapping[str, object]) -> ConstraintFactory | None:
         """The factory of a request's constraint; None if the options allow any text.
 
         Raises RequestError for more than one option, and for a grammar that is malformed or unsupported.
         """
-        if len(options) > 1:
-            raise RequestError(
-                f"{', '.join(options)} are set, expected at most one", field=next(iter(options))
-            )
-        name, value = next(iter(options.items()), ("", None))
-        if name == "response_format":
-            name, value = unwrap_response_format(value)
+        name, text = chosen(options)
         if not name:
             return None
-        automaton = self._compiled(name, json_text(name, value))
-        return lambda: Matcher(automaton, self._tokens)
+        key, tokens, workers = key_of(name, text), self._tokens, self.workers
+        automaton = self.kept.get(key) or self.kept.put(key, self._compile(name, text))
+        calls = mapping_or_empty(options.get("tool_calls"))
+        is_lazy = bool(calls) and calls.get("choice") != "required"
+        if workers:
+            return lambda: WorkerMatcher(workers, key, Matcher(automaton, tokens, is_lazy=is_lazy))
+        return lambda: Matcher(automaton, tokens, is_lazy=is_lazy)
+
+    async def prepare(self, options: Mapping[str, object]) -> None:
+        """Compiles the grammar of a request in a worker, so that `factory` finds it. Raises as `factory`."""
+        name, text = chosen(options)
+        key = key_of(name, text)
+        if name and self.workers and not self.kept.get(key):
+            automaton = await self.workers.compile(name, text)
+            if not self.kept.get(key):  # another request may have waited for the same grammar
+                self.kept.put(key, automaton)
 
     @cached_property
     def _tokens(self) -> TokenTable:
         return TokenTable.of(self._tokenizer)
 
     def _compile(self, name: str, text: str) -> Automaton:
-        return compile_rules(RULES[name](json.loads(text), self))
+        return compile_rules(rules_of_option(name, text, self.token_id))
 
     def token_id(self, name: str) -> int | None:
         """The id of a token that a GBNF grammar names."""
         token_ids = self._tokenizer.encode(name, special=True)
         return token_ids[0] if len(token_ids) == 1 else None
+
+
+def chosen(options: Mapping[str, object]) -> tuple[str, str]:
+    """The constraint option that is set, and its value as JSON text; name "" if any text is allowed."""
+    if len(options) > 1:
+        raise RequestError(f"{', '.join(options)} are set, expected at most one", field=next(iter(options)))
+    name, value = next(iter(options.items()), ("", None))
+    if name == "response_format":
+        name, value = unwrap_response_format(value)
+    return name, json_text(name, value) if name else ""
+
+
+def key_of(name: str, text: str) -> bytes:
+    """The cache key of an option: a request's text may have a megabyte."""
+    return sha256(f"{name}:{text}".encode()).digest()
 
 
 def json_text(name: str, value: object) -> str:
@@ -70,50 +98,6 @@ def json_text(name: str, value: object) -> str:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"{name} is not a JSON value: {error}", field=name) from None
-
-
-def expect(name: str, value: object, want: str) -> NoReturn:
-    raise RequestError(f"{name} is {value!r:.80}, expected {want}", field=name)
-
-
-def grammar_rules(value: object, constraints: Constraints) -> Rules:
-    if not isinstance(value, str):
-        expect("grammar", value, "GBNF text")
-    return parse_gbnf(value, constraints.token_id)
-
-
-def schema_rules(value: object, constraints: Constraints) -> Rules:  # noqa: ARG001
-    if type(value) not in (str, bool, dict):
-        expect("json_schema", value, "a schema, or its JSON text")
-    return rules_of_schema(cast("dict[str, Any] | bool | str", value))
-
-
-def regex_rules(value: object, constraints: Constraints) -> Rules:  # noqa: ARG001
-    if not isinstance(value, str):
-        expect("regex", value, "a pattern")
-    return rules_of_regex(value)
-
-
-def choice_rules(value: object, constraints: Constraints) -> Rules:  # noqa: ARG001
-    options = cast("list[object]", value) if isinstance(value, list) else []
-    texts = [option for option in options if isinstance(option, str)]
-    if not texts or len(texts) < len(options):
-        expect("choice", options, "a list of texts")
-    return rules_of_choice(texts)
-
-
-def json_rules(value: object, constraints: Constraints) -> Rules:  # noqa: ARG001
-    return rules_of_json()
-
-
-# Option -> function that makes its rules; "response_format" is the type json_object.
-RULES: dict[str, Callable[[object, Constraints], Rules]] = {
-    "grammar": grammar_rules,
-    "json_schema": schema_rules,
-    "regex": regex_rules,
-    "choice": choice_rules,
-    "response_format": json_rules,
-}
 
 
 def unwrap_response_format(value: object) -> tuple[str, object]:

@@ -57,7 +57,13 @@ class Options(ConstraintOptions, SamplingOptions, EngineOptions, total=False):
     continues past end tokens.
 
     For messages as the prompt: `tools` are OpenAI's tool objects, which the model may call; `variables` set
-    variables of the chat template, such as {"enable_thinking": False}.
+    variables of the chat template, such as {"enable_thinking": False}. `tool_choice` constrains the answer in
+    the model's own format of calls: "required" demands calls, {"type": "function", "function": {"name": ...}}
+    calls of one tool, "none" text without calls; "auto" leaves the choice to the model, and a call that has
+    begun is complete and valid. `parallel_tool_calls` False allows one call at most. Without either option
+    the answer is free, and its calls may be incomplete. `continue_final_message` True continues the text of
+    the last message, an assistant's; `add_generation_prompt` False leaves out the template's words that open
+    an answer. `reasoning_format` "none" leaves reasoning in the text, with its markers.
     """
 
     max_tokens: int | None
@@ -65,4 +71,9 @@ class Options(ConstraintOptions, SamplingOptions, EngineOptions, total=False):
     special: bool
     ignore_eos: bool
     tools: Sequence[Mapping[str, Any]]
+    tool_choice: Literal["auto", "none", "required"] | Mapping[str, Any]
+    parallel_tool_calls: bool
     variables: Mapping[str, object]
+    continue_final_message: bool
+    add_generation_prompt: bool
+    reasoning_format: Literal["auto", "none"]

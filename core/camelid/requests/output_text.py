@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
@@ -45,7 +45,7 @@ class Completion:
     "timeout" or "cancelled" holds the answer up to that moment.
 
     In a conversation `reasoning` and `tool_calls` are the parts that the model's family marks as such; `text`
-    is the rest.
+    is the rest. `stop_sequence` is the stop sequence that ended the answer, if one did.
     """
 
     text: str
@@ -56,6 +56,7 @@ class Completion:
     seed: int
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
+    stop_sequence: str | None = None
 
 
 TextStream: TypeAlias = Stream[Event, Completion]
@@ -65,8 +66,8 @@ class TextSource(Protocol):
     """Turns token ids into text as they come."""
 
     @property
-    def stopped(self) -> bool:
-        """True once a stop sequence was read."""
+    def stop_sequence(self) -> str | None:
+        """The stop sequence that was read."""
         ...
 
     def push(self, token_id: int) -> str:
@@ -97,7 +98,7 @@ class TextReader:
     @property
     def stopped(self) -> bool:
         """True once a stop sequence was read."""
-        return self._source.stopped
+        return self._source.stop_sequence is not None
 
     def push(self, token_id: int) -> None:
         """Reads one token of the answer."""
@@ -128,21 +129,26 @@ class TextReader:
             seed=generation.seed,
             reasoning=message.reasoning,
             tool_calls=message.tool_calls,
+            stop_sequence=self._source.stop_sequence,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class ChatPrompt:
-    """A conversation's token ids up to the answer, and the factory of the answer's text source."""
+    """A conversation's token ids up to the answer, and the factory of the answer's text source.
+
+    `calls` describe the grammar of the answer's tool calls, if the request has one.
+    """
 
     token_ids: list[int]
     answer: SourceFactory
+    calls: Mapping[str, object] | None = None
 
 
 class NoText:
     """The text source of a model without a tokenizer: always empty."""
 
-    stopped = False
+    stop_sequence = None
 
     def push(self, token_id: int) -> str:  # noqa: ARG002
         """Always empty."""
@@ -165,9 +171,13 @@ class OutputText:
     """
 
     def __init__(self, tokenizer: TokenBytes, stops: tuple[str, ...], *, after: int | None = None) -> None:
-        self.stopped = False
         self._decoder = StreamDecoder(tokenizer, opens=after is None or tokenizer.is_control(after))
         self._matcher = StopMatcher(stops)
+
+    @property
+    def stop_sequence(self) -> str | None:
+        """The stop sequence that was read."""
+        return self._matcher.found
 
     def push(self, token_id: int) -> str:
         """Text that may be shown after this token."""
@@ -182,8 +192,7 @@ class OutputText:
         return ()
 
     def _match(self, text: str) -> str:
-        shown, self.stopped = self._matcher.push(text)
-        return shown
+        return self._matcher.push(text)[0]
 
 
 class ChatOutput:
@@ -195,9 +204,9 @@ class ChatOutput:
         self._parts: list[Part] = []
 
     @property
-    def stopped(self) -> bool:
-        """True once a stop sequence was read."""
-        return self._text.stopped
+    def stop_sequence(self) -> str | None:
+        """The stop sequence that was read."""
+        return self._text.stop_sequence
 
     def push(self, token_id: int) -> str:
         """Content that may be shown after this token."""
@@ -251,17 +260,18 @@ class StopMatcher:
         self._failures = [_failure_table(stop) for stop in self._stops]
         self._matched = [0] * len(self._stops)
         self._held = ""
-        self._stopped = False
+        self.found: str | None = None  # the stop sequence that was found
 
     def push(self, text: str) -> tuple[str, bool]:
         """The text that is free of stop sequences by now, and True if a stop sequence was found."""
-        if self._stopped:
+        if self.found:
             return "", True
         self._held += text
         for end in range(len(self._held) - len(text), len(self._held)):
             length = self._advance(self._held[end])
             if length:
-                shown, self._held, self._stopped = self._held[: end + 1 - length], "", True
+                border = end + 1 - length
+                shown, self.found, self._held = self._held[:border], self._held[border : end + 1], ""
                 return shown, True
         border = len(self._held) - max(self._matched, default=0)
         shown, self._held = self._held[:border], self._held[border:]

@@ -109,7 +109,8 @@ def test_rows_of_another_kv_type_are_recomputed_with_a_note(path: Path, tmp_path
         assert "kv_type is 'q8_0', expected 'f32'; the next turn recomputes them" in again.note
         llm.session().generate("warm", **GREEDY)
         done = again.generate("so")
-        assert done.usage.cached_tokens == 0 and len(done.token_ids) == len(wanted)
+        assert done.usage.cached_tokens <= 1, "the first token alone is that of the other session"
+        assert len(done.token_ids) == len(wanted)
 
 
 def test_other_models_and_damage_are_refused(path: Path, tmp_path: Path) -> None:

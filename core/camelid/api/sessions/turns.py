@@ -94,7 +94,7 @@ def shown_ids(turn: StartedTurn, done: Completion) -> tuple[list[int], str]:
     reader, shown = turn.text_of(last, turn.stops), ""
     for token_id in done.token_ids:
         shown += reader.push(token_id)
-    if not reader.stopped and done.finish_reason in ("stop", "length", "tool_calls"):
+    if reader.stop_sequence is None and done.finish_reason in ("stop", "length", "tool_calls"):
         return done.token_ids, ""
     reader, text, n_shown = turn.text_of(last, ()), "", 0
     for i, token_id in enumerate(done.token_ids):
