@@ -18,10 +18,11 @@ from tests.support.parity.adapters import need_driver
 import camelid
 from camelid.backends.registry import open_backend
 from camelid.backends.webgpu.layouts import LAYOUTS, bound_bytes
-from camelid.cli.info_memory import forecaster_of, memory_facts, notes
+from camelid.cli.info_memory import memory_facts, notes
 from camelid.cli.main import main
 from camelid.loading.deployment import Deployment
 from camelid.loading.estimate import estimate_memory
+from camelid.loading.forecast import forecaster_of
 from camelid.loading.model_file import find_source
 from camelid.loading.options import LoadOptions
 from camelid.model.presets import PRESETS

@@ -17,7 +17,7 @@ from tests.support.native.cpu_children import KV, POOLS, doubling, opened, prepa
 
 from camelid import load
 from camelid.backends.base import OpenSpec
-from camelid.engine import scheduler
+from camelid.engine import pace
 from camelid.errors import BackendError
 from camelid_native.cpu import backend as cpu
 from camelid_native.cpu import runner as cpu_runner
@@ -185,7 +185,7 @@ def test_queued_steps_keep_their_own_results(
 ) -> None:
     """With few result slots and with one: the tokens equal those of one step at a time."""
     monkeypatch.setattr(cpu, "result_places", lambda n_bytes: n_places)
-    monkeypatch.setattr(scheduler, "RUN_AHEAD_S", 1e9)
+    monkeypatch.setattr(pace, "RUN_AHEAD_S", 1e9)
     write_tiny_llama(tmp_path / "tiny.gguf", seed=3, type="f32")
     answers: list[list[int]] = []
     for depth in (1, MOST_RUNS):

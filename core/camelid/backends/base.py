@@ -49,6 +49,10 @@ class Capabilities:
     Geometry: a page of the KV cache has `page_rows` rows; a step has `chunk` prompt rows by default. Programs
     are compiled for the row counts of `row_buckets` up to the largest step, and a step runs the smallest that
     fits; without buckets one program serves every step, for kernels that skip unused rows.
+
+    `is_concurrent`: `read` leaves this process free, so other devices run meanwhile. A backend of `n_stages`
+    runs a step in each at once. A drawn id comes back to its first stage through the host alone, so a
+    sequence has one drawn row in flight, and a step takes its share of the sequences.
     """
 
     name: str
@@ -68,6 +72,8 @@ class Capabilities:
     page_rows: int = PAGE_ROWS
     chunk: int = 64
     row_buckets: tuple[int, ...] = ()
+    is_concurrent: bool = False
+    n_stages: int = 1
 
     @property
     def most_bytes(self) -> int:

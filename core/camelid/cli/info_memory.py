@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from camelid.backends.base import Backend, Forecast, PoolSize, stored_forecast
 from camelid.cli.format import human, line
 from camelid.loading.choose import Device, devices_of, unopened
-from camelid.loading.deployment import Deployment
-from camelid.loading.estimate import Forecaster, MemoryEstimate, estimate_memory
+from camelid.loading.estimate import MemoryEstimate
+from camelid.loading.forecast import predict
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
-from camelid.plan.plan import Plan
 
 Report = dict[str, Any]
 
@@ -39,25 +37,6 @@ def memory_facts(ways: Mapping[str, Model], options: LoadOptions) -> Report:
         "backend": backend if gpu_layers is None else whole.capabilities().name,
         **({} if gpu_layers is None else {"devices": each}),
     }
-
-
-def predict(
-    model: Model, whole: Backend, devices: Sequence[Device], options: LoadOptions
-) -> list[MemoryEstimate]:
-    """The memory estimate of each device."""
-    deployment = Deployment.of(model, options, whole.capabilities())
-    return estimate_memory(deployment, [forecaster_of(device.backend) for device in devices])
-
-
-def forecaster_of(backend: Backend) -> Forecaster:
-    """The backend's own forecast if it has kernels for all weight types; else the stored weights' sizes."""
-    known = backend.capabilities().weight_types
-
-    def forecast(plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
-        types = {w.type for plan in plans.values() for w in plan.weights().values()}
-        return (backend.forecast if types <= known else stored_forecast)(plans, pools)
-
-    return forecast
 
 
 def device_facts(device: Device, footprints: Mapping[str, MemoryEstimate]) -> Report:

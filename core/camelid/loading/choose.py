@@ -1,8 +1,9 @@
-"""The choice of a backend: by name, by `auto`, or by layers split between a GPU and the processor."""
+"""The choice of a backend: by name, by `auto`, by layers split between GPU and processor, or by stages."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -25,7 +26,7 @@ from camelid.errors import BackendError, RequestError
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
-from camelid.model.cuts import cut_for
+from camelid.model.cuts import cut_for, even_cuts
 from camelid.model.spec import ModelSpec
 from camelid.plan.stages import row_bytes
 
@@ -64,8 +65,15 @@ class ChosenBackend:
     note: str
 
 
-async def choose_backend(options: LoadOptions, model: Model) -> ChosenBackend:
-    """Opens the backend of the load options."""
+OpenStages = Callable[[], Awaitable[Sequence[Backend]]]  # the backends of a model's stages, not opened
+
+
+async def choose_backend(
+    options: LoadOptions, model: Model, stages: OpenStages | None = None
+) -> ChosenBackend:
+    """Opens the backend of the load options, or those of the stages of a model."""
+    if stages:
+        return await open_stages(options, await stages(), model)
     if options.gpu_layers is not None:
         return await open_layers(options, options.gpu_layers, model)
     if options.backend == "auto":
@@ -166,11 +174,43 @@ async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> Ch
         for name, (adapter, threads) in zip(names, how, strict=True):
             parts.append(await open_named(name, adapter, threads))
             opened.push_async_callback(parts[-1].close)
-        backend = StagedBackend(parts, cuts, n_layers)
-        deployment = Deployment.of(model, options, backend.capabilities())
-        chosen = ChosenBackend(backend, deployment, _split_note(backend, deployment))
+        chosen = _staged(parts, cuts, options, model)
         opened.pop_all()
     return chosen
+
+
+async def open_stages(options: LoadOptions, parts: Sequence[Backend], model: Model) -> ChosenBackend:
+    """Opens the backends of stages, with about equal bytes of weights on each.
+
+    Raises RequestError for a model that cannot be cut so, and for `gpu_layers`.
+    """
+    if options.gpu_layers is not None:
+        raise RequestError(
+            f"gpu_layers is {options.gpu_layers}, but the model is cut into {len(parts)} stages; omit it",
+            field="gpu_layers",
+        )
+    cuts = even_cuts(model, len(parts))
+    _check_options(stage_backend(options), options.adapter, options.threads)
+    async with AsyncExitStack() as opened:
+        for part in parts:
+            await part.open(OpenSpec(adapter=options.adapter, threads=options.threads))
+            opened.push_async_callback(part.close)
+        chosen = _staged(parts, cuts, options, model)
+        opened.pop_all()
+    return chosen
+
+
+def stage_backend(options: LoadOptions) -> str:
+    """The backend of every stage: the named one, or the processor, which every machine has."""
+    return processor_name() if options.backend == "auto" else options.backend
+
+
+def _staged(
+    parts: Sequence[Backend], cuts: Sequence[int], options: LoadOptions, model: Model
+) -> ChosenBackend:
+    backend = StagedBackend(parts, cuts, len(model.spec.layers))
+    deployment = Deployment.of(model, options, backend.capabilities())
+    return ChosenBackend(backend, deployment, _split_note(backend, deployment))
 
 
 def unopened(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
@@ -206,7 +246,7 @@ def _gpu_of(backend: str, gpu_layers: int) -> str:
 
 def _split_note(backend: StagedBackend, deployment: Deployment) -> str:
     """Describes a split: "12 of 30 layers and the head on webgpu (...), ..., boundary ... kB a row"."""
-    _, last = deployment.plan(DECODE).stages
+    *_, last = deployment.plan(DECODE).stages
     each = [(backend.part(i), stage.capabilities()) for i, stage in enumerate(backend.backends)]
     parts = [f"{part} on {can.name} ({can.device})" for part, can in reversed(each)]
     return f"{', '.join(parts)}, boundary {row_bytes(last.inputs) / 1000:.3g} kB a row"

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from camelid.backends.base import Capabilities, check_plan, reason_against
 from camelid.engine.allocation import PAGED
 from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.pace import rows_ahead
 from camelid.engine.programs import DECODE, MIXED, Limits, program_keys
-from camelid.engine.scheduler import rows_ahead
 from camelid.errors import RequestError
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
@@ -52,7 +52,8 @@ class Deployment:
         Raises RequestError for a context or kv_type that the model does not allow.
         """
         context = check_context(options.context, model)
-        limits = Limits(options.chunk or capabilities.chunk, options.parallel).at_context(context)
+        chunk = options.chunk or capabilities.chunk
+        limits = Limits(chunk, options.parallel, step_s=options.step_ms / 1e3).at_context(context)
         return cls(
             at_context(model, context),
             limits,
@@ -96,7 +97,7 @@ class Deployment:
             context=self.limits.context,
             n_sequences=self.limits.parallel,
             n_pages=n_rows and n_rows // page_rows,
-            chunk=rows_ahead(self.limits.chunk, self.depth),
+            chunk=rows_ahead(self.limits.chunk, self.depth, self.capabilities.n_stages),
         )
 
     def check_plans(self) -> None:

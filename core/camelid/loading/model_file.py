@@ -26,7 +26,8 @@ from camelid.model.shards import merge_shards, n_shards, shard_names
 from camelid.model.spec import ModelSpec
 from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, inline_f32
-from camelid.text.tokenizers.tokenizer import Tokenizer, tokenizer_from_gguf
+from camelid.text.tokenizers.source import TokenizerSource
+from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from camelid.formats.hf_config import HfDirectory
@@ -183,14 +184,19 @@ class ModelFile:
         """The chat template's text, or None."""
         return self.gguf.get("tokenizer.chat_template", str, default=None)
 
+    def tokenizer_source(self) -> TokenizerSource | None:
+        """The description of the file's tokenizer, or None without one."""
+        if self.directory:
+            n_rows = self.model.spec.vocab_size
+            return tokenizer_source(self.directory, n_rows) if self.directory.tokenizer else None
+        return TokenizerSource(self.gguf.metadata) if has_tokenizer(self.gguf) else None
+
     def tokenizer(self) -> Tokenizer | None:
         """The file's tokenizer, or None without one. Raises UnsupportedModelError, ModelFormatError."""
-        n_rows = self.model.spec.vocab_size
-        if self.directory:
-            return tokenizer_of(self.directory, n_rows) if self.directory.tokenizer else None
-        if not has_tokenizer(self.gguf):
+        source, n_rows = self.tokenizer_source(), self.model.spec.vocab_size
+        if source is None:
             return None
-        tokenizer = tokenizer_from_gguf(self.gguf.metadata)
+        tokenizer = source.build()
         n_tokens = tokenizer.vocab_size
         if n_tokens != n_rows:
             raise ModelFormatError(
@@ -201,17 +207,13 @@ class ModelFile:
         return tokenizer
 
 
-def tokenizer_of(directory: HfDirectory, vocab_size: int | None) -> Tokenizer:
-    """A directory's tokenizer.
-
-    Raises ModelFormatError without one, and the errors of `tokenizer_from_json`.
-    """
+def tokenizer_source(directory: HfDirectory, vocab_size: int | None) -> TokenizerSource:
+    """The description of a directory's tokenizer. Raises ModelFormatError without one."""
     from camelid.loading.hf_directory import tokenizer_files  # a page has no directories
-    from camelid.text.tokenizers.hf.tokenizer import tokenizer_from_json
 
     if not directory.tokenizer:
         raise ModelFormatError(f"{directory.path}: there is no tokenizer.json", path=str(directory.path))
-    return tokenizer_from_json(tokenizer_files(directory), vocab_size)
+    return TokenizerSource(files=tokenizer_files(directory), vocab_size=vocab_size)
 
 
 def has_tokenizer(gguf: Gguf) -> bool:
@@ -303,9 +305,9 @@ async def open_tokenizer(model: ModelName) -> Tokenizer:
     model = await fetch_model(model)
     path = find_directory(model)
     if path is None:
-        return tokenizer_from_gguf((await _first_header(find_source(model))).metadata)
+        return TokenizerSource((await _first_header(find_source(model))).metadata).build()
     from camelid.formats.hf_config import open_hf
 
     directory = open_hf(path, with_weights=False)
     size = directory.settings.count("vocab_size") if directory.settings.has("vocab_size") else None
-    return tokenizer_of(directory, size)
+    return tokenizer_source(directory, size).build()

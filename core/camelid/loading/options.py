@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
+from camelid.backends.registry import user_names
 from camelid.engine.programs import Limits
 from camelid.engine.request import check_integer
 from camelid.errors import RequestError
+from camelid.model.kv_types import KV_TYPES
 
-INTEGERS = ("context", "chunk", "kv_rows", "threads", "gpu_layers")
+BACKENDS = ("auto", *user_names())
+KV_TYPE_NAMES = tuple(KV_TYPES)
+INTEGERS = ("context", "chunk", "step_ms", "kv_rows", "threads", "gpu_layers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,11 +27,12 @@ class LoadOptions:
     the CPU alone, -1 the GPU alone (None: no split).
 
     `context` bounds prompt and answer of a sequence (None: the model's own length, up to 4096), `parallel`
-    the sequences that run at once, `chunk` the prompt rows of a step (None: the backend's default). `kv_rows`
-    bounds the KV cache of all sequences together (None: enough for `parallel` full contexts). `kv_type` is
-    its storage type: f32, f16, q8_0, q4_0, or two-tier and two-tier-q4_0, which store all rows in q8_0 or
-    q4_0 and read at least the latest 256 from a second copy in f16. `max_in_flight` lowers the number of
-    steps in flight. `record_tape` records a tape for `save_tape`.
+    the sequences that run at once, `chunk` the prompt rows of a step (None: the backend's default). A step
+    that also generates has prompt rows for about `step_ms` milliseconds. `kv_rows` bounds the KV cache of all
+    sequences together (None: enough for `parallel` full contexts). `kv_type` is its storage type: f32, f16,
+    q8_0, q4_0, or two-tier and two-tier-q4_0, which store all rows in q8_0 or q4_0 and read at least the
+    latest 256 from a second copy in f16. `max_in_flight` lowers the number of steps in flight. `record_tape`
+    records a tape for `save_tape`.
     """
 
     backend: str = "auto"
@@ -37,6 +42,7 @@ class LoadOptions:
     context: int | None = None
     parallel: int = 4
     chunk: int | None = None
+    step_ms: int = 100
     kv_type: str = "f32"
     kv_rows: int | None = None
     max_in_flight: int | None = None

@@ -10,7 +10,7 @@ from camelid.engine.engine import StepEngine
 from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import check_depth
 from camelid.formats.progress import Progress
-from camelid.loading.choose import choose_backend
+from camelid.loading.choose import OpenStages, choose_backend
 from camelid.loading.deployment import LOADED_PROGRAMS, Deployment, check_context
 from camelid.loading.model_file import ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
@@ -29,7 +29,7 @@ class RunningModel:
     note: str
     deployment: Deployment
     engine: StepEngine
-    is_recorded: bool = False
+    options: LoadOptions = field(default_factory=LoadOptions)
     _compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def plan(self, program: str) -> Plan:
@@ -42,9 +42,19 @@ class RunningModel:
             if program not in self.engine.programs:
                 await compile_program(self.engine.programs, program, self.backend, self.deployment)
 
+    async def close(self) -> None:
+        """Closes the backend, and drops the programs, which hold memory of their own."""
+        await self.backend.close()
+        self.engine.programs = ProgramTable()
 
-async def start(model: ModelName, options: LoadOptions, progress: Progress | None = None) -> RunningModel:
-    """Loads a model and compiles its programs. A failure closes the backend."""
+
+async def start(
+    model: ModelName,
+    options: LoadOptions,
+    progress: Progress | None = None,
+    stages: OpenStages | None = None,
+) -> RunningModel:
+    """Loads a model, perhaps cut into stages, and compiles its programs. A failure closes the backend."""
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
     options.check()  # invalid options fail before the file is read
@@ -52,7 +62,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
     check_context(options.context, file.model)
     declare_states(file.model.spec, options.kv_type)  # refuses a kv_type before a backend is opened
     report(STAGES[1], 1, len(STAGES))
-    chosen = await choose_backend(options, file.model)
+    chosen = await choose_backend(options, file.model, stages)
     backend, deployment = chosen.backend, chosen.deployment
     file = replace(file, model=deployment.model)
     try:
@@ -61,7 +71,7 @@ async def start(model: ModelName, options: LoadOptions, progress: Progress | Non
         await backend.close()
         raise
     report("ready", len(STAGES), len(STAGES))
-    return RunningModel(file, backend, chosen.note, deployment, engine, options.record_tape)
+    return RunningModel(file, backend, chosen.note, deployment, engine, options)
 
 
 async def start_engine(

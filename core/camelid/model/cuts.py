@@ -1,4 +1,4 @@
-"""Cuts of a model between CPU and GPU by `gpu_layers`, counted as in llama.cpp.
+"""Cuts of a model: between CPU and GPU by `gpu_layers`, counted as in llama.cpp, or in stages of equal bytes.
 
 The count starts at the end: the head (last norm, output matrix and sampling) is the first part on the GPU,
 then the layers from the last to the first. The embedding is on the GPU if all layers are.
@@ -6,7 +6,10 @@ then the layers from the last to the first. The embedding is on the GPU if all l
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from camelid.errors import RequestError
+from camelid.model.arch import Model
 from camelid.model.spec import ModelSpec
 
 ALL = -1
@@ -35,6 +38,37 @@ def cut_for(spec: ModelSpec, gpu_layers: int) -> int:
             field="gpu_layers",
         )
     return cut
+
+
+def even_cuts(model: Model, n_stages: int) -> tuple[int, ...]:
+    """The cuts into `n_stages` stages whose weights have about equal bytes; the last stage has the head too.
+
+    Raises RequestError for a model with fewer places to cut.
+    """
+    spec, n_layers = model.spec, len(model.spec.layers)
+    places = [cut for cut in range(1, n_layers) if can_cut(spec, cut)]
+    if not 1 <= n_stages <= len(places) + 1:
+        reason = _reason(spec) if spec.encoder else f"{spec.name} has {len(places)} places to cut"
+        raise RequestError(
+            f"stages is {n_stages}, but {reason}; expected 1 to {len(places) + 1}", field="stages"
+        )
+    sums = list(accumulate(_layer_bytes(model, layer) for layer in range(n_layers)))
+    whole = sums[-1] + _head_bytes(model)
+    cuts: list[int] = []
+    for i in range(1, n_stages):
+        left = [cut for cut in places if cut > max(cuts, default=0)]
+        left = left[: len(left) - (n_stages - 1 - i)]  # one place for each later cut
+        cuts.append(min(left, key=lambda cut: abs(sums[cut - 1] - whole * i / n_stages)))
+    return tuple(cuts)
+
+
+def _layer_bytes(model: Model, layer: int) -> int:
+    return sum(w.n_bytes for name, w in model.weights.items() if name.startswith(f"blk.{layer}."))
+
+
+def _head_bytes(model: Model) -> int:
+    head = model.weights.get("output") or model.weights.get("token_embd")
+    return head.n_bytes if head else 0
 
 
 def can_cut(spec: ModelSpec, cut: int) -> bool:

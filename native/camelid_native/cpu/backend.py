@@ -141,6 +141,7 @@ class CpuBackend(Backend):
         """
         runner, own = self._opened(), self._own(program)
         _check_step(program, step)
+        self._weights.check()
         checked = checked_inputs(program, step, inputs, backend="cpu")
         if checked:
             runner.settle()
@@ -161,6 +162,7 @@ class CpuBackend(Backend):
         flight: CpuStep = ticket.handle
         if self._runner:
             self._runner.finish(flight)
+        self._weights.check()
         return output_rows(flight.data, ticket)
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:

@@ -2,19 +2,17 @@
 
 Matrices are packed in pieces, several at a time on all threads. Their file is read, not mapped: no page of
 the file stays in memory, and a file truncated meanwhile is a ModelFormatError, not a SIGBUS. Embedding tables
-stay mapped, as few of their rows are ever looked up.
+stay mapped, as few of their rows are ever looked up; a step checks that nobody wrote to their file.
 """
 
 from __future__ import annotations
 
 import ctypes
 import math
-import mmap
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TypeAlias
 
 import numpy as np
@@ -22,6 +20,7 @@ import numpy.typing as npt
 
 from camelid.backends.base import Sources
 from camelid.backends.common.load_ops import LOAD_OPS, encode_rows, load_rows, tiles
+from camelid.backends.common.mapped_file import MappedFile
 from camelid.backends.common.part_reader import PartReader
 from camelid.errors import ModelFormatError
 from camelid.formats.quants import row_bytes
@@ -58,13 +57,18 @@ class WeightForms:
         self._sources: dict[str, str] = {}
         self._records: dict[tuple[str, int], WeightRecord] = {}
         self._memory = Arena()
-        self._mapped: dict[str, U8] = {}  # by path, since a later load may give a source another path
+        self._mapped: dict[str, MappedFile] = {}  # by path, since a later load may give a source another path
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
         """Declares weights. A weight is read when a form is first requested."""
         self._sources.update(sources)
         stale = {weight.name for weight in weights}
         self._records = {key: record for key, record in self._records.items() if key[0] not in stale}
+
+    def check(self) -> None:
+        """Raises DeviceLostError if a mapped file was written since it was mapped."""
+        for mapped in self._mapped.values():
+            mapped.check()
 
     @property
     def n_bytes(self) -> int:
@@ -206,8 +210,8 @@ class WeightForms:
         """Address of a part in its mapped file. Raises ModelFormatError if the file ends before the part."""
         path = self._sources[part.source]
         if path not in self._mapped:
-            self._mapped[path] = _map(path)
-        pages, end = self._mapped[path], part.offset + part.n_bytes
+            self._mapped[path] = MappedFile(path)
+        pages, end = self._mapped[path].pages, part.offset + part.n_bytes
         if end > len(pages):
             raise ModelFormatError(
                 f"{path}: ends at byte {len(pages)}, {end - len(pages)} bytes early; the file was truncated "
@@ -253,15 +257,3 @@ def _order(weight: Weight) -> Order:
     for op in weight.load_ops:
         order = LOAD_OPS[op.name](order, op)  # row indices move as the rows would
     return order.ravel().astype(np.intp)
-
-
-def _map(path: str) -> U8:
-    """Maps a file read-only. Raises ModelFormatError if it cannot be read or is empty."""
-    try:
-        with Path(path).open("rb") as file:
-            pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except (OSError, ValueError) as error:  # ValueError: the file is empty now
-        raise ModelFormatError(
-            f"{path}: cannot be read: {error}; did the file change meanwhile?", path=path
-        ) from error
-    return np.frombuffer(pages, np.uint8)

@@ -101,9 +101,11 @@ class ReferenceBackend(Backend):
 
     def run_frame(self, plan: Plan, step: bytes, values: dict[str, Stored]) -> Frame:
         """Runs a step with initial buffer values, and returns the frame with all computed values."""
+        self._store.check()
         frame = Frame(plan, decode_step(step, plan.layout), self._store, self._state, values, [])
         for op in plan.ops:
             KERNELS[op.name](op, frame)
+        self._store.check()
         self._runs += 1
         return frame
 

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from camelid.backends.base import Sources
 from camelid.backends.common.load_ops import load_rows, tiles
+from camelid.backends.common.mapped_file import MappedFile
 from camelid.backends.reference.rows import F64
-from camelid.errors import ModelFormatError
 from camelid.plan.weights import INLINE, Part, Weight
 
 # A tile of 2**18 values (128 rows of 2048) has 2 MiB in float64, 1 MiB in float32 and at most 1 MiB of
@@ -36,17 +36,22 @@ class WeightStore:
 
     def __init__(self) -> None:
         self.weights: dict[str, Weight] = {}
-        self._files: dict[str, U8] = {}
+        self._files: dict[str, MappedFile] = {}
         self._inline: dict[str, U8] = {}  # by base64 text, which the plan keeps in memory anyway
         self._decoded: dict[str, dict[tuple[int, int], list[Tile]]] = {}  # by name, then (first row, rows)
         self._decoded_bytes = 0
 
     def add(self, weights: Sequence[Weight], sources: Sources) -> None:
         used = {part.source for weight in weights for part in weight.parts}
-        self._files |= {name: _mapped(path) for name, path in sources.items() if name in used}
+        self._files |= {name: MappedFile(path) for name, path in sources.items() if name in used}
         for weight in weights:
             self.weights[weight.name] = weight
             self._forget(weight.name)
+
+    def check(self) -> None:
+        """Raises DeviceLostError if a file was written since it was mapped."""
+        for file in self._files.values():
+            file.check()
 
     def matrix(self, weight: Weight) -> F64:  # [out, in]
         """The whole matrix, decoded; for small weights only."""
@@ -94,19 +99,10 @@ class WeightStore:
 
     def _read(self, part: Part, offset: int, n_bytes: int) -> U8:
         if part.source != INLINE:
-            return self._files[part.source][part.offset + offset : part.offset + offset + n_bytes]
+            return self._files[part.source].pages[part.offset + offset : part.offset + offset + n_bytes]
         if part.data not in self._inline:
             self._inline[part.data] = np.frombuffer(base64.b64decode(part.data), np.uint8)
         return self._inline[part.data][offset : offset + n_bytes]
-
-
-def _mapped(path: str) -> U8:
-    try:
-        return np.asarray(np.memmap(path, dtype=np.uint8, mode="r"))
-    except (OSError, ValueError) as error:  # ValueError: the file is empty
-        raise ModelFormatError(
-            f"{path}: cannot be read: {error}; did it change meanwhile?", path=path
-        ) from error
 
 
 def products(tiles: Iterable[Tile], x: F64, n_out: int) -> F64:  # x [T, in] -> [T, out]
