@@ -254,7 +254,7 @@ def test_one_step_at_a_time() -> None:
     async def run() -> None:
         program, step = one_step(await started(backend))
         ticket = backend.run(program, step)
-        with pytest.raises(BackendError, match="one step at a time; read it before the next"):
+        with pytest.raises(BackendError, match="1 step at a time; read it before the next"):
             backend.run(program, step)
         await backend.read(ticket)
         await backend.read(backend.run(program, step))

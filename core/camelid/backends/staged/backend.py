@@ -1,18 +1,21 @@
 """The staged backend: several devices as one backend, each running its own layers as a stage of every plan.
 
-A step runs its stages in order, and one step is in flight at a time. `run` starts the first stage; `read`
-runs the others, copying boundary buffers from device to device. The last device samples ids, and the first
-device embeds them, so the first device's ring has all ids; the ring is copied to the last device for
-penalties.
+A step runs its stages in order. `run` starts the first stage; `read` runs the others, copying boundary
+buffers from device to device. The last device samples ids, and the first device embeds them, so the first
+device's ring has all ids; the ring is copied to the last device for penalties.
+
+One step is in flight at a time, unless every device is concurrent: then as many as there are stages, each
+driven by a task of its own, and each device runs them in the order of their submission.
 """
 
 from __future__ import annotations
 
-from asyncio import Lock
-from collections.abc import Generator, Mapping, Sequence
+from asyncio import Lock, Task, create_task, gather, shield
+from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from struct import unpack_from
+from typing import Any, TypeVar
 
 from camelid.backends.base import (
     Backend,
@@ -33,10 +36,16 @@ from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.stages import layer_ranges, penalised_slots, split, states_of
 from camelid.plan.weights import Weight
 
+T = TypeVar("T")
+Slot = tuple[str, int]  # a ring's group and unit
+
 
 @dataclass(slots=True)
 class StagedStep:
-    """A submitted step: its current stage with its ticket, and the boundary buffers made so far."""
+    """A submitted step: its current stage with its ticket, and the boundary buffers made so far.
+
+    `previous` is the step submitted before it, which enters every stage first.
+    """
 
     programs: Sequence[Program]
     step: bytes
@@ -46,10 +55,21 @@ class StagedStep:
     result: Result | None = None
     error: Exception | None = None
     turn: Lock = field(default_factory=Lock)  # held by the reader that advances the step
+    previous: StagedStep | None = None
+    task: Task[None] | None = None  # advances the step while nobody reads it
+    rings: dict[Slot, Task[bytes]] = field(default_factory=dict["Slot", "Task[bytes]"])  # read ahead
+    writes: list[Task[None]] = field(default_factory=list["Task[None]"])  # of rings to the last device
 
     @property
     def is_done(self) -> bool:
         return self.result is not None or self.error is not None
+
+
+def kept(work: Coroutine[Any, Any, T]) -> Task[T]:
+    """A task whose error is not reported where nobody awaits it: the step has failed before."""
+    task = create_task(work)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())
+    return task
 
 
 class StagedBackend(Backend):
@@ -64,8 +84,9 @@ class StagedBackend(Backend):
         self._sources: Sources = {}
         self._loaded: list[set[str]] = [set() for _ in backends]  # names of weights
         self._states: dict[str, StateSpec] = {}
-        self._pending: StagedStep | None = None  # the step under way
-        self._boundary_bytes = 0
+        self._pending: list[StagedStep] = []  # the steps under way, the oldest first
+        self._boundary_bytes = self._most_at_once = 0
+        self._most = 1  # steps under way
 
     def capabilities(self) -> Capabilities:
         """The devices' capabilities as one: the promises of all, and every op, type and dtype of any device.
@@ -75,6 +96,7 @@ class StagedBackend(Backend):
         each = [backend.capabilities() for backend in self.backends]
         promises = set[str].intersection(*(set(can.promise.split("+")) for can in each)) - {"none"}
         limits = {name: value for can in each for name, value in can.limits.items()}
+        n_at_once = len(each) if all(can.is_concurrent for can in each) else 1
         return Capabilities(
             name="+".join(can.name for can in each),
             device="; ".join(f"{self.part(i)} on {can.device}" for i, can in enumerate(each)),
@@ -82,7 +104,7 @@ class StagedBackend(Backend):
             weight_types=frozenset[str]().union(*(can.weight_types for can in each)),
             dtypes=frozenset[str]().union(*(can.dtypes for can in each)),
             promise="+".join(sorted(promises)) or "none",
-            max_in_flight=1,
+            max_in_flight=n_at_once,
             fused=frozenset(name for name in each[0].fused if all(name in can.fused for can in each)),
             is_software=any(can.is_software for can in each),
             limits=limits,
@@ -93,6 +115,8 @@ class StagedBackend(Backend):
             activations="q8" if any(can.activations == "q8" for can in each) else "f32",
             build="+".join(can.build for can in each if can.build),
             cuts=self._cuts,
+            is_concurrent=n_at_once > 1,
+            n_stages=n_at_once,
         )
 
     def part(self, i: int) -> str:
@@ -133,6 +157,7 @@ class StagedBackend(Backend):
     async def compile(self, plan: Plan) -> Program:
         """Compiles each stage on its device, and loads the stage's missing weights."""
         programs: list[Program] = []
+        self._most = self.capabilities().max_in_flight
         for i, part in enumerate(self._split(plan)):
             with self._named(i):
                 await self._load(i, part)
@@ -157,19 +182,27 @@ class StagedBackend(Backend):
             self._loaded[i] |= missing.keys()
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        """Starts the first stage. Raises BackendError while another step is in flight."""
+        """Starts the first stage. Raises BackendError while too many steps are in flight."""
         checked_inputs(program, step, inputs, backend="staged")
-        if self._pending:
+        if len(self._pending) >= self._most:
+            s = "s" if self._most > 1 else ""
             raise BackendError(
-                "a step is in flight, and stages run one step at a time; read it before the next",
+                f"{self._most} step{s} in flight, and these stages run {self._most} step{s} at a time; read "
+                "it before the next",
                 backend="staged",
             )
         programs: Sequence[Program] = program.handle
         with self._named(0):
             ticket = self.backends[0].run(programs[0], step)
-        self._pending = StagedStep(programs, step, ticket)
+            rings = self._read_ahead(programs, step)
+        previous = self._pending[-1] if self._pending else None
+        pending = StagedStep(programs, step, ticket, previous=previous, rings=rings)
+        self._pending.append(pending)
+        self._count_busy()
+        if self._most > 1:
+            pending.task = create_task(self._finish(pending))
         n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
-        return Ticket(program, n_outputs, self._pending)
+        return Ticket(program, n_outputs, pending)
 
     async def read(self, ticket: Ticket) -> Result:
         """Runs the remaining stages. After a cancelled read the step can be read again."""
@@ -185,20 +218,31 @@ class StagedBackend(Backend):
         return {}
 
     async def _finish(self, pending: StagedStep) -> None:
-        """Runs a step to its end. An error of a stage ends the step and is raised to its readers. Concurrent
-        readers wait, so that no stage runs twice."""
-        async with pending.turn:
-            while not pending.is_done:
-                try:
-                    await self._advance(pending)
-                except Exception as error:
-                    pending.error = error
-        if self._pending is pending:
-            self._pending = None
+        """Runs a step to its end. An error of a stage ends the step and is raised to its readers."""
+        await self._reach(pending, len(self.backends))
+        pending.previous = None
+        if pending in self._pending:
+            self._pending.remove(pending)
+
+    async def _reach(self, pending: StagedStep, stage: int) -> None:
+        """Runs a step until it has entered a stage, or has ended.
+
+        Concurrent readers take turns, so that no stage runs twice, and wait no longer than they must.
+        """
+        while pending.stage < stage and not pending.is_done:
+            async with pending.turn:
+                if pending.stage < stage and not pending.is_done:
+                    await self._try_advance(pending)
+
+    async def _try_advance(self, pending: StagedStep) -> None:
+        try:
+            await self._advance(pending)
+        except Exception as error:
+            pending.error = error
 
     async def _settle(self) -> None:
-        if self._pending:
-            await self._finish(self._pending)
+        for pending in tuple(self._pending):
+            await self._finish(pending)
 
     async def _advance(self, pending: StagedStep) -> None:
         """Advances a step by one stage.
@@ -208,12 +252,19 @@ class StagedBackend(Backend):
         i, device = pending.stage, self.backends[pending.stage]
         with self._named(i):
             if i == len(self.backends) - 1:
+                await gather(*pending.writes)
                 pending.result = await device.read(pending.ticket)
                 return
             made = await device.read_boundary(pending.ticket)
             await device.read(pending.ticket)  # frees the device's result
+        if pending.previous:
+            await self._reach(pending.previous, i + 1)
         with self._named(i + 1):
-            await self._pass_ring(pending, i + 1)
+            rings = await self._rings(pending, i + 1)
+            if self._most == 1:
+                await gather(*(self._write_ring(slot, data) for slot, data in rings.items()))
+            else:  # the device writes them before the step, which need not wait for its answer
+                pending.writes = [kept(self._write_ring(slot, data)) for slot, data in rings.items()]
             self._begin(pending, i + 1, made)
 
     def _begin(self, pending: StagedStep, i: int, made: Mapping[str, bytes]) -> None:
@@ -223,15 +274,35 @@ class StagedBackend(Backend):
         pending.stage, program = i, pending.programs[i]
         inputs = {buffer.name: pending.made[buffer.name] for buffer in program.plan.stages[0].inputs}
         pending.ticket = self.backends[i].run(program, pending.step, inputs)
+        self._count_busy()
 
-    async def _pass_ring(self, pending: StagedStep, i: int) -> None:
-        """Copies the ring slots that penalties read from the first device to stage `i`, if it is the last."""
+    def _count_busy(self) -> None:
+        """Counts the stages that have a step now."""
+        busy = {pending.stage for pending in self._pending if not pending.is_done}
+        self._most_at_once = max(self._most_at_once, len(busy))
+
+    def _read_ahead(self, programs: Sequence[Program], step: bytes) -> dict[Slot, Task[bytes]]:
+        """Begins to read the rings that the last stage needs, before the first runs another step."""
+        if self._most == 1:
+            return {}
+        slots = _penalised(programs[-1].plan, step)
+        return {slot: kept(self.backends[0].read_state(*slot)) for slot in slots}
+
+    async def _rings(self, pending: StagedStep, i: int) -> dict[Slot, bytes]:
+        """The ring slots that stage `i` reads, if it is the last, as the first device has them."""
         if i < len(self.backends) - 1:
-            return
-        plan, first, last = pending.programs[i].plan, self.backends[0], self.backends[i]
-        for ring in (state for state in plan.states if state.kind == "ring"):
-            for slot in penalised_slots(plan, pending.step, ring.name):
-                await last.write_state(ring.name, slot, await first.read_state(ring.name, slot))
+            return {}
+        slots = _penalised(pending.programs[i].plan, pending.step)
+        return {slot: await self._ring(pending, slot) for slot in slots}
+
+    async def _ring(self, pending: StagedStep, slot: Slot) -> bytes:
+        ahead = pending.rings.get(slot)
+        if ahead and not ahead.cancelled():
+            return await shield(ahead)
+        return await self.backends[0].read_state(*slot)
+
+    def _write_ring(self, slot: Slot, data: bytes) -> Coroutine[Any, Any, None]:
+        return self.backends[-1].write_state(*slot, data)
 
     async def read_state(self, group: str, unit: int) -> bytes:
         """Reads a unit. Raises BackendError for an unknown group or unit."""
@@ -261,7 +332,7 @@ class StagedBackend(Backend):
     def memory(self) -> MemoryReport:
         """Sums over the devices; the counters include the bytes of each device."""
         each = [(backend.capabilities().name, backend.memory()) for backend in self.backends]
-        counters = {"boundary_bytes": self._boundary_bytes}
+        counters = {"boundary_bytes": self._boundary_bytes, "stages_at_once": self._most_at_once}
         for name, report in each:
             own = {f"{name}.weight_bytes": report.weight_bytes, f"{name}.state_bytes": report.state_bytes}
             for counter, value in (*report.counters.items(), *own.items()):
@@ -275,7 +346,11 @@ class StagedBackend(Backend):
 
     async def close(self) -> None:
         """Closes every device, even if one of them fails."""
-        self._pending = None
+        tasks = [pending.task for pending in self._pending if pending.task]
+        for task in tasks:
+            task.cancel()
+        await gather(*tasks, return_exceptions=True)
+        self._pending = []
         self._loaded = [set() for _ in self.backends]
         async with AsyncExitStack() as closing:
             for backend in self.backends:
@@ -290,6 +365,12 @@ class StagedBackend(Backend):
             name = self.backends[i].capabilities().name
             message = f"stage {i + 1} of {len(self.backends)}, {self.part(i)} on {name}: {error.message}"
             raise type(error)(message, **error.facts) from error
+
+
+def _penalised(plan: Plan, step: bytes) -> list[Slot]:
+    """The ring slots that the penalties of a step read, each with its group."""
+    rings = (state.name for state in plan.states if state.kind == "ring")
+    return [(ring, slot) for ring in rings for slot in penalised_slots(plan, step, ring)]
 
 
 def _page_rows(each: Sequence[Capabilities]) -> int:

@@ -1,0 +1,1 @@
+"""The remote backend: a backend of another process, over ZeroMQ."""
