@@ -1,6 +1,9 @@
 // The page: shows the worker's messages and sends the user's input. Model code runs in the worker only.
 
-const at = (id) => document.getElementById(id);
+import {
+  addNote, addTurn, at, followEnd, hideProblem, listenToPrompt, showProblem,
+} from "./conversation.js";
+
 const DEFAULTS = {
   model: "cria.gguf",
   backend: "",
@@ -23,7 +26,6 @@ const LOADING = {
   threads: { form: WHOLE, least: 1, most: 1024, expected: "a whole number from 1 to 1024" },
 };
 const CHECKS = { ...NUMBERS, ...LOADING };
-const SPEAKERS = { user: "You said:", assistant: "Answer:" };
 const SESSION_FILE = "session.camelid";
 // Painting takes longer than a small model's step and may run on the same cores, so it is throttled.
 const PAINT_MS = 60;
@@ -108,7 +110,7 @@ function done(result) {
   const { element, resolve } = answer;
   element.lastChild.textContent = result.text;
   const note = { length: "Cut off at the token limit.", cancelled: "Stopped." }[result.finish_reason];
-  if (note) element.append(Object.assign(document.createElement("small"), { textContent: note }));
+  if (note) addNote(element, note);
   showFigures(result.token_ids.length, result.decode_tps, result);
   finishAnswer();
   resolve(result);
@@ -184,18 +186,6 @@ function finishAnswer() {
   followEnd();
 }
 
-function addTurn(role, text) {
-  const element = Object.assign(document.createElement("li"), { className: SPEAKERS[role] ? role : "aside" });
-  element.append(span("hidden", SPEAKERS[role] ?? `${role}:`), span("text", text));
-  at("transcript").append(element);
-  followEnd();
-  return element;
-}
-
-function span(className, textContent) {
-  return Object.assign(document.createElement("span"), { className, textContent });
-}
-
 /** Text of a message content: a string or a list of parts. */
 function textOf(content) {
   return Array.isArray(content) ? content.map((part) => part.text).join("") : content;
@@ -243,24 +233,10 @@ function fail(message, hint) {
   showProblem(message, hint);
 }
 
-function showProblem(message, hint) {
-  at("problem-text").textContent = message;
-  at("problem-hint").textContent = hint;
-  at("problem").hidden = false;
-}
-
 /** Shows a line below the status; an empty text hides it. */
 function showNote(text) {
   at("note").textContent = text;
   at("note").hidden = !text;
-}
-
-function hideProblem() {
-  at("problem").hidden = true;
-}
-
-function followEnd() {
-  window.scrollTo({ top: document.body.scrollHeight });
 }
 
 function share(bytes, total) {
@@ -274,21 +250,7 @@ async function submitPrompt(text) {
   await send(prompt, false).catch(() => {}); // error() has shown the problem
 }
 
-at("form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  if (state === "busy") stop();
-  else submitPrompt(at("prompt").value);
-});
-
-at("prompt").addEventListener("keydown", (event) => {
-  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
-  event.preventDefault();
-  if (state !== "busy") submitPrompt(at("prompt").value);
-});
-
-at("starters").addEventListener("click", ({ target }) => {
-  if (target.matches("button")) submitPrompt(target.textContent);
-});
+listenToPrompt({ isBusy: () => state === "busy", submit: submitPrompt, stop });
 
 at("clear").addEventListener("click", () => {
   worker.postMessage({ kind: "reset" });

@@ -12,10 +12,12 @@ import pytest
 from tests.support.gated_engine import PATIENCE_S, Gate, gated
 from tests.support.gguf_files import write_tiny_llama
 
-from camelid.api.llm import aload
+from camelid.api.llm import LLM
+from camelid.api.load import aload
 from camelid.api.thread import EngineThread
 from camelid.cli.chat_commands import execute
 from camelid.cli.chat_conversation import Conversation
+from camelid.cli.chat_model import LocalModel
 from camelid.cli.chat_reader import PlainReader, is_open, unquoted
 from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_settings import read_setting
@@ -62,7 +64,12 @@ def open_talk(thread: EngineThread, model: str, screen: Screen) -> Conversation:
     llm = thread.run(aload(model, backend="reference", context=128))
     session = llm.session("main")
     session.options.update({"temperature": 2.0, "seed": 4, "ignore_eos": True})
-    return Conversation(llm, thread, screen, session)
+    return Conversation(LocalModel(llm), thread, screen, session)
+
+
+def llm_of(talk: Conversation) -> LLM:
+    assert isinstance(talk.model, LocalModel)
+    return talk.model.llm
 
 
 def test_ctrl_c_stops_the_answer_and_keeps_its_text(
@@ -79,10 +86,10 @@ def test_ctrl_c_stops_the_answer_and_keeps_its_text(
     assert user["content"] == "the llama"
     assert answer["content"] == talk.last.text
     assert "stopped; the answer so far is kept" in err
-    assert talk.llm.is_idle
+    assert llm_of(talk).is_idle
     talk.send("and then?")
     assert talk.last.usage.cached_tokens > 5, "it goes on from there"
-    thread.run(talk.llm.aclose())
+    thread.run(llm_of(talk).aclose())
 
 
 class Pressed:
@@ -106,7 +113,7 @@ def test_ctrl_c_before_an_answer_removes_the_question(
     thread: EngineThread, tiny: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     llm, gate = thread.run(gated(tiny))
-    talk = Conversation(llm, thread, Screen(), llm.session("main"))
+    talk = Conversation(LocalModel(llm), thread, Screen(), llm.session("main"))
     with monkeypatch.context() as patch:
         inner = thread.stream
         patch.setattr(thread, "stream", lambda events: Pressed(inner(events), gate))
@@ -123,7 +130,7 @@ def test_ctrl_c_before_an_answer_removes_the_question(
         patch.setattr(thread, "stream", lambda events: Pressed(inner(events), gate))
         talk.regenerate()
     assert talk.session.messages == before, "the old answer was dropped without a new one"
-    assert talk.llm.is_idle
+    assert llm_of(talk).is_idle
     thread.run(llm.aclose())
 
 
@@ -131,9 +138,9 @@ def test_signal_to_end_is_no_ctrl_c(thread: EngineThread, tiny: str) -> None:
     talk = open_talk(thread, tiny, Interrupting(2, Terminated(15)))
     with pytest.raises(Terminated):
         talk.send("the llama")
-    assert talk.llm.is_idle
+    assert llm_of(talk).is_idle
     assert len(talk.session.messages) == 2, "the partial answer is missing in the session"
-    thread.run(talk.llm.aclose())
+    thread.run(llm_of(talk).aclose())
 
 
 def test_only_the_first_termination_signal_counts() -> None:
@@ -149,7 +156,7 @@ def test_a_turn_that_fails_leaves_no_trace(
     thread: EngineThread, tiny: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     talk = open_talk(thread, tiny, Screen())
-    backend: Any = talk.llm._engine.backend
+    backend: Any = llm_of(talk)._engine.backend
     inner, left = backend.run, [4]
 
     def run(*words: Any) -> Any:
@@ -167,7 +174,7 @@ def test_a_turn_that_fails_leaves_no_trace(
     execute(talk, "the llama")
     assert talk.last
     assert capfd.readouterr().out == f"{talk.last.text}\n", "text of the failed answer leaked into the next"
-    thread.run(talk.llm.aclose())
+    thread.run(llm_of(talk).aclose())
 
 
 def test_reasoning_and_calls_are_marked_in_the_answer(capfd: pytest.CaptureFixture[str]) -> None:

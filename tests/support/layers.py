@@ -16,10 +16,12 @@ CORE = Path(__file__).parents[2] / "core" / "camelid"
 ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {
-        "api", "requests", "loading", "server", "engine", "sampling", "model", "plan", "text", "formats",
-        "backends/proof", "backends/registry", "backends/common", "backends/base",
+        "api", "witness", "requests", "loading", "server", "engine", "sampling", "model", "plan", "text",
+        "formats", "backends/proof", "backends/registry", "backends/common", "backends/base",
     },
     "page": {"api"},
+    "ray": {"server", "loading", "backends/remote", "backends/base", "backends/registry"},
+    "witness": {"api", "requests", "loading", "engine", "sampling", "formats"},
     "__init__": {"api"},
     "api": {"requests", "loading", "engine", "sampling", "model", "plan", "text", "formats", "backends/base"},
     "requests": {"engine", "sampling", "model", "text", "formats"},
@@ -27,13 +29,14 @@ ARROWS: dict[str, set[str]] = {
         "engine", "model", "plan", "text", "formats", "backends/proof", "backends/registry",
         "backends/staged", "backends/common", "backends/base",
     },
-    "server": set(),
+    "server": {"api", "witness", "requests", "loading", "engine", "sampling", "text", "formats"},
     "engine": {"sampling", "plan", "backends/base"},
     "sampling": {"plan", "backends/base"},
     "model": {"plan", "formats"},
     "backends/proof": {"backends/reference", "backends/common", "backends/base", "plan", "formats"},
     "backends/registry": {"backends/base"},
     "backends/staged": {"backends/common", "backends/base", "plan"},
+    "backends/remote": {"backends/common", "backends/base", "plan"},
     "backends/reference": {"backends/common", "backends/base", "plan", "formats"},
     "backends/webgpu": {"backends/common", "backends/base", "plan", "formats"},
     "backends/null": {"backends/common", "backends/base", "plan", "formats"},
@@ -50,14 +53,14 @@ EVERYWHERE = {"errors", "version"}
 
 # The picture of the README: tiers from the top, and the waists that lie below two of them.
 TIERS: dict[str, tuple[str, ...]] = {
-    "faces": ("__main__", "cli", "page", "server", "__init__"),
-    "Python API": ("api",),
+    "faces": ("__main__", "cli", "page", "ray", "server", "__init__"),
+    "Python API": ("api", "witness"),
     "words to requests, names to engines": ("requests", "loading"),
     "token ids": ("engine", "sampling"),
     "programs": ("model", "plan"),
     "runs plans": (
         "backends/registry", "backends/proof", "backends/reference", "backends/webgpu", "backends/staged",
-        "backends/null", "backends/common", "backends/base",
+        "backends/remote", "backends/null", "backends/common", "backends/base",
     ),
     "libraries": ("text", "formats", "data", "errors", "version"),
 }  # fmt: skip

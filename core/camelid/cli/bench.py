@@ -22,6 +22,7 @@ from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Report, Row, prediction_line, result_lines, summary
 from camelid.cli.bench_runs import Bench, Run, open_bench
+from camelid.cli.bench_server import LOAD_FLAGS, NOT_THERE, bench_server, load_flags, read_load
 from camelid.cli.command import (
     Failure,
     backend_options,
@@ -33,6 +34,7 @@ from camelid.cli.command import (
 from camelid.cli.format import human
 from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.server_flags import NAMES, check_flags, server_flags
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.model_file import find_directory, find_source
 from camelid.loading.options import LoadOptions
@@ -77,15 +79,25 @@ class BenchOptions:
               help=f"{LLAMA_CPP}: alternate runs on one file. FILE.json: a stored --json result; fail if "
               "a case is more than 10 % slower.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@server_flags
+@load_flags
 def command(
     model: str, n_prompt: tuple[int, ...], n_gen: tuple[int, ...], depths: tuple[int, ...],
-    batches: tuple[int, ...], repetitions: int, kv_type: str, compare: str, as_json: bool, **others: Any,
+    batches: tuple[int, ...], repetitions: int, kv_type: str, compare: str, as_json: bool, server: str | None,
+    api_key: str | None, model_name: str | None, **others: Any,
 ) -> None:  # fmt: skip
-    """Measure prefill and decode speed against this machine's limits.
+    """Measure prefill and decode speed against this machine's limits, or a server under load.
 
     Each case starts with a prediction, from its bytes and the read bandwidth; for prefill also from its
     FLOPs and the speed of a matrix product. Both limits are measured just before.
+
+    With --server, any server with OpenAI's API is measured from the client's side: times to the first token
+    and between tokens, tokens and requests a second, errors.
     """
+    check_flags(server, (*NAMES[1:], *LOAD_FLAGS), NOT_THERE)
+    load = read_load(others, n_prompt, n_gen) if server else None
+    if server and load:
+        return bench_server(server, api_key, model_name, load, as_json=as_json)
     cases = all_cases(n_prompt, n_gen, depths, batches)
     stored = read_stored(Path(compare)) if compare not in ("", LLAMA_CPP) else None
     if stored:

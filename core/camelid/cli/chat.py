@@ -11,13 +11,16 @@ from typing import Any
 
 import click
 
-from camelid.api.llm import LLM, aload
+from camelid.api.llm import LLM
+from camelid.api.load import aload
 from camelid.api.sessions.session import Session
 from camelid.api.thread import EngineThread
 from camelid.cli.chat_commands import ALIASES, COMMANDS, execute
 from camelid.cli.chat_conversation import Conversation
+from camelid.cli.chat_model import LocalModel
 from camelid.cli.chat_reader import Reader, default_history, open_reader
 from camelid.cli.chat_screen import Screen
+from camelid.cli.chat_server import NOT_THERE, server_talk
 from camelid.cli.command import (
     Terminated,
     backend_options,
@@ -33,8 +36,10 @@ from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
+from camelid.cli.server_flags import NAMES, check_flags, server_flags
 from camelid.errors import CamelidError
 
+NO_TEMPLATE = "this model has no chat template: it continues the conversation as plain text"
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 
@@ -49,6 +54,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
               help="Context length in tokens. Default: the model's, at most 4096.")  # fmt: skip
 @sampling_options
 @engine_flags
+@server_flags
 @backend_options
 @kv_type_option
 @click.option("--history", type=FILE, default=default_history, show_default="in the user's state directory",
@@ -56,13 +62,15 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--no-history", is_flag=True, help="Save no input history.")
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
-    kv_type: str, history: Path, no_history: bool, verbose: bool, **others: Any,
+    kv_type: str, history: Path, no_history: bool, server: str | None, api_key: str | None,
+    model_name: str | None, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
-    """Chat with a model in the terminal.
+    """Chat with a model in the terminal, or with a server that has OpenAI's API.
 
     /help lists the chat's commands. Answers go to stdout, all else to stderr. Without a terminal each line is
     one turn, and the exit code is 1 if any turn failed.
     """
+    check_flags(server, NAMES[1:], NOT_THERE)
     options = {
         **({"max_tokens": n_predict} if n_predict else {}),
         **read_sampling(others),
@@ -71,22 +79,25 @@ def command(
     words = read_backend(others)
     words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
     check_folder(session_file)
-    path = local_path(model)
-    with EngineThread() as thread, loaded(thread, path, words) as llm:
-        if names_backend(words, verbose):
-            say(llm.backend_note)
-        session = open_session(thread, llm, session_file)
-        session.options.update(options)
-        if system is not None:
-            session.system = system
-        talk = Conversation(llm, thread, Screen(), session, is_verbose=verbose)
-        greet(talk, model)
-        names = [f"/{name}" for name in (*COMMANDS, *ALIASES)]
-        reader = open_reader(names, None if no_history else history, say)
-        with saved(talk, session_file):
-            n_errors = converse(talk, reader)
-    if n_errors and not sys.stdin.isatty():
-        raise click.exceptions.Exit(1)
+    kept = None if no_history else history
+    with EngineThread() as thread:
+        if server:
+            with server_talk(thread, server, api_key, model_name, options) as talk:
+                talk.is_verbose = verbose
+                begin(talk, system, str(talk.model))
+                converse_to_the_end(talk, kept, None)
+            return
+        path = local_path(model)
+        with loaded(thread, path, words) as llm:
+            if names_backend(words, verbose):
+                say(llm.backend_note)
+            session = open_session(thread, llm, session_file)
+            session.options.update(options)
+            talk = Conversation(LocalModel(llm), thread, Screen(), session, is_verbose=verbose)
+            if not llm.has_template:
+                talk.screen.note(NO_TEMPLATE)
+            begin(talk, system, model)
+            converse_to_the_end(talk, kept, session_file)
 
 
 def check_folder(file: Path | None) -> None:
@@ -122,17 +133,26 @@ def saved(talk: Conversation, file: Path | None) -> Generator[None]:
     finally:
         if file:
             last = first if talk.session.id in talk.foreign else talk.session
-            talk.thread.run(last.asave(file))
+            talk.thread.run(talk.model.save(last, file))
 
 
-def greet(talk: Conversation, model: str) -> None:
-    """Prints notes on the model and the session before the first line."""
-    if not talk.llm.has_template:
-        talk.screen.note("this model has no chat template: it continues the conversation as plain text")
+def begin(talk: Conversation, system: str | None, name: str) -> None:
+    """Sets the system message, and prints notes before the first line."""
+    if system is not None:
+        talk.session.system = system
     if talk.session.note:
         talk.screen.note(talk.session.note)
     if sys.stdin.isatty():
-        talk.screen.note(f"{model}; /help lists the commands")
+        talk.screen.note(f"{name}; /help lists the commands")
+
+
+def converse_to_the_end(talk: Conversation, history: Path | None, file: Path | None) -> None:
+    """The conversation, saved to a session file at its end. Exits with 1 if a turn of a pipe failed."""
+    reader = open_reader([f"/{name}" for name in (*COMMANDS, *ALIASES)], history, say)
+    with saved(talk, file):
+        n_errors = converse(talk, reader)
+    if n_errors and not sys.stdin.isatty():
+        raise click.exceptions.Exit(1)
 
 
 def converse(talk: Conversation, reader: Reader) -> int:

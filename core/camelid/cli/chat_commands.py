@@ -76,13 +76,13 @@ def system(conversation: Conversation, rest: str) -> None:
 def save(conversation: Conversation, rest: str) -> None:
     """Writes the session file."""
     path = _path(rest)
-    conversation.thread.run(conversation.session.asave(path))
+    conversation.thread.run(conversation.model.save(conversation.session, path))
     conversation.screen.note(f"saved {_size(conversation)} to {path}: {human(path.stat().st_size)}")
 
 
 def load(conversation: Conversation, rest: str) -> None:
     """Restores a file's session and switches to it."""
-    session = conversation.thread.run(conversation.llm.arestore(_path(rest)))
+    session = conversation.thread.run(conversation.model.restore(_path(rest)))
     conversation.adopt(session)
     conversation.screen.note(f"loaded {session.id}: {_size(conversation)}")
     if session.note:
@@ -126,14 +126,8 @@ def stats(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the 
     """Prints statistics of the last answer, the conversation and the engine."""
     if conversation.last:
         conversation.screen.note(figures(conversation.last))
-    engine, counters = conversation.llm.stats(), conversation.llm.counters
-    size, name = _size(conversation), conversation.session.id
-    conversation.screen.note(f"{name}: {size}, context length {conversation.llm.context}")
-    conversation.screen.note(f"state: {human(engine.cached_bytes)} cached of {human(engine.total_bytes)}")
-    conversation.screen.note(
-        f"rows: {counters.prefill_rows:,} prefilled, {counters.cached_rows:,} from the prefix cache, "
-        f"{counters.decode_rows:,} decoded"
-    )
+    for line in conversation.model.stats(conversation.session):
+        conversation.screen.note(line)
 
 
 def settings(conversation: Conversation, rest: str) -> None:
@@ -169,8 +163,7 @@ def _path(rest: str) -> Path:
 
 
 def _size(conversation: Conversation) -> str:
-    session = conversation.session
-    return f"{len(session.messages)} messages, {len(session.token_ids)} tokens"
+    return conversation.model.size(conversation.session)
 
 
 COMMANDS: Mapping[str, Command] = {

@@ -6,10 +6,9 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass, field
 from itertools import count
 
-from camelid.api.llm import LLM
-from camelid.api.sessions.session import Session
 from camelid.api.sessions.turns import content_text
 from camelid.api.thread import EngineThread
+from camelid.cli.chat_model import Model, Talk
 from camelid.cli.chat_screen import Screen
 from camelid.cli.command import Terminated
 from camelid.errors import RequestError
@@ -25,23 +24,23 @@ class Conversation:
     of --session.
     """
 
-    llm: LLM
+    model: Model
     thread: EngineThread
     screen: Screen
-    session: Session
+    session: Talk
     is_verbose: bool = False
-    sessions: dict[str, Session] = field(default_factory=dict[str, Session])
+    sessions: dict[str, Talk] = field(default_factory=dict[str, Talk])
     foreign: set[str] = field(default_factory=set[str])
     last: Completion | None = None
 
     def __post_init__(self) -> None:
         self.switch_to(self.session)
 
-    def switch_to(self, session: Session) -> None:
+    def switch_to(self, session: Talk) -> None:
         """Makes a session the current one."""
         self.session = self.sessions[session.id] = session
 
-    def adopt(self, session: Session) -> None:
+    def adopt(self, session: Talk) -> None:
         """Switches to a restored session, renamed if a conversation already has its name."""
         existing = self.sessions.get(session.id)
         if existing and existing.messages:
@@ -89,7 +88,7 @@ class Conversation:
 
     def _close_turn(self, done: Completion, before: list[Message]) -> None:
         if done.finish_reason == "cancelled":
-            if done.token_ids:
+            if done.usage.completion_tokens:
                 self.screen.note("stopped; the answer so far is kept")
             else:
                 self.session.messages = before
@@ -120,13 +119,14 @@ class Conversation:
 
 
 def figures(done: Completion) -> str:
-    """Statistics of a completion, on one line."""
+    """Statistics of a completion, on one line; a server may keep prompt tokens and seed to itself."""
     usage, timings = done.usage, done.timings
+    cached = f"{usage.cached_tokens} of {usage.prompt_tokens} prompt tokens cached"
     parts = (
         f"{usage.completion_tokens} tokens ({done.finish_reason})",
         f"{timings.decode_tps:.1f} tok/s",
         f"first token after {timings.ttft_s:.3f} s",
-        f"{usage.cached_tokens} of {usage.prompt_tokens} prompt tokens cached",
-        f"seed {done.seed}",
+        *([cached] if usage.prompt_tokens else []),
+        *([f"seed {done.seed}"] if done.seed >= 0 else []),
     )
     return " · ".join(parts)

@@ -21,6 +21,8 @@ COMMANDS = {
     "doctor": "Show the machine and its backends, and test every kernel.",
     "bench": "Measure prefill and decode speed against this machine's limits.",
     "perplexity": "Measure a model's perplexity on a text.",
+    "serve": "Serve models to OpenAI clients and others over HTTP.",
+    "witness": "Check, show or replay a server's witness log.",
     "web": "Serve the web page on loopback.",
 }
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import click
 
-from camelid.api.llm import LLM, load
+from camelid.api.llm import LLM
+from camelid.api.load import load
 from camelid.api.perplexity import PerplexityEstimate, Window, chunk_windows, strided_windows, window_losses
 from camelid.cli.command import (
     backend_options,

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from camelid.api.llm import LLM, Completion, load
+from camelid.api.llm import LLM, Completion
+from camelid.api.load import load
 from camelid.backends.common.bandwidth import read_gbps
 from camelid.cli.command import (
     backend_options,

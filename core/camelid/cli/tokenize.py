@@ -7,7 +7,7 @@ import sys
 
 import click
 
-from camelid.api.llm import load_tokenizer
+from camelid.api.load import load_tokenizer
 from camelid.cli.command import subcommand
 from camelid.cli.hub_download import local_path
 

@@ -7,12 +7,12 @@ Ranges, validators (ETag, 304) and safe paths are Starlette's. This module adds 
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from camelid.errors import BackendError
+from camelid.server.http.listen import listen
 
 try:
     import uvicorn
@@ -143,15 +143,3 @@ def serve(
             ready(f"http://{name}:{listener.getsockname()[1]}/")
         config = uvicorn.Config(app, log_level="warning", lifespan="off")
         uvicorn.Server(config).run(sockets=[listener])
-
-
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises BackendError if the address is unavailable."""
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        raise BackendError(
-            f"cannot listen on {host} port {port}: {error.strerror or error}; choose another --port",
-            backend="server",
-        ) from error

@@ -1,0 +1,1 @@
+"""The fields of each endpoint's request as tables: kind, request option, refusal."""

@@ -1,0 +1,1 @@
+"""HTTP: limits, keys, errors, and the two kinds of reply."""

@@ -1,0 +1,84 @@
+"""The server's parts in one object, which every endpoint receives."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Literal
+
+from camelid.server.http.errors import retry_later
+from camelid.server.http.guard import Guard
+from camelid.server.operations import Operations
+from camelid.server.service.host import Batch
+from camelid.server.service.models import Models
+from camelid.server.service.response_store import ResponseStore
+from camelid.server.service.service import Service, Started
+from camelid.server.service.slots import SlotSettings
+from camelid.server.settings import Settings
+from camelid.witness.log import WitnessLog
+
+Phase = Literal["loading", "ready", "draining"]
+
+
+@dataclass(frozen=True, slots=True)
+class TokenBudgets:
+    """Observes answers, and spends the token budgets of their keys."""
+
+    guard: Guard
+
+    def submitted(self, started: Started) -> None:
+        """Nothing: tokens count at the end."""
+
+    def advanced(self, started: Started, batch: Batch) -> None:
+        """Spends the tokens of a finished choice; the prompt counts once."""
+        if batch.completion:
+            usage = batch.completion.usage
+            n_prompt = usage.prompt_tokens if batch.choice == 0 else 0
+            self.guard.budget(started.job.key).spend(n_prompt + usage.completion_tokens)
+
+    def closed(self, started: Started) -> None:
+        """Nothing: see `advanced`."""
+
+
+@dataclass(slots=True)
+class Server:
+    """Models, guard and settings of one server."""
+
+    models: Models
+    guard: Guard
+    settings: Settings = field(default_factory=Settings)
+    phase: Phase = "loading"
+    slots: SlotSettings = field(default_factory=SlotSettings)
+    started: float = field(default_factory=time.time)
+    operations: Operations = field(default_factory=Operations)
+    responses: ResponseStore = field(default_factory=ResponseStore)
+    witness: WitnessLog | None = None
+
+    def __post_init__(self) -> None:
+        self.operations.attach(self.models)
+        self.models.on_load.append(self.operations.tally.loaded)
+        self.models.observers = (*self.models.observers, self.operations.tally, TokenBudgets(self.guard))
+
+    @property
+    def is_strict(self) -> bool:
+        """True if unknown fields of a request are refused."""
+        return self.settings.strict
+
+    def close(self) -> None:
+        """Writes what waits: the witness log, log lines and spans."""
+        if self.witness:
+            self.witness.close()
+        self.operations.close()
+
+    async def service(self, name: str | None) -> Service:
+        """The service of a model name; the default model's without a name.
+
+        The only model answers to every name, as llama-server's does: clients of one model often send a name
+        that they were written with. Under --strict, and beside a folder of models, that is an error.
+        Raises ApiError 503 while the first model is loaded at the start.
+        """
+        if self.models.is_single and not self.is_strict:
+            name = None
+        if self.phase == "loading" and self.models.find(name).service is None:
+            raise retry_later(503, "Loading model", 1, "model_loading")
+        return await self.models.service(name)

@@ -1,0 +1,1 @@
+"""Models as services: places, rendering, engines on threads of their own."""

@@ -1,0 +1,34 @@
+"""A job: a request as every dialect hands it to a model's service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from camelid.requests.build import RequestBuilder
+from camelid.requests.options import Prompt
+from camelid.requests.output_text import ChatPrompt
+from camelid.server.http.keys import ANONYMOUS, Key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """A prompt, the options of the Python API, and the number of choices.
+
+    `prepare` makes the prompt from `prompt` where neither text nor the chat template does. With
+    `prompt_logprobs` the job scores its prompt, with that many alternatives a token, and generates nothing.
+    `endpoint` and `request_id` name the job in metrics, logs and the witness log. `id_slot` is the slot that
+    the client prefers, -1 for any. With `reports_progress` batches report the computed part of the prompt.
+    """
+
+    prompt: Prompt | ChatPrompt
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    n: int = 1
+    prepare: Callable[[RequestBuilder], Prompt | ChatPrompt] | None = None
+    prompt_logprobs: int | None = None
+    endpoint: str = ""
+    request_id: str = ""
+    key: Key = ANONYMOUS
+    id_slot: int = -1
+    reports_progress: bool = False

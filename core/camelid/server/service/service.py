@@ -1,0 +1,321 @@
+"""A loaded model as a service: jobs to answers, without HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, cast
+
+from camelid.engine.programs import ALL_LOGITS
+from camelid.engine.request import Request, check_request, max_answer_tokens
+from camelid.requests.build import CONSTRAINT_OPTIONS, RequestBuilder
+from camelid.requests.options import Prompt
+from camelid.requests.output_text import ChatPrompt, Completion, Event
+from camelid.server.http.errors import ApiError, retry_later
+from camelid.server.service.admission import Admission, Place
+from camelid.server.service.host import Answer, Batch, EngineHost
+from camelid.server.service.job import Job
+from camelid.server.service.scoring import scoring_request
+from camelid.server.service.slots import Slots
+from camelid.text.templates.named import named_templates
+from camelid.version import __version__
+
+INLINE_CHARS = 8 << 10  # longer prompts are rendered and tokenized in a thread
+POOL_THREADS = 2
+SCHEMAS = frozenset({"grammar", "json_schema", "regex", "choice", "response_format", "tools"})
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Bounds on one request, in the order in which they are checked."""
+
+    max_choices: int = 16
+    max_tokens: int | None = None  # of an answer; None: up to the context
+    max_prompt_tokens: int | None = None
+    timeout_s: float | None = None
+    queue_timeout_s: float | None = None
+    max_tools: int = 512
+    max_schema: int = 256 << 10  # bytes of a schema, a grammar, or all tools as JSON
+
+
+class Observer(Protocol):
+    """Receives the facts of jobs, for metrics, budgets and the witness log; it must return quickly."""
+
+    def submitted(self, started: Started) -> None:
+        """A job was queued."""
+        ...
+
+    def advanced(self, started: Started, batch: Batch) -> None:
+        """Events of one choice arrived; its last batch has the completion or the error."""
+        ...
+
+    def closed(self, started: Started) -> None:
+        """The job's places are free; choices without a last batch were cancelled."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class Started:
+    """A job under way: its engine request, and the answer to read."""
+
+    job: Job
+    service: Service
+    request: Request
+    answer: Answer
+    place: Place
+    slot_ids: dict[int, int] = field(default_factory=dict[int, int])  # by choice, see `Slots`
+    is_cut: bool = False
+
+    def cut(self) -> None:
+        """Ends the choices early: their completions hold the answer so far, and this is no error."""
+        self.is_cut = True
+        self.answer.cut()
+
+    def close(self) -> None:
+        """Cancels the choices that still run, and frees the places."""
+        if self.place.n:
+            self.answer.close()
+            self.place.leave()
+            for observer in self.service.observers:
+                observer.closed(self)
+
+    async def batches(self) -> AsyncGenerator[Batch, None]:
+        """The batches of all choices; closing the generator cancels the job. Raises a choice's error."""
+        try:
+            async for batch in self.answer:
+                for observer in self.service.observers:
+                    observer.advanced(self, batch)
+                if batch.error:
+                    raise batch.error
+                if batch.completion and not self.is_cut:
+                    check_end(batch.completion)
+                yield batch
+        finally:
+            self.close()
+
+    async def collected(self) -> tuple[list[Event], Completion]:
+        """The events and the completion of the only choice. Raises its error."""
+        events: list[Event] = []
+        done: Completion | None = None
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                events += batch.events
+                done = batch.completion
+        assert done, "the last batch has the completion"
+        return events, done
+
+    async def completions(self) -> list[Completion]:
+        """The completions of all choices, in order. Raises the first error."""
+        done: dict[int, Completion] = {}
+        async with aclosing(self.batches()) as batches:
+            async for batch in batches:
+                if batch.completion:
+                    done[batch.choice] = batch.completion
+        return [done[choice] for choice in sorted(done)]
+
+
+def check_end(completion: Completion) -> None:
+    """Raises ApiError for an answer that its time limit or the server's end cut."""
+    n = len(completion.token_ids)
+    if completion.finish_reason == "timeout":
+        raise ApiError(
+            408, f"the time limit passed after {n} tokens of the answer; request fewer tokens or raise "
+            "the limit", code="timeout", headers={"x-should-retry": "false"},
+        )  # fmt: skip
+    if completion.finish_reason == "cancelled":
+        raise retry_later(503, f"the server ended the answer after {n} tokens", 1, "cancelled")
+
+
+@dataclass(slots=True, eq=False)
+class Service:
+    """One model under one name.
+
+    `defaults` are options of requests that do not set them; `template` replaces the file's chat template, and
+    `variables` are defaults of its variables.
+    """
+
+    name: str
+    host: EngineHost
+    admission: Admission
+    limits: Limits
+    observers: tuple[Observer, ...] = ()
+    defaults: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    template: str | None = None
+    variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    builder: RequestBuilder = field(init=False)
+    slots: Slots = field(init=False)
+    _pool: ThreadPoolExecutor = field(init=False)
+    _grammars: asyncio.Future[None] | None = None
+
+    def __post_init__(self) -> None:
+        self.builder = RequestBuilder(self.host.running.file, self.template)
+        self.builder.encode_far()
+        self._pool = ThreadPoolExecutor(POOL_THREADS, "camelid text")
+        self.slots = Slots(self.admission.parallel)
+        self.observers = (*self.observers, self.slots)
+
+    @property
+    def context(self) -> int:
+        """The context length of a sequence."""
+        return self.host.running.engine.context
+
+    @property
+    def fingerprint(self) -> str:
+        """Build, backend, model and promise: equal fingerprints give equal answers for equal seeds."""
+        backend = self.host.running.backend.capabilities()
+        promise = backend.promise or "none"
+        return f"b{__version__}-{backend.name}-{self.name}-{promise}".replace(" ", "_")
+
+    async def start(self, job: Job) -> Started:
+        """Takes places, renders, tokenizes and submits.
+
+        Raises ApiError 503 for a full queue, RequestError or ContextOverflowError for a request that can
+        never be served.
+        """
+        self.check_choices(job.n)
+        place = self.admission.enter(job.n)
+        try:
+            self._check_sizes(job)
+            request = await self.request(job)
+            self.check(request)
+            return self.launch(job, request, place)
+        except BaseException:
+            place.leave()
+            raise
+
+    def launch(self, job: Job, request: Request, place: Place) -> Started:
+        """Submits a checked request."""
+        answer = self.host.submit(request, job.n, reports=job.reports_progress)
+        started = Started(job, self, request, answer, place)
+        for observer in self.observers:
+            observer.submitted(started)
+        return started
+
+    def check_choices(self, n: int) -> None:
+        """Raises ApiError for too many choices."""
+        if not 1 <= n <= self.limits.max_choices:
+            raise ApiError(400, f"n is {n}, expected 1 to {self.limits.max_choices}", param="n")
+
+    async def request(self, job: Job) -> Request:
+        """The engine's request of a job."""
+        given = self._bounded(job)
+        began, limit = time.monotonic(), given.get("timeout_s")
+        try:
+            async with asyncio.timeout(limit):
+                request = await self._prepared(job, given)
+        except TimeoutError:
+            raise ApiError(
+                408, f"the time limit of {limit:g} s passed before the prompt and its grammar were ready; "
+                "simplify them or raise the limit", code="timeout", headers={"x-should-retry": "false"},
+            ) from None  # fmt: skip
+        return replace(request, timeout_s=max(limit - time.monotonic() + began, 0.001)) if limit else request
+
+    async def _prepared(self, job: Job, given: Mapping[str, Any]) -> Request:
+        def render() -> tuple[ChatPrompt, Mapping[str, object]]:
+            prompt = job.prepare(self.builder) if job.prepare else job.prompt
+            return self.builder.rendered(prompt, given)
+
+        prompt, options = await self.in_pool(job.prompt, render)
+        if prompt.calls or any(options.get(name) is not None for name in CONSTRAINT_OPTIONS):
+            await self._prepare_grammar(options, prompt.calls)
+        request = self.builder.request(prompt, options)
+        if job.prompt_logprobs is None:
+            return request
+        await self.host.call(self.host.running.compile(ALL_LOGITS))
+        return scoring_request(request, job.prompt_logprobs)
+
+    async def _prepare_grammar(
+        self, options: Mapping[str, object], calls: Mapping[str, object] | None
+    ) -> None:
+        """Compiles a grammar in a process, which starts with the first grammar: most servers need none."""
+        self._grammars = self._grammars or asyncio.ensure_future(self.builder.start_grammar_workers())
+        await asyncio.shield(self._grammars)
+        await self.builder.prepare(options, calls)
+
+    def default_options(self) -> Mapping[str, Any]:
+        """The options of a request that sets none."""
+        return self._bounded(Job(prompt=""))
+
+    def check(self, request: Request) -> None:
+        """Raises RequestError or ContextOverflowError before the request is queued."""
+        engine = self.host.running.engine
+        most = self.limits.max_prompt_tokens
+        if most is not None and request.n_prompt > most:
+            raise ApiError(
+                400, f"the prompt has {request.n_prompt} tokens, at most {most} are allowed; shorten it",
+                code="context_length_exceeded", param="prompt", kind="exceed_context_size_error",
+                n_prompt_tokens=request.n_prompt, n_ctx=self.context,
+            )  # fmt: skip
+        check_request(request, engine.vocab_size, engine.limits, engine.programs)
+        max_answer_tokens(request, engine.context)
+
+    def turn_thoughts(self, *, on: bool) -> None:
+        """Sets the default of the template's variable for thoughts, if it has one."""
+        has_template = self.template is not None or named_templates(self.host.running.file.gguf.metadata)
+        switch = self.builder.chat.thought_switch if has_template else None
+        if switch:
+            self.variables = {switch: on, **self.variables}
+
+    def check_defaults(self) -> None:
+        """Raises RequestError for defaults that no request may have, and TemplateError for a template."""
+        self.builder.request((0,), self.defaults)
+        if self.template is not None:
+            _ = self.builder.chat.variables
+
+    def _check_sizes(self, job: Job) -> None:
+        """Raises ApiError for too many tools, and for a schema or grammar that is too large."""
+        n_tools = len(job.options.get("tools") or ())
+        if n_tools > self.limits.max_tools:
+            raise ApiError(
+                400, f"{n_tools} tools, at most {self.limits.max_tools} are allowed", param="tools"
+            )
+        for name in SCHEMAS & job.options.keys():
+            value = job.options[name]
+            size = len(value if isinstance(value, str) else json.dumps(value, default=str))
+            if size > self.limits.max_schema:
+                raise ApiError(
+                    400, f"{name} has {size:,} characters as JSON, at most {self.limits.max_schema:,} are "
+                    "allowed", param=name,
+                )  # fmt: skip
+
+    def _bounded(self, job: Job) -> Mapping[str, Any]:
+        """The options within the server's limits, in the key's own prefix cache."""
+        options = {**self.defaults, **job.options}
+        most = self.limits.max_tokens
+        if most is not None:
+            options["max_tokens"] = min(options.get("max_tokens") or most, most)
+        for name in ("timeout_s", "queue_timeout_s"):
+            bound = getattr(self.limits, name)
+            if bound is not None:
+                options[name] = min(options.get(name) or bound, bound)
+        salt = str(options.get("cache_salt") or "")
+        options["cache_salt"] = f"{job.key.salt}/{salt}" if job.key.salt else salt
+        return options
+
+    async def in_pool(self, prompt: Prompt | ChatPrompt | str, work: Any) -> Any:
+        """Runs text work: at once for a short prompt, else in a thread, since it takes milliseconds."""
+        if size_of(prompt) <= INLINE_CHARS:
+            return work()
+        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+    async def close(self) -> None:
+        """Ends the engine."""
+        self._pool.shutdown(wait=False)
+        await asyncio.to_thread(self.builder.close)
+        await self.host.close()
+
+
+def size_of(prompt: Any) -> int:
+    """Characters of a text, ids or messages, roughly."""
+    if isinstance(prompt, str):
+        return len(prompt)
+    if isinstance(prompt, list | tuple):
+        return sum(map(size_of, cast("Sequence[object]", prompt)))
+    if isinstance(prompt, Mapping):
+        return sum(map(size_of, cast("Mapping[str, object]", prompt).values()))
+    return 1

@@ -1,0 +1,190 @@
+"""Slot files: the tokens and rows of a slot as a session file, in one folder.
+
+A request names a file, never a path: names are checked, symbolic links and special files are refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import re
+import stat
+import unicodedata
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from time import perf_counter
+from typing import BinaryIO
+
+from camelid.api.sessions.file import (
+    SavedSession,
+    SessionHeader,
+    encode_session,
+    read_header,
+    read_rows,
+    rows_mismatch,
+    write_atomically,
+)
+from camelid.api.sessions.fingerprint import fingerprint
+from camelid.engine.state_transfer import ExportedState
+from camelid.errors import CamelidError, ModelFormatError
+from camelid.formats.source import drive
+from camelid.requests.transcript import Segment, transcript_ids
+from camelid.server.http.errors import ApiError
+from camelid.server.service.service import Service
+from camelid.server.service.slots import Slot
+from camelid.version import __version__
+
+MAX_NAME = 200
+FORBIDDEN = frozenset('/\\:*?"<>|\u2044\u2215\u2216\u29f8\u29f9')  # and what looks like a slash
+# Names of devices on Windows, with any suffix.
+RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?")
+SALT = "slot_salt"  # the option of a file with the hash of its rows' salt
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A slot file written or read: its rows, its bytes, and the milliseconds that it took."""
+
+    n_rows: int
+    n_bytes: int
+    ms: float
+
+
+def checked_name(name: object) -> str:
+    """A file name that is safe on every system. Raises ApiError 400."""
+    reason = name_fault(name) if isinstance(name, str) else "it is no text"
+    if reason:
+        raise ApiError(
+            400, f"Invalid filename: {reason}; use letters, digits, dots and dashes", param="filename"
+        )
+    return str(name)
+
+
+def name_fault(name: str) -> str:
+    """The reason why a name is refused; "" for a good one."""
+    faults = (
+        (not name, "it is empty"),
+        (len(name) > MAX_NAME or len(name.encode("utf-8", "replace")) > MAX_NAME, "it is too long"),
+        (any(c in FORBIDDEN for c in name), "it has a character that paths use"),
+        (any(unicodedata.category(c)[0] == "C" for c in name), "it has a control character"),
+        (unicodedata.normalize("NFKC", name) != name, "it has characters that look like others"),
+        (".." in name or name.startswith("."), "it begins with a dot, or has two in a row"),
+        (name != name.strip() or name.endswith("."), "it begins or ends with a space, or ends with a dot"),
+        (RESERVED.fullmatch(name), "it names a device"),
+    )
+    return next((reason for is_bad, reason in faults if is_bad), "")
+
+
+def salt_mark(salt: str) -> str:
+    """The mark of a salt in a file: a hash, which does not reveal the key."""
+    return hashlib.sha256(f"slot {salt}".encode("utf-8", "surrogatepass")).hexdigest()[:32] if salt else ""
+
+
+async def save(service: Service, slot: Slot, folder: Path, name: str) -> Saved:
+    """Writes the slot's tokens and the rows that are still cached. Raises ApiError 507 for a full disk."""
+    start, token_ids, salt = perf_counter(), slot.token_ids, slot.salt
+    host = service.host
+    mark = await asyncio.to_thread(_fingerprint, service)
+    exported = await host.call(host.running.engine.export_rows(token_ids, salt))
+    session = SavedSession(
+        id=f"slot-{slot.id}", model=PurePath(host.running.file.name).name, fingerprint=mark, messages=(),
+        transcript=_transcript(service, token_ids), options={SALT: salt_mark(salt)}, n_drawn=0,
+        n_forgotten=0, camelid=__version__,
+    )  # fmt: skip
+    states = host.running.engine.state.states
+    n_bytes = await asyncio.to_thread(_write, folder / name, encode_session(session, states, exported))
+    return Saved(exported.n_rows, n_bytes, 1e3 * (perf_counter() - start))
+
+
+def _fingerprint(service: Service) -> str:
+    """The model's fingerprint, computed outside the server's event loop, since it reads the file."""
+    return asyncio.run(fingerprint(service.host.running.file))
+
+
+def _transcript(service: Service, token_ids: tuple[int, ...]) -> tuple[Segment, ...]:
+    if not token_ids:
+        return ()
+    text = service.builder.tokenizer.decode(token_ids, special=True)
+    return (Segment(text, token_ids, ((0, len(text)),) if text else ()),)
+
+
+def _write(path: Path, chunks: Iterator[bytes]) -> int:
+    """Writes a whole file or none, and returns its size. The reply names the file, not its folder."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ApiError(400, f"{path.name!r} is no plain file; use another name", param="filename")
+    try:
+        write_atomically(path, chunks)
+        return path.stat().st_size
+    except (ModelFormatError, OSError) as error:
+        cause = error.__cause__ if isinstance(error, ModelFormatError) else error
+        reason = getattr(cause, "strerror", None) or "it cannot be written"
+        raise ApiError(
+            507, f"the slot file {path.name!r} was not saved: {reason}; no partial file remains",
+            code="insufficient_storage", kind="server_error",
+        ) from error  # fmt: skip
+
+
+async def restore(service: Service, slot: Slot, folder: Path, name: str, salt: str) -> Saved:
+    """Puts a file's rows into the prefix cache, and its tokens into the slot.
+
+    Raises ApiError 404 for a missing file, 400 for one that is damaged or another model's, 403 for one that
+    another key saved, 503 where there is no room for its rows.
+    """
+    start, engine = perf_counter(), service.host.running.engine
+    header, exported, n_bytes = await asyncio.to_thread(_read, service, folder / name)
+    if header.saved.options.get(SALT, "") != salt_mark(salt):
+        raise ApiError(403, f"the slot file {name!r} was saved with another key", param="filename")
+    token_ids = transcript_ids(header.saved.transcript)
+    n_rows = await service.host.call(engine.import_rows(token_ids, exported, salt))
+    slot.remember(token_ids, salt)
+    return Saved(n_rows, n_bytes, 1e3 * (perf_counter() - start))
+
+
+def _read(service: Service, path: Path) -> tuple[SessionHeader, ExportedState, int]:
+    """The header and rows of a file that this model saved."""
+    with _opened(path) as file:
+
+        def read(offset: int, length: int) -> bytes:
+            file.seek(offset)
+            return file.read(length)
+
+        n_bytes = os.fstat(file.fileno()).st_size
+        try:
+            header = drive(read_header(n_bytes, path.name), read)
+            _check_model(service, header)
+            return header, drive(read_rows(header), read), n_bytes
+        except ApiError:
+            raise
+        except CamelidError as error:
+            raise ApiError(
+                400, f"the slot file cannot be restored: {error.message}", param="filename"
+            ) from None
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A plain file opened for reading; not through a symbolic link, and without waiting for a pipe."""
+    try:
+        flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        number = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    except FileNotFoundError:
+        raise ApiError(404, f"there is no slot file {path.name!r}", param="filename") from None
+    except OSError:
+        raise ApiError(400, f"{path.name!r} is no plain file that can be read", param="filename") from None
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise ApiError(400, f"{path.name!r} is no plain file that can be read", param="filename")
+    return os.fdopen(number, "rb")
+
+
+def _check_model(service: Service, header: SessionHeader) -> None:
+    """Raises ApiError 400 for the file of another model, or of other load options."""
+    if header.saved.fingerprint != _fingerprint(service):
+        raise ApiError(
+            400, f"the slot file cannot be restored: the model {header.saved.model!r:.80} saved it, not this "
+            "one", param="filename",
+        )  # fmt: skip
+    reason = rows_mismatch(header, service.host.running.engine.state.states)
+    if reason:
+        raise ApiError(400, f"the slot file cannot be restored: {reason}", param="filename")

@@ -1,0 +1,126 @@
+"""The witness log of a server: an observer that records each choice of each job once it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from time import perf_counter
+from typing import Any
+
+from camelid.engine.results import FinishReason, Timings, Usage
+from camelid.loading.identity import Identity, identify
+from camelid.requests.build import checked_stops
+from camelid.requests.options import ConstraintOptions, Prompt
+from camelid.requests.output_text import ChatPrompt, Completion, Event
+from camelid.server.service.host import Batch
+from camelid.server.service.job import Job
+from camelid.server.service.service import Service, Started
+from camelid.witness.log import WitnessLog
+from camelid.witness.record import WitnessRecord
+
+
+@dataclass(slots=True)
+class Partial:
+    """The answer of one choice as far as it was handed over: the answer of a job that is cancelled."""
+
+    began: float
+    token_ids: list[int] = field(default_factory=list[int])
+    texts: list[str] = field(default_factory=list[str])
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Adds the events of a batch."""
+        self.token_ids += [event.token_id for event in events if event.token_id is not None]
+        self.texts += [event.text for event in events]
+
+    def completion(self, n_prompt: int, seed: int, reason: FinishReason) -> Completion:
+        """The answer so far. Of its times only the total is known."""
+        total_s = perf_counter() - self.began
+        timings = Timings(
+            queue_s=0.0, ttft_s=0.0, prefill_tps=0.0, decode_tps=0.0, inter_token_s=0.0, total_s=total_s,
+            n_steps=0,
+        )  # fmt: skip
+        return Completion(
+            text="".join(self.texts),
+            token_ids=self.token_ids,
+            finish_reason=reason,
+            usage=Usage(n_prompt, len(self.token_ids)),
+            timings=timings,
+            seed=seed,
+        )
+
+
+class WitnessObserver:
+    """Appends a record for each choice: finished, failed, or cancelled because its client left."""
+
+    def __init__(self, log: WitnessLog) -> None:
+        self.log = log
+        self._models: dict[str, Identity] = {}
+        self._open: dict[Started, dict[int, Partial]] = {}
+
+    async def loaded(self, service: Service) -> None:
+        """States a model before its first request. Reads its whole file, in a thread."""
+        self._models[service.name] = await identify(service.host.running)
+        self.log.describe(self._models)
+
+    def submitted(self, started: Started) -> None:
+        """Remembers a job."""
+        self._open[started] = {choice: Partial(perf_counter()) for choice in range(started.job.n)}
+
+    def advanced(self, started: Started, batch: Batch) -> None:
+        """Records a choice with its last batch."""
+        partial = self._open[started][batch.choice]
+        partial.add(batch.events)
+        if batch.is_last:
+            del self._open[started][batch.choice]
+            self._append(started, batch.choice, partial, batch.completion, batch.error)
+
+    def closed(self, started: Started) -> None:
+        """Records the choices that were cancelled."""
+        for choice, partial in self._open.pop(started, {}).items():
+            self._append(started, choice, partial, None, None)
+
+    def _append(
+        self,
+        started: Started,
+        choice: int,
+        partial: Partial,
+        completion: Completion | None,
+        error: Exception | None,
+    ) -> None:
+        job, request = started.job, replace(started.request, choice=choice)
+        reason = "error" if error else "cancelled"
+        seed = request.sampling.seed or 0
+        record = WitnessRecord.of(
+            request,
+            completion or partial.completion(request.n_prompt, seed, reason),
+            id=job.request_id,
+            key=job.key.name,
+            endpoint=job.endpoint,
+            model=started.service.name,
+            stop=checked_stops(job.options.get("stop", ())),
+            is_chat=is_chat(job.prompt),
+            prompt=asked_prompt(job.prompt),
+            constraint=constraint_of(job),
+            error=type(error).__name__ if error else "",  # its message could quote the prompt
+        )
+        self.log.append(record)
+
+
+def is_chat(prompt: Prompt | ChatPrompt) -> bool:
+    """True for a conversation, whose answer a template's parser reads."""
+    return isinstance(prompt, ChatPrompt) or (not isinstance(prompt, str) and not _are_ids(prompt))
+
+
+def asked_prompt(prompt: Prompt | ChatPrompt) -> Prompt | None:
+    """The text or messages of a prompt; None where only its token ids are known."""
+    return None if isinstance(prompt, ChatPrompt) or _are_ids(prompt) else prompt
+
+
+def constraint_of(job: Job) -> dict[str, Any] | None:
+    """The option that constrains the answer."""
+    names = ConstraintOptions.__annotations__
+    return {name: value for name in names if (value := job.options.get(name)) is not None} or None
+
+
+def _are_ids(prompt: Prompt) -> bool:
+    return not isinstance(prompt, str) and all(isinstance(item, int) for item in prompt)
