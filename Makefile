@@ -16,13 +16,14 @@
 #   make fuzz-engine  random requests on a simulated late device   make fuzz-engine ARGS="--n 500 --seed 7"
 #   make goldens  make the golden files anew with their oracles, and compare
 #   make vectors  the text layer inside Pyodide, against its oracles  make vectors ARGS="--all" (or --speed)
+#   make clients  other projects' client libraries, driven against the server
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 #   make arm64    the kernels' tests on arm64's library, in qemu-user
 #   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads
 #   make wheel    one wheel with the CPU kernels of every platform, in dist/, tried
 .DEFAULT_GOAL := run
 JOBS := $(addprefix exhaustive-,parity tests sanitize threads rigs arm64)
-.PHONY: run web test exhaustive $(JOBS) build lint bench fuzz fuzz-engine goldens vectors rivals arm64 sanitize wheel clean
+.PHONY: run web test exhaustive $(JOBS) build lint bench fuzz fuzz-engine goldens vectors clients rivals arm64 sanitize wheel clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -100,6 +101,9 @@ goldens: .venv/.goldens
 vectors: .venv/.test
 	@$(MODULE) tests.vectors $(ARGS)
 
+clients: build .venv/.clients
+	@CAMELID_NO_SKIPS=1 $(PYTEST) tests/clients $(ARGS)
+
 rivals: .venv/.test .venv/.rivals
 	@$(KERNELS)
 	@$(MODULE) tests.rivals.llama_cpp $(ARGS)
@@ -120,6 +124,7 @@ clean:
 	rm -rf build dist native/camelid_native/lib .pytest_cache .ruff_cache
 
 .venv/.web .venv/.test: package-lock.json .npmrc .ci/system-packages
+.venv/.clients: tests/clients/js/package-lock.json
 .venv/.%: $(SETUP)
 	@.ci/setup $*
 	@touch $@
