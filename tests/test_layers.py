@@ -29,14 +29,18 @@ from tests.tools.draw_layers import FILE, svg
 DOORS: dict[str, set[str]] = {
     "backends/reference/": {"numpy"},
     "backends/common/load_ops.py": {"numpy"},
+    "backends/common/mapped_file.py": {"numpy"},
     "backends/common/part_reader.py": {"numpy"},
     "backends/common/codecs/": {"numpy"},
     "backends/common/op_runner.py": {"numpy"},
     "backends/proof/": {"numpy"},
+    "backends/remote/": {"zmq"},
     "backends/webgpu/host_python.py": {"wgpu"},
     "backends/webgpu/host_browser.py": {"js", "pyodide"},
     "cli/": {"click", "rich"},
-    "server/": {"starlette", "uvicorn"},
+    "server/": {"prometheus_client", "starlette", "uvicorn", "uvloop"},
+    "server/service/scoring.py": {"numpy"},
+    "ray/": {"ray", "starlette"},
 }
 # As above, but inside a function only: importing the file must not need the package.
 LAZY_DOORS: dict[str, set[str]] = {
@@ -44,6 +48,7 @@ LAZY_DOORS: dict[str, set[str]] = {
     "cli/chat_reader.py": {"prompt_toolkit"},
     "cli/bench_llama_cpp.py": {"llama_cpp"},  # an optional rival
     "formats/hub/": {"huggingface_hub"},
+    "server/traces.py": {"opentelemetry"},
     "text/": {"tokenizers"},
 }
 # Standard library modules that break a layer, with the reason.

@@ -21,6 +21,8 @@ from types import ModuleType
 import pytest
 from tests.vectors.inside import CACHE, PYODIDE
 
+from camelid.server.page_files import FILES
+
 ROOT = Path(__file__).parents[1]
 pytestmark = pytest.mark.slow
 Python = Callable[..., str]
@@ -111,6 +113,7 @@ def test_wheel_is_pure_and_complete(wheel: Path) -> None:
     kernels = ROOT / "native/camelid_native/cpu/c"  # sources for a later compilation
     source |= {f"camelid_native/cpu/c/{path.relative_to(kernels)}" for path in kernels.rglob("*.[ch]")}
     assert source <= names
+    assert {f"camelid/_web/{name}" for name in FILES.values()} <= names
     assert {"camelid/_web/build.py", "camelid/py.typed", "camelid_native/__init__.py"} <= names
     assert {
         f"camelid/data/{name}"

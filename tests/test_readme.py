@@ -18,7 +18,8 @@ from camelid.model import archs
 ROOT = Path(__file__).parents[1]
 FRONT = ROOT / "README.md"
 FOLDERS = ("core", "e2e", "native", "shaders", "tests", "web")
-PAGES = [FRONT, *sorted(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))]
+FOUND = sorted(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))
+PAGES = [FRONT, *(page for page in FOUND if "node_modules" not in page.parts)]
 ACTIVATIONS = {"q8_1", "q8_k"}  # types of llama.cpp's rounded activations, which no file stores
 PAGE = ROOT / "core/camelid/model/ARCHITECTURES.md"
 REFUSAL = r"refused: [\w, ]+"
@@ -48,8 +49,8 @@ def named_files(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_the_files_of_a_page_exist(page: Path) -> None:
-    """Names are relative to the page, to a folder below it, to core/camelid or to the root."""
-    bases = (page.parent, ROOT, ROOT / "core/camelid")
+    """Names are relative to the page, to a folder below it, to core/camelid, to tests or to the root."""
+    bases = (page.parent, ROOT, ROOT / "core/camelid", ROOT / "tests")
     missing = [name for name in named_files(page) if not any((base / name).exists() for base in bases)]
     assert not [name for name in missing if not any(page.parent.rglob(name))]
 
