@@ -29,7 +29,6 @@ ALLOWED_SKIPS = (
     "no GPU",  # hosted CI machines lack one; `make test` on a GPU machine runs these tests
     "no torch",  # hundreds of megabytes, needed to train cria; `.ci/setup goldens` installs it
     "no llama.cpp wheel",  # six minutes of build; .ci/run installs a cached wheel
-    "no promtool",  # Debian's package prometheus would start a service; the strict parsers always run
     "not on this platform",  # another system's adapter or file semantics
 )
 begun: Counter[str] = Counter()
