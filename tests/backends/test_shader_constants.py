@@ -18,11 +18,10 @@ NUMBERS = {
     "sample": {"MOST_TOP_K": step.MOST_TOP_K, "SAMPLING_WORDS": len(step.SAMPLING)},
     "adjust": {"BIASES": step.MOST_BIASES, "HISTORY": step.MOST_LAST_N},
     "candidates": {"MOST": step.CANDIDATES, "WORDS": step.CANDIDATE_WORDS},
-    "matvec": {
-        "GROUP_LANES": kernel.LANES,
-        "MAX_TOKENS": kernel.TOKENS,
-        "TILES_X": kernels_matrix.TILES_X,
-    },
+    "product": {"TILES_X": kernels_matrix.TILES_X},
+    "matvec": {"GROUP_LANES": kernel.LANES, "R": kernels_matrix.LANE_ROWS, "MAX_TOKENS": kernel.TOKENS},
+    "linear_tile": {"TILE_OUTPUTS": kernels_matrix.TILE_ROWS},
+    "linear_glu_tile": {"TILE_OUTPUTS": kernels_matrix.TILE_ROWS // 2},
     "router": {"MAX_EXPERTS": kernels_matrix.MAX_EXPERTS, **ROUTER_GATES},
     "norm": {"LAYER": kernels_basic.NORM_KINDS["layer"], "L2": kernels_basic.NORM_KINDS["l2"]},
     "attention": {
