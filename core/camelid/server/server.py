@@ -22,22 +22,29 @@ Phase = Literal["loading", "ready", "draining"]
 
 @dataclass(frozen=True, slots=True)
 class TokenBudgets:
-    """Observes answers, and spends the token budgets of their keys."""
+    """Observes answers, and spends the token budgets of their keys as tokens come.
+
+    A client that hangs up before the end has spent the tokens up to then.
+    """
 
     guard: Guard
 
     def submitted(self, started: Started) -> None:
-        """Nothing: tokens count at the end."""
+        """Spends the prompt, once for all choices."""
+        self._spend(started, started.request.n_prompt)
 
     def advanced(self, started: Started, batch: Batch) -> None:
-        """Spends the tokens of a finished choice; the prompt counts once."""
-        if batch.completion:
-            usage = batch.completion.usage
-            n_prompt = usage.prompt_tokens if batch.choice == 0 else 0
-            self.guard.budget(started.job.key).spend(n_prompt + usage.completion_tokens)
+        """Spends the tokens of a batch; an event of withheld text has none."""
+        self._spend(started, sum(event.token_id is not None for event in batch.events))
 
     def closed(self, started: Started) -> None:
-        """Nothing: see `advanced`."""
+        """Spends the tokens that the client left unread."""
+        self._spend(started, started.answer.n_unread)
+
+    def _spend(self, started: Started, n_tokens: int) -> None:
+        budget = self.guard.budgets.get(started.job.key.name)
+        if budget:  # none without keys, and for a key whose limits were changed meanwhile
+            budget.spend(n_tokens)
 
 
 @dataclass(slots=True)

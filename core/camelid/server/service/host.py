@@ -25,7 +25,7 @@ from camelid.loading.model_file import ModelName
 from camelid.loading.options import LoadOptions
 from camelid.loading.start import RunningModel, start
 from camelid.requests.output_text import Completion, Event, TextStream
-from camelid.server.http.errors import retry_later
+from camelid.server.http.errors import ApiError, retry_later
 
 T = TypeVar("T")
 MAX_EVENTS = 512  # unread events of an answer; beyond them its request is held
@@ -75,6 +75,11 @@ class Answer:
         self._is_held = False
         self._is_closed = False
         self._ready: asyncio.Future[None] | None = None
+
+    @property
+    def n_unread(self) -> int:
+        """Events that were handed over and not read."""
+        return self._n_unread
 
     def __aiter__(self) -> Answer:
         return self
@@ -173,10 +178,17 @@ class Driver:
             await self._run()
         except Exception as error:
             self._host.fail(error)
-            for run in list(self._runs.values()):
-                self._fail(run, error)
-            self._host.flush()
             raise
+        finally:
+            self._fail_all(self._host.failure or unloaded())
+
+    def _fail_all(self, error: Exception) -> None:
+        """Ends every request with an error, also those that wait to be submitted."""
+        while self.inbox:
+            self.inbox.popleft()(self)
+        for run in list(self._runs.values()):
+            self._fail(run, error)
+        self._host.flush()
 
     async def _run(self) -> None:
         while True:
@@ -337,6 +349,8 @@ class EngineHost:
 
         Raises ApiError 503 after the engine's end.
         """
+        if isinstance(self.failure, ApiError):
+            raise self.failure
         if self.failure:
             raise retry_later(
                 503, f"the engine failed and is loaded again: {self.failure}", 1, "engine_failed"
@@ -378,12 +392,18 @@ class EngineHost:
 
     async def close(self) -> None:
         """Cancels running requests, closes the backend and ends the thread."""
+        self.failure = self.failure or unloaded()
         self._driving.cancel()
         try:
             await self.call(self.running.close())
         finally:
             await asyncio.to_thread(self._thread.close)
             self._receive()
+
+
+def unloaded() -> ApiError:
+    """The error of a request whose model was unloaded meanwhile."""
+    return retry_later(503, "the model was unloaded before its answer; try again", 1, "unloaded")
 
 
 async def _start(
