@@ -38,6 +38,16 @@ class FakeService:
     host: FakeHost = field(default_factory=FakeHost)
     context: int = 64
 
+    @property
+    def n_places(self) -> int:
+        return self.admission.n_places
+
+    def watch_idle(self, callback: Callable[[], object]) -> None:
+        self.admission.on_idle = callback
+
+    def drain(self) -> None:
+        self.admission.is_draining = True
+
     async def close(self) -> None:
         await asyncio.sleep(0)
         self.world.log.append(f"close {self.name}")

@@ -9,6 +9,7 @@ from typing import Literal
 from camelid.server.http.errors import retry_later
 from camelid.server.http.guard import Guard
 from camelid.server.operations import Operations
+from camelid.server.service.entry import Entry
 from camelid.server.service.host import Batch
 from camelid.server.service.models import Models
 from camelid.server.service.response_store import ResponseStore
@@ -77,15 +78,24 @@ class Server:
             self.witness.close()
         self.operations.close()
 
-    async def service(self, name: str | None) -> Service:
-        """The service of a model name; the default model's without a name.
+    def model_name(self, name: str | None) -> str | None:
+        """The name to look up; None for the default model.
 
         The only model answers to every name, as llama-server's does: clients of one model often send a name
         that they were written with. Under --strict, and beside a folder of models, that is an error.
+        """
+        return None if self.models.is_single and not self.is_strict else name
+
+    async def entry(self, name: str | None) -> Entry:
+        """The model of a name, loaded or not. Raises ApiError 404."""
+        return await self.models.known(self.model_name(name))
+
+    async def service(self, name: str | None) -> Service:
+        """The service of a model name, loaded if it is not.
+
         Raises ApiError 503 while the first model is loaded at the start.
         """
-        if self.models.is_single and not self.is_strict:
-            name = None
+        name = self.model_name(name)
         if self.phase == "loading" and self.models.find(name).service is None:
             raise retry_later(503, "Loading model", 1, "model_loading")
         return await self.models.service(name)

@@ -28,7 +28,7 @@ from camelid.server.server import Server
 from camelid.server.service.job import Job
 from camelid.server.service.service import Service, Started
 
-COUNTED = ("tools", "variables")  # options that the prompt depends on
+COUNTED = ("tools", "variables", "continue_final_message")  # options that the prompt depends on
 REASONS = {"stop": "end_turn", "tool_calls": "tool_use"}
 
 
@@ -48,13 +48,10 @@ async def count_tokens(server: Server, call: Call) -> Reply:
     """The tokens of a prompt, exactly as `messages` would read it."""
     values = COUNT.read(call.json(), call)
     service = await server.service(values.own.get("model"))
-    place = service.admission.enter(1)  # the text work of a count is bounded as that of answers
-    try:
+    with service.text_place():
         job = messages_job(values, service, call)
         counted = {name: job.options[name] for name in COUNTED if name in job.options}
         request = await service.request(replace(job, options=counted))
-    finally:
-        place.leave()
     return JsonReply({"input_tokens": request.n_prompt}, headers={"request-id": call.request_id})
 
 
@@ -69,7 +66,7 @@ def messages_job(values: Values, service: Service, call: Call) -> Job:
     format_ = group(own, "output_config").get("format")
     if format_:
         options["json_schema"] = json.dumps(format_["schema"])
-    if variables := template_variables(own, chat, call):
+    if variables := service.template_variables(template_variables(own, chat, call)):
         options["variables"] = variables
     messages = conversation(own)
     if continues(messages):

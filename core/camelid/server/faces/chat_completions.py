@@ -11,6 +11,8 @@ from camelid.requests.options import Message
 from camelid.requests.output_text import Completion, Event
 from camelid.server.faces.common import (
     Body,
+    answer_limit_s,
+    check_stream_options,
     created,
     model_tokenizer,
     new_id,
@@ -65,6 +67,7 @@ async def chat_completions(server: Server, call: Call) -> Reply:
 def chat_job(values: Values, service: Service, call: Call) -> Job:
     """The job of a chat request."""
     own, options = values.own, values.options
+    check_stream_options(own)
     options |= answer_options(own, options)
     options |= tool_options(own)
     if continues(own, options):
@@ -84,6 +87,7 @@ def chat_job(values: Values, service: Service, call: Call) -> Job:
         key=call.key,
         id_slot=own.get("id_slot", -1),
         reports_progress=wants_progress(own),
+        max_answer_s=answer_limit_s(own),
     )
 
 
@@ -144,14 +148,14 @@ def template_variables(own: Mapping[str, Any], service: Service) -> Body:
     named: Body = own.get("chat_template_kwargs") or {}
     effort = own.get("reasoning_effort")
     if effort is None:
-        return {**service.variables, **named}
+        return service.template_variables(named)
     known = service.builder.chat.variables
     if "reasoning_effort" in known:
-        return {**service.variables, "reasoning_effort": effort, **named}
+        return service.template_variables({"reasoning_effort": effort, **named})
     if "enable_thinking" in known:
-        return {**service.variables, "enable_thinking": effort != "none", **named}
+        return service.template_variables({"enable_thinking": effort != "none", **named})
     if effort == "none":
-        return {**service.variables, **named}
+        return service.template_variables(named)
     raise ApiError(
         400, "this model's chat template has no reasoning effort; leave reasoning_effort out",
         param="reasoning_effort",

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from camelid.requests.output_text import Completion, Event
+from camelid.server.http.errors import ApiError
 from camelid.server.service.service import Service
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
@@ -25,13 +26,19 @@ def created() -> int:
 
 
 def scheduling_options(own: Mapping[str, Any]) -> Body:
-    """Options of priority and time."""
-    found: Body = {}
-    if own.get("priority"):
-        found["priority"] = -own["priority"]  # lower is earlier, as in vLLM
-    if own.get("t_max_predict_ms", -1) > 0:
-        found["timeout_s"] = own["t_max_predict_ms"] / 1e3
-    return found
+    """The option of priority."""
+    return {"priority": -own["priority"]} if own.get("priority") else {}  # lower is earlier, as in vLLM
+
+
+def answer_limit_s(own: Mapping[str, Any]) -> float:
+    """The time limit of the answer in seconds, 0 for none."""
+    return max(own.get("t_max_predict_ms", 0), 0) / 1e3
+
+
+def check_stream_options(own: Mapping[str, Any]) -> None:
+    """Raises ApiError 400 for options of a stream that is not asked for, as OpenAI does."""
+    if own.get("stream_options") and not own.get("stream"):
+        raise ApiError(400, "stream_options needs stream: true", param="stream_options")
 
 
 def usage(completions: Sequence[Completion]) -> Body:

@@ -13,7 +13,7 @@ from camelid.server.server import Server
 async def embeddings(server: Server, call: Call) -> Reply:
     """Raises ApiError: 400 or 404 for a wrong request, else 501."""
     own = EMBEDDINGS.read(call.json(), call).own
-    raise no_pooling(server.models.find(own.get("model")).row.name, "embeddings")
+    raise no_pooling((await server.entry(own.get("model"))).row.name, "embeddings")
 
 
 def no_pooling(model: str, what: str) -> ApiError:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 
 from camelid.requests.output_text import Completion
-from camelid.server.faces.common import Body, model_tokenizer
+from camelid.server.faces.common import Body, answer_limit_s, model_tokenizer
 from camelid.server.faces.native_probs import n_logprobs
 from camelid.server.faces.native_prompts import Mixed, mixed_ids, split_prompts, text_biases
 from camelid.server.faces.native_reply import NativeChoice
@@ -30,15 +30,15 @@ Prompt = str | tuple[int, ...]
 async def completion(server: Server, call: Call) -> Reply:
     """The answers to one prompt or to several."""
     values = COMPLETION.read(call.json(), call)
-    return await answered(server, call, values, split_prompts(values.own["prompt"]), "completion")
-
-
-async def answered(
-    server: Server, call: Call, values: Values, prompts: Sequence[Mixed], endpoint: str
-) -> Reply:
-    """The reply to prompts of one set of fields."""
+    prompts = split_prompts(values.own["prompt"])
     service = await server.service(values.own.get("model"))
-    jobs = await native_jobs(server, service, call, values, prompts, endpoint)
+    with service.text_place():
+        jobs = await native_jobs(server, service, call, values, prompts, "completion")
+    return await answered(service, call, values, jobs)
+
+
+async def answered(service: Service, call: Call, values: Values, jobs: Sequence[Job]) -> Reply:
+    """The reply to jobs of one set of fields."""
     started = await start_all(service, jobs)
     for each in started:
         call.closing.callback(each.close)
@@ -57,7 +57,10 @@ async def native_jobs(
 ) -> list[Job]:
     """The jobs of all prompts. Raises ApiError 400 for more answers than the server could ever take."""
     own, shifts = values.own, server.slots.shifts_context
-    options, n = native_options(values, service, shifts=shifts), own.get("n_cmpl", own.get("n", 1))
+    n = own.get("n_cmpl", own.get("n", 1))
+    options = await service.in_pool(
+        own.get("logit_bias"), lambda: native_options(values, service, shifts=shifts)
+    )
     if len(prompts) * n > service.admission.capacity:
         raise ApiError(
             400, f"{len(prompts) * n} answers are asked for at once, the server takes at most "
@@ -73,6 +76,7 @@ async def native_jobs(
         job = Job(
             prompt=prompt, options=options | more, n=n, endpoint=endpoint, request_id=call.request_id,
             key=call.key, id_slot=own.get("id_slot", -1), reports_progress=wants_progress(own),
+            max_answer_s=answer_limit_s(own),
         )  # fmt: skip
         jobs.append(job)
     return jobs

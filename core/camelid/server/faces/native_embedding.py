@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from camelid.server.faces.embeddings import no_pooling
 from camelid.server.faces.native_prompts import split_prompts
 from camelid.server.fields.native import EMBEDDING
 from camelid.server.http.call import Call
@@ -14,12 +15,12 @@ from camelid.server.server import Server
 async def embedding(server: Server, call: Call) -> Reply:
     """Raises ApiError 400 for a malformed request, else 501."""
     own = EMBEDDING.read(call.json(), call).own
-    await server.service(own.get("model"))
+    entry = await server.entry(own.get("model"))
     content = own.get("content", own.get("input"))
     if content is None:
         raise ApiError(400, "the field 'content' is missing", param="content")
     split_prompts(content)
-    raise ApiError(501, "this server has no embedding models yet; use another server for embeddings")
+    raise no_pooling(entry.row.name, "embeddings")
 
 
 async def list_adapters(server: Server, call: Call) -> Reply:  # noqa: ARG001

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from camelid.server.faces.common import model_tokenizer
-from camelid.server.faces.native_completions import answered
+from camelid.server.faces.native_completions import answered, native_jobs
 from camelid.server.fields.native import INFILL
 from camelid.server.http.call import Call
 from camelid.server.http.reply import Reply
@@ -25,8 +25,10 @@ async def infill(server: Server, call: Call) -> Reply:
     tokens, tokenizer = FimTokens.of(service.host.running.file.gguf), model_tokenizer(service)
     own, room = values.own, service.context - answer_room(values.own, service.context)
     texts = [own["input_prefix"], own["input_suffix"], own.get("prompt", ""), *(own.get("input_extra") or ())]
-    token_ids = await service.in_pool(texts, lambda: infill_ids(own, tokens, tokenizer, room))
-    return await answered(server, call, values, [token_ids], "infill")
+    with service.text_place():
+        token_ids = await service.in_pool(texts, lambda: infill_ids(own, tokens, tokenizer, room))
+        jobs = await native_jobs(server, service, call, values, [token_ids], "infill")
+    return await answered(service, call, values, jobs)
 
 
 def answer_room(own: Mapping[str, Any], context: int) -> int:

@@ -12,6 +12,7 @@ from camelid.server.http.errors import ApiError
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 Mixed = str | Sequence[str | int]
+MAX_BIAS_CHARS = 64 << 10  # of all texts that logit_bias names
 
 
 def split_prompts(prompt: object) -> list[Mixed]:
@@ -59,6 +60,12 @@ def text_biases(value: object, tokenizer: Tokenizer) -> dict[int, float | bool]:
     pairs = bias_pairs(value)
     if pairs is None:
         raise ApiError(400, "logit_bias is no list of pairs and no map", param="logit_bias")
+    n_chars = sum(len(key) for key, _ in pairs if isinstance(key, str))
+    if n_chars > MAX_BIAS_CHARS:
+        raise ApiError(
+            400, f"logit_bias has texts of {n_chars:,} characters, at most {MAX_BIAS_CHARS:,} are allowed; "
+            "send token ids", param="logit_bias",
+        )  # fmt: skip
     biases: dict[int, float | bool] = {}
     for key, bias in pairs:
         for token_id in bias_ids(key, tokenizer):

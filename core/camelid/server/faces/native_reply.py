@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from time import monotonic
 from typing import Any, cast
 
 from camelid.requests.output_text import Completion, Event, OutputText
@@ -30,8 +29,6 @@ class NativeChoice:
     probs: TokenProbs | None = field(init=False)
     events: list[Event] = field(default_factory=list[Event])
     probabilities: list[Body] = field(default_factory=list[Body])
-    _first: float = 0.0
-    _has_new_line: bool = False
 
     def __post_init__(self) -> None:
         self.live = LiveTimings(self.started.request.n_prompt)
@@ -42,9 +39,7 @@ class NativeChoice:
         self.live.note(batch)
         if self.is_prompt_only:
             return self._progress(batch)
-        chunks = [*self._progress(batch), *(self.chunk(event) for event in batch.events)]
-        self._watch(batch)
-        return chunks
+        return [*self._progress(batch), *(self.chunk(event) for event in batch.events)]
 
     def _progress(self, batch: Batch) -> list[Body]:
         if not self.own.get("return_progress"):
@@ -74,17 +69,6 @@ class NativeChoice:
             "tokens_predicted": self.live.n_answer,
             "tokens_evaluated": self.live.n_prompt,
         }
-
-    def _watch(self, batch: Batch) -> None:
-        """Ends the answer where its time is over, at the first new line after it, as llama.cpp does."""
-        limit_ms = self.own.get("t_max_predict_ms", -1)
-        if limit_ms <= 0 or not batch.events:
-            return
-        now = monotonic()
-        self._first = self._first or now
-        self._has_new_line |= any("\n" in event.text for event in batch.events)
-        if self._has_new_line and 1e3 * (now - self._first) > limit_ms and not batch.is_last:
-            self.started.cut()
 
     def final(self, done: Completion, *, is_streamed: bool) -> Body:
         """The final object; a stream's has no content, which its chunks had."""

@@ -27,9 +27,10 @@ async def tokenize(server: Server, call: Call) -> Reply:
     service = await server.service(own.get("model"))
     tokenizer, content = model_tokenizer(service), own.get("content", "")
     frames, special = own.get("add_special", False), own.get("parse_special", True)
-    token_ids = await service.in_pool(
-        content, lambda: mixed_ids(content, tokenizer, frames=frames, special=special)
-    )
+    with service.text_place():
+        token_ids = await service.in_pool(
+            content, lambda: mixed_ids(content, tokenizer, frames=frames, special=special)
+        )
     if not own.get("with_pieces"):
         return JsonReply({"tokens": token_ids})
     return JsonReply({"tokens": [{"id": i, "piece": piece(i, tokenizer)} for i in token_ids]})
@@ -49,7 +50,9 @@ async def detokenize(server: Server, call: Call) -> Reply:
     own = DETOKENIZE.read(call.json(), call).own
     service = await server.service(own.get("model"))
     tokenizer, token_ids = model_tokenizer(service), own.get("tokens", [])
-    return JsonReply({"content": await service.in_pool(token_ids, lambda: shown_text(token_ids, tokenizer))})
+    with service.text_place():
+        text = await service.in_pool(token_ids, lambda: shown_text(token_ids, tokenizer))
+    return JsonReply({"content": text})
 
 
 async def apply_template(server: Server, call: Call) -> Reply:
@@ -60,7 +63,8 @@ async def apply_template(server: Server, call: Call) -> Reply:
     messages = cast("Sequence[Message]", job.prompt)
     options = {name: job.options.get(name) for name in TEMPLATE_OPTIONS}
     chat = service.builder.chat
-    rendered: Any = await service.in_pool(messages, lambda: chat.rendered(messages, **options))
+    with service.text_place():
+        rendered: Any = await service.in_pool(job.texts, lambda: chat.rendered(messages, **options))
     opening = shown_text(chat.tokenizer.frame.before, chat.tokenizer)  # /completion adds it again
     return JsonReply({"prompt": rendered.rendering.text.removeprefix(opening)})
 
@@ -69,7 +73,8 @@ async def input_tokens(server: Server, call: Call) -> Reply:
     """The number of tokens of a conversation."""
     values = CHAT.read(call.json(), call)
     service = await server.service(values.own.get("model"))
-    request = await service.request(chat_job(values, service, call))
+    with service.text_place():
+        request = await service.request(chat_job(values, service, call))
     body: Body = {"object": "response.input_tokens", "input_tokens": request.n_prompt}
     return JsonReply(body)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from camelid.errors import UnsupportedModelError
 from camelid.loading.options import LoadOptions
+from camelid.requests.build import RequestBuilder
 from camelid.requests.options import Message, Prompt
 from camelid.server.faces.common import Body
 from camelid.server.faces.thinking import effort_variables, thinking_variables
@@ -15,7 +17,7 @@ from camelid.server.fields.ollama import OPTIONS
 from camelid.server.fields.table import Values
 from camelid.server.http.call import Call
 from camelid.server.http.errors import ApiError
-from camelid.server.service.fill_in import fill_in_ids
+from camelid.server.service.fill_in import fill_in_ids, suffix_tokens
 from camelid.server.service.job import Job
 from camelid.server.service.service import Service
 
@@ -25,21 +27,38 @@ LOAD_OPTIONS = {"num_batch": "chunk", "num_thread": "threads"}
 
 def chat_job(values: Values, service: Service, call: Call, load: LoadOptions) -> Job:
     """The job of a chat request."""
-    options = common_options(values.own, service, call, load)
-    if values.own.get("tools"):
-        options["tools"] = values.own["tools"]
-    return job_of(conversation(values.own["messages"]), options, "ollama_chat", call)
+    own = values.own
+    options = common_options(own, service, call, load) | think_options(own, service)
+    if own.get("tools"):
+        options["tools"] = own["tools"]
+    return job_of(conversation(own["messages"]), options, "ollama_chat", call)
 
 
 def generate_job(values: Values, service: Service, call: Call, load: LoadOptions) -> Job:
     """The job of a generate request."""
     own = values.own
     check_images(own)
+    for kind in ("raw", "suffix"):
+        check_alone(own, kind)
     options = common_options(own, service, call, load)
-    prompt = generate_prompt(own, service)
+    if own.get("suffix"):
+        return fill_in_job(own, options, service, call)
     if own.get("raw"):
         options["special"] = True  # a whole prompt, written with the model's own control tokens
-    return job_of(prompt, options, "ollama_generate", call)
+        return job_of(own["prompt"], options, "ollama_generate", call)
+    options |= think_options(own, service)
+    return job_of(generate_prompt(own, service), options, "ollama_generate", call)
+
+
+def fill_in_job(own: Mapping[str, Any], options: Body, service: Service, call: Call) -> Job:
+    """The job that asks for the text between a prompt and a suffix. Raises ApiError 400."""
+    gguf, prompt, suffix = service.host.running.file.gguf, own["prompt"], own["suffix"]
+    suffix_tokens(gguf)  # before the request takes a place
+
+    def prepare(builder: RequestBuilder) -> Prompt:
+        return fill_in_ids(builder, gguf, prompt, suffix)
+
+    return replace(job_of(prompt, options, "ollama_generate", call), suffix=suffix, prepare=prepare)
 
 
 def job_of(prompt: Prompt, options: Body, endpoint: str, call: Call) -> Job:
@@ -49,13 +68,8 @@ def job_of(prompt: Prompt, options: Body, endpoint: str, call: Call) -> Job:
 
 
 def generate_prompt(own: Mapping[str, Any], service: Service) -> Prompt:
-    """The prompt as it is, or as a user's message; a model without a template continues the text."""
-    for kind in ("raw", "suffix"):
-        check_alone(own, kind)
-    if own.get("suffix"):
-        gguf = service.host.running.file.gguf
-        return fill_in_ids(service.builder, gguf, own["prompt"], own["suffix"])
-    if own.get("raw") or not (own.get("system") or has_template(service)):
+    """The prompt as a user's message; a model without a template continues the text."""
+    if not (own.get("system") or has_template(service)):
         return own["prompt"]
     system = [{"role": "system", "content": own["system"]}] if own.get("system") else []
     return [*system, {"role": "user", "content": own["prompt"]}]
@@ -135,9 +149,15 @@ def common_options(own: Mapping[str, Any], service: Service, call: Call, load: L
         options |= (
             {"response_format": {"type": "json_object"}} if schema == "json" else {"json_schema": schema}
         )
-    if (think := own.get("think")) is not None and not (own.get("raw") or own.get("suffix")):
-        options["variables"] = think_variables(think, service)
     return {name: value for name, value in options.items() if value != {}}
+
+
+def think_options(own: Mapping[str, Any], service: Service) -> Body:
+    """The option of the template's variables: `think`, and the server's defaults."""
+    think = own.get("think")
+    asked = {} if think is None else think_variables(think, service)
+    variables = service.template_variables(asked) if has_template(service) else {}
+    return {"variables": variables} if variables else {}
 
 
 def think_variables(think: bool | str, service: Service) -> Body:

@@ -20,7 +20,7 @@ async def rerank(server: Server, call: Call) -> Reply:
             400, f"{' and '.join(given) or 'neither documents nor texts'} are given, expected one of them",
             param="documents",
         )  # fmt: skip
-    raise no_pooling(server.models.find(own.get("model")).row.name, "rankings")
+    raise no_pooling((await server.entry(own.get("model"))).row.name, "rankings")
 
 
 PATHS = ("/v1/rerank", "/rerank", "/v1/reranking", "/reranking")

@@ -8,8 +8,15 @@ from typing import Any
 from camelid.requests.build import RequestBuilder
 from camelid.requests.output_text import ChatPrompt
 from camelid.requests.transcript import Transcript, transcript_ids, updated_transcript
-from camelid.server.faces.chat_completions import template_variables, tool_options
-from camelid.server.faces.common import Body, model_tokenizer, new_id, scheduling_options
+from camelid.server.faces.chat_completions import known_variables, template_variables, tool_options
+from camelid.server.faces.common import (
+    Body,
+    answer_limit_s,
+    check_stream_options,
+    model_tokenizer,
+    new_id,
+    scheduling_options,
+)
 from camelid.server.faces.response_items import Item, conversation_messages, input_items
 from camelid.server.faces.response_reply import ResponseReply, Turn, nested
 from camelid.server.fields.kinds import Schema
@@ -30,18 +37,26 @@ PAGES: Mapping[str, Schema] = {
     "after": {"type": "string"},
 }
 NOT_AGAIN: Mapping[str, Schema] = {"stream": {"enum": ["false"]}, "starting_after": {"maxLength": 0}}
+LOGPROBS = "message.output_text.logprobs"
+NO_TOOLS = "there are no built-in tools"
+NOT_INCLUDED = {
+    "reasoning.encrypted_content": "the reasoning is sent unencrypted",
+    "message.input_image.image_url": "images are not supported",
+}
 CHAT_NAMES = ("tools", "tool_choice", "parallel_tool_calls", "variables")
 
 
 async def responses(server: Server, call: Call) -> Reply:
     """One answer to a conversation, whole or streamed."""
     values = RESPONSES.read(call.json(), call)
+    check_stream_options(values.own)
+    note_inclusions(values.own, call)
     own, service = values.own, await server.service(values.own.get("model"))
     turn = open_turn(server, call, own, service)
-    options = {**values.options, **response_options(own, service)}
+    options = {**values.options, **response_options(own, service, call)}
     if wants_logprobs(own):
         options["logprobs"] = own.get("top_logprobs", 0)
-    started = await service.start(response_job(turn, options, call))
+    started = await service.start(response_job(turn, options, call, answer_limit_s(own)))
     reply = ResponseReply(
         service, own, turn, id=new_id("resp_"), store=lambda stored: server.responses.add(call.key, stored),
         tokenizer=model_tokenizer(service) if wants_logprobs(own) else None,
@@ -56,7 +71,8 @@ async def count_input_tokens(server: Server, call: Call) -> Reply:
     own = INPUT_TOKENS.read(call.json(), call).own
     service = await server.service(own.get("model"))
     turn = open_turn(server, call, own, service)
-    request = await service.request(response_job(turn, response_options(own, service), call))
+    with service.text_place():
+        request = await service.request(response_job(turn, response_options(own, service, call), call))
     return JsonReply({"object": "response.input_tokens", "input_tokens": request.n_prompt})
 
 
@@ -75,7 +91,7 @@ def open_turn(server: Server, call: Call, own: Mapping[str, Any], service: Servi
     return Turn(inputs, items, messages, transcript)
 
 
-def response_job(turn: Turn, options: Mapping[str, Any], call: Call) -> Job:
+def response_job(turn: Turn, options: Mapping[str, Any], call: Call, max_answer_s: float = 0.0) -> Job:
     """The job of a turn, whose prompt keeps the token ids that the model drew in earlier turns."""
 
     def prepare(builder: RequestBuilder) -> ChatPrompt:
@@ -87,16 +103,15 @@ def response_job(turn: Turn, options: Mapping[str, Any], call: Call) -> Job:
 
     return Job(
         prompt=turn.messages, options=options, prepare=prepare, endpoint="responses",
-        request_id=call.request_id, key=call.key,
+        request_id=call.request_id, key=call.key, max_answer_s=max_answer_s,
     )  # fmt: skip
 
 
-def response_options(own: Mapping[str, Any], service: Service) -> Body:
+def response_options(own: Mapping[str, Any], service: Service, call: Call) -> Body:
     """The options of tools, format, reasoning and scheduling."""
     found = tool_options(chat_tools(own)) | scheduling_options(own)
-    variables = template_variables(
-        {**own, "reasoning_effort": nested(own, "reasoning").get("effort")}, service
-    )
+    effort = {"reasoning_effort": nested(own, "reasoning").get("effort")}
+    variables = known_variables(template_variables({**own, **effort}, service), service, call)
     if variables:
         found["variables"] = variables
     form = nested(own, "text").get("format")
@@ -142,9 +157,16 @@ def chosen_tools(tools: Sequence[Item], choice: Item) -> tuple[Sequence[Item], A
     return [tool for tool in tools if tool["name"] in names], choice["mode"]
 
 
+def note_inclusions(own: Mapping[str, Any], call: Call) -> None:
+    """Warns of additions to outputs that no answer here has."""
+    for name in own.get("include", ()):
+        if name != LOGPROBS:
+            call.warnings.append(f"include {name} has no effect: {NOT_INCLUDED.get(name, NO_TOOLS)}")
+
+
 def wants_logprobs(own: Mapping[str, Any]) -> bool:
     """True if messages of the answer have log-probabilities."""
-    return bool(own.get("top_logprobs")) or "message.output_text.logprobs" in own.get("include", ())
+    return bool(own.get("top_logprobs")) or LOGPROBS in own.get("include", ())
 
 
 async def one_response(server: Server, call: Call) -> Reply:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camelid.server.faces.chat_completions import wants_usage
-from camelid.server.faces.common import scheduling_options
+from camelid.server.faces.common import answer_limit_s, check_stream_options, scheduling_options
 from camelid.server.fields.table import Values
 from camelid.server.fields.texts import TextOrIds
 from camelid.server.http.errors import ApiError
@@ -33,6 +33,7 @@ class Asked:
     is_stream: bool
     with_usage: bool
     id_slot: int
+    max_answer_s: float
     with_progress: bool  # reports on the prompt
     with_timings: bool  # in every chunk
     is_verbose: bool  # with llama.cpp's own final object
@@ -41,6 +42,7 @@ class Asked:
     def of(cls, values: Values) -> Asked:
         """The request of checked fields. Raises ApiError 400 for fields that contradict each other."""
         own, options = values.own, dict(values.options)
+        check_stream_options(own)
         n = own.get("n", 1)
         most = options.pop("max_tokens", MAX_TOKENS)
         asked = cls(
@@ -55,6 +57,7 @@ class Asked:
             is_stream=own.get("stream", False),
             with_usage=wants_usage(own),
             id_slot=own.get("id_slot", -1),
+            max_answer_s=answer_limit_s(own),
             with_progress=own.get("return_progress", False),
             with_timings=own.get("timings_per_token", False),
             is_verbose=own.get("verbose", False),

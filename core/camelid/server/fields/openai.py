@@ -18,6 +18,8 @@ from camelid.server.fields.table import Field, Refused, Table
 from camelid.server.fields.texts import Texts
 
 MAX_TOOLS = 512
+NO_USERS = "users are known by their keys"
+CACHES = "the prefix cache works by itself"
 MAX_PROMPTS = 2048  # of one request, as in OpenAI's API
 STREAM_OPTIONS = Object({"include_usage": Flag(), "include_obfuscation": OneOf((False,))})
 TOOL_CHOICE = Json({"anyOf": [{"enum": ["auto", "none", "required"]}, {"type": "object"}]})
@@ -50,7 +52,7 @@ COMMON = (
     Field("stream", Flag()),
     Field("stream_options", STREAM_OPTIONS),
     Field("n", Integer(1, 128)),
-    Field("user", Text(512)),
+    Field("user", Text(512), note=NO_USERS),
     *OPENAI_SAMPLING,
     *MORE_SAMPLING,
     Field("grammar", Text(1 << 20), "grammar"),
@@ -83,9 +85,9 @@ CHAT = Table.of(
     Field("n_probs", Integer(0, 20)),
     Field("return_tokens", Flag()),
     Field("reasoning_format", OneOf(("auto", "deepseek", "none"))),
-    Field("metadata", Object(most=16)),
-    Field("safety_identifier", Text(512)),
-    Field("prompt_cache_key", Text(512)),
+    Field("metadata", Object(most=16), note="no conversation is stored"),
+    Field("safety_identifier", Text(512), note=NO_USERS),
+    Field("prompt_cache_key", Text(512), note=CACHES),
     Refused("store", "no conversation is stored", (False,)),
     Refused("modalities", "answers are text", (["text"],)),
     Refused("audio", "answers are text"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from camelid.server.fields.kinds import Either, Flag, Integer, Json, ListOf, Number, Object, OneOf, Text
-from camelid.server.fields.openai import MAX_TOOLS
+from camelid.server.fields.openai import CACHES, MAX_TOOLS, NO_USERS
 from camelid.server.fields.sampling import MORE_SAMPLING, OPENAI_SAMPLING
 from camelid.server.fields.table import Field, Refused, Table
 from camelid.server.fields.typed import typed
@@ -148,13 +148,13 @@ RESPONSES = Table.of(
     Field("stream_options", Object({"include_obfuscation": Flag()})),
     Field("store", Flag()),
     Field("max_output_tokens", Integer(1), "max_tokens"),
-    Field("max_tool_calls", Integer(1)),  # bounds built-in tools, of which there are none
+    Field("max_tool_calls", Integer(1), note="it bounds built-in tools, of which there are none"),
     Field("metadata", Object(most=16)),
     Field("include", ListOf(OneOf(INCLUDABLE), len(INCLUDABLE))),
     Field("top_logprobs", Integer(0, 20)),
-    Field("user", Text(512)),
-    Field("safety_identifier", Text(512)),
-    Field("prompt_cache_key", Text(512)),
+    Field("user", Text(512), note=NO_USERS),
+    Field("safety_identifier", Text(512), note=NO_USERS),
+    Field("prompt_cache_key", Text(512), note=CACHES),
     *OPENAI_SAMPLING,
     *MORE_SAMPLING,
     Field("grammar", Text(1 << 20), "grammar"),

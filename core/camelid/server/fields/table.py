@@ -15,13 +15,15 @@ from camelid.server.http.errors import ApiError
 class Field:
     """An honoured field. `option` is the request option that receives the value.
 
-    Without an option the endpoint reads the value itself, by the field's name.
+    Without an option the endpoint reads the value itself, by the field's name. `note` is the reason why the
+    value changes nothing, of which the reply warns.
     """
 
     name: str
     kind: Kind
     option: str = ""
     is_required: bool = False
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ class Table:
             if row:
                 target = values.options if row.option else values.own
                 target[row.option or name] = row.kind.read(value, name)
+                if row.note:
+                    call.warnings.append(f"the field '{name}' has no effect: {row.note}")
             elif name in self.refused:
                 self.refused[name].check(value)
             else:

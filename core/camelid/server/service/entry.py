@@ -48,7 +48,7 @@ class Entry:
     @property
     def n_places(self) -> int:
         """Requests under way."""
-        return self.service.admission.n_places if self.service else 0
+        return self.service.n_places if self.service else 0
 
     @property
     def is_idle(self) -> bool:

@@ -173,7 +173,7 @@ class Models:
         old = self._detach(entry) if before == "loaded" else None
         entry.service, entry.state, entry.error, entry.is_lost = service, "loaded", None, False
         entry.context, entry.pause_s, entry.used = service.context, FIRST_PAUSE_S, self.now()
-        service.admission.on_idle = lambda: self._ended(entry, service)
+        service.watch_idle(lambda: self._ended(entry, service))
         self._await_idle(entry)
         if old:
             self.spawn(self._retire(old))
@@ -244,7 +244,7 @@ class Models:
         if entry.loading and entry.state == "loading":
             entry.loading.cancel()
         service = self._detach(entry)
-        if service and service.admission.n_places:
+        if service and service.n_places:
             self.spawn(self._retire(service))
         elif service:
             await self._close(service)
@@ -262,7 +262,7 @@ class Models:
 
     async def _retire(self, service: Service) -> None:
         """Closes a service once its requests have ended."""
-        while service.admission.n_places and not service.host.failure:
+        while service.n_places and not service.host.failure:
             await asyncio.sleep(POLL_S)
         await self._close(service)
 
@@ -344,7 +344,7 @@ class Models:
         """Refuses new requests; running requests go on."""
         self.is_draining = True
         for service in self._services():
-            service.admission.is_draining = True
+            service.drain()
 
     def _services(self) -> list[Service]:
         return [*(entry.service for entry in self if entry.service), *self._closing]
@@ -352,7 +352,7 @@ class Models:
     @property
     def n_places(self) -> int:
         """Requests under way."""
-        return sum(service.admission.n_places for service in self._services())
+        return sum(service.n_places for service in self._services())
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """Starts work that `close` ends; a task that awaits it gets its error.

@@ -5,28 +5,30 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing
+from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.request import Request, check_request, max_answer_tokens
 from camelid.requests.build import CONSTRAINT_OPTIONS, RequestBuilder
-from camelid.requests.options import Prompt
 from camelid.requests.output_text import ChatPrompt, Completion, Event
 from camelid.server.http.errors import ApiError, retry_later
 from camelid.server.service.admission import Admission, Place
+from camelid.server.service.answer_time import AnswerTime
 from camelid.server.service.host import Answer, Batch, EngineHost
 from camelid.server.service.job import Job
 from camelid.server.service.scoring import scoring_request
 from camelid.server.service.slots import Slots
 from camelid.text.templates.named import named_templates
+from camelid.text.templates.template import STANDARD
 from camelid.version import __version__
 
 INLINE_CHARS = 8 << 10  # longer prompts are rendered and tokenized in a thread
 POOL_THREADS = 2
+MAX_TEXTS = 64  # requests that wait for a thread of text work without an answer, such as counts of tokens
 SCHEMAS = frozenset({"grammar", "json_schema", "regex", "choice", "response_format", "tools"})
 
 
@@ -70,9 +72,14 @@ class Started:
     place: Place
     slot_ids: dict[int, int] = field(default_factory=dict[int, int])  # by choice, see `Slots`
     is_cut: bool = False
+    _time: AnswerTime | None = None
+
+    def __post_init__(self) -> None:
+        limit_s = self.job.max_answer_s
+        self._time = AnswerTime(limit_s) if limit_s else None
 
     def cut(self) -> None:
-        """Ends the choices early: their completions hold the answer so far, and this is no error."""
+        """Ends the choices early: their completions hold the answer so far, as at the bound of tokens."""
         self.is_cut = True
         self.answer.cut()
 
@@ -92,7 +99,11 @@ class Started:
                     observer.advanced(self, batch)
                 if batch.error:
                     raise batch.error
-                if batch.completion and not self.is_cut:
+                if self._time and self._time.is_over(batch):
+                    self.cut()
+                if batch.completion and self.is_cut:
+                    batch = batch._replace(completion=replace(batch.completion, finish_reason="length"))
+                elif batch.completion:
                     check_end(batch.completion)
                 yield batch
         finally:
@@ -149,6 +160,7 @@ class Service:
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
     builder: RequestBuilder = field(init=False)
     slots: Slots = field(init=False)
+    texts: Admission = field(default_factory=lambda: Admission(POOL_THREADS, MAX_TEXTS))
     _pool: ThreadPoolExecutor = field(init=False)
     _grammars: asyncio.Future[None] | None = None
 
@@ -180,7 +192,6 @@ class Service:
         self.check_choices(job.n)
         place = self.admission.enter(job.n)
         try:
-            self._check_sizes(job)
             request = await self.request(job)
             self.check(request)
             return self.launch(job, request, place)
@@ -197,12 +208,39 @@ class Service:
         return started
 
     def check_choices(self, n: int) -> None:
-        """Raises ApiError for too many choices."""
-        if not 1 <= n <= self.limits.max_choices:
-            raise ApiError(400, f"n is {n}, expected 1 to {self.limits.max_choices}", param="n")
+        """Raises ApiError for more choices than one request may have, or than ever have places."""
+        most = min(self.limits.max_choices, self.admission.capacity)
+        if not 1 <= n <= most:
+            raise ApiError(400, f"n is {n}, expected 1 to {most}", param="n")
+
+    @property
+    def n_places(self) -> int:
+        """Requests under way, those without an answer too: the model stays loaded for them."""
+        return self.admission.n_places + self.texts.n_places
+
+    def watch_idle(self, callback: Callable[[], object]) -> None:
+        """Calls back whenever the last answer, or the last text work, is done."""
+        self.admission.on_idle = self.texts.on_idle = callback
+
+    def drain(self) -> None:
+        """Refuses new requests."""
+        self.admission.is_draining = self.texts.is_draining = True
+
+    @contextmanager
+    def text_place(self) -> Generator[None]:
+        """A place for text work outside an answer. Raises ApiError 503 if too many requests wait for one."""
+        place = self.texts.enter(1)
+        try:
+            yield
+        finally:
+            place.leave()
 
     async def request(self, job: Job) -> Request:
-        """The engine's request of a job."""
+        """The engine's request of a job.
+
+        Raises ApiError for a size beyond the limits, RequestError or ContextOverflowError.
+        """
+        self._check_sizes(job)
         given = self._bounded(job)
         began, limit = time.monotonic(), given.get("timeout_s")
         try:
@@ -220,7 +258,7 @@ class Service:
             prompt = job.prepare(self.builder) if job.prepare else job.prompt
             return self.builder.rendered(prompt, given)
 
-        prompt, options = await self.in_pool(job.prompt, render)
+        prompt, options = await self.in_pool(job.texts, render)
         if prompt.calls or any(options.get(name) is not None for name in CONSTRAINT_OPTIONS):
             await self._prepare_grammar(options, prompt.calls)
         request = self.builder.request(prompt, options)
@@ -233,9 +271,16 @@ class Service:
         self, options: Mapping[str, object], calls: Mapping[str, object] | None
     ) -> None:
         """Compiles a grammar in a process, which starts with the first grammar: most servers need none."""
-        self._grammars = self._grammars or asyncio.ensure_future(self.builder.start_grammar_workers())
-        await asyncio.shield(self._grammars)
+        await asyncio.shield(self._grammar_workers())
         await self.builder.prepare(options, calls)
+
+    def _grammar_workers(self) -> asyncio.Future[None]:
+        """The start of the workers, begun anew after one that failed."""
+        begun = self._grammars
+        if begun is None or (begun.done() and failed(begun)):
+            begun = self._grammars = asyncio.ensure_future(self.builder.start_grammar_workers())
+            begun.add_done_callback(failed)
+        return begun
 
     def default_options(self) -> Mapping[str, Any]:
         """The options of a request that sets none."""
@@ -260,6 +305,12 @@ class Service:
         switch = self.builder.chat.thought_switch if has_template else None
         if switch:
             self.variables = {switch: on, **self.variables}
+
+    def template_variables(self, own: Mapping[str, Any]) -> dict[str, Any]:
+        """A request's variables of the chat template, with the server's defaults that the template reads."""
+        known = self.builder.chat.variables | STANDARD if self.variables else frozenset[str]()
+        defaults = {name: value for name, value in self.variables.items() if name in known}
+        return {**defaults, **own}
 
     def check_defaults(self) -> None:
         """Raises RequestError for defaults that no request may have, and TemplateError for a template."""
@@ -297,9 +348,9 @@ class Service:
         options["cache_salt"] = f"{job.key.salt}/{salt}" if job.key.salt else salt
         return options
 
-    async def in_pool(self, prompt: Prompt | ChatPrompt | str, work: Any) -> Any:
-        """Runs text work: at once for a short prompt, else in a thread, since it takes milliseconds."""
-        if size_of(prompt) <= INLINE_CHARS:
+    async def in_pool(self, texts: object, work: Any) -> Any:
+        """Runs text work: at once for short texts, else in a thread, since it takes milliseconds."""
+        if size_of(texts) <= INLINE_CHARS:
             return work()
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
 
@@ -310,12 +361,18 @@ class Service:
         await self.host.close()
 
 
-def size_of(prompt: Any) -> int:
-    """Characters of a text, ids or messages, roughly."""
-    if isinstance(prompt, str):
-        return len(prompt)
-    if isinstance(prompt, list | tuple):
-        return sum(map(size_of, cast("Sequence[object]", prompt)))
-    if isinstance(prompt, Mapping):
-        return sum(map(size_of, cast("Mapping[str, object]", prompt).values()))
+def failed(begun: asyncio.Future[None]) -> bool:
+    """True for a future that ended without a result; reads its error, else asyncio reports it as lost."""
+    return begun.cancelled() or begun.exception() is not None
+
+
+def size_of(texts: object) -> int:
+    """Characters of texts, token ids, messages, tools and variables, roughly."""
+    if isinstance(texts, str):
+        return len(texts)
+    if isinstance(texts, list | tuple):
+        return sum(map(size_of, cast("Sequence[object]", texts)))
+    if isinstance(texts, Mapping):
+        items = cast("Mapping[object, object]", texts)
+        return sum(map(size_of, items)) + sum(map(size_of, items.values()))
     return 1
