@@ -218,6 +218,10 @@ def test_a_slot_belongs_to_its_key(folder: Path) -> None:
         assert refused(server, 1, "save", "mine.bin", **two) == 403
         assert refused(server, 1, "erase", **two) == 403
         act(server, 1, "save", "mine.bin", **one)
+        saved = (folder / "mine.bin").read_bytes()
+        assert server.post("/completion", {**body, "id_slot": 2}, **two).status_code == 200
+        assert refused(server, 2, "save", "mine.bin", **two) == 403
+        assert (folder / "mine.bin").read_bytes() == saved
         assert refused(server, 0, "restore", "mine.bin", **two) == 403
         assert act(server, 0, "restore", "mine.bin", **one)["n_restored"] > 0
         assert b"one" not in (folder / "mine.bin").read_bytes()[:400]

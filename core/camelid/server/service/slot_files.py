@@ -1,6 +1,7 @@
 """Slot files: the tokens and rows of a slot as a session file, in one folder.
 
-A request names a file, never a path: names are checked, symbolic links and special files are refused.
+A request names a file, never a path: names are checked, symbolic links and special files are refused. Each
+file belongs to the key that saved it, and the folder is bounded in files and bytes.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import asyncio
 import hashlib
 import os
 import re
+import shutil
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from time import perf_counter
@@ -40,7 +43,12 @@ MAX_NAME = 200
 FORBIDDEN = frozenset('/\\:*?"<>|\u2044\u2215\u2216\u29f8\u29f9')  # and what looks like a slash
 # Names of devices on Windows, with any suffix.
 RESERVED = re.compile(r"(?i)(con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³])(\..*)?")
-SALT = "slot_salt"  # the option of a file with the hash of its rows' salt
+SALT = "slot_salt"  # the option of a file with the hash of its rows' salt, which is its key's
+MAX_FILES = 1024  # of one folder
+SHARE = 0.5  # of the bytes that the folder's files and the free disk have together
+# One writer: no other save comes between the look at a file's owner, or at the room left, and the write. A
+# thread, since a client that goes away does not end a write.
+WRITER = ThreadPoolExecutor(1, "camelid slot files")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +90,18 @@ def salt_mark(salt: str) -> str:
     return hashlib.sha256(f"slot {salt}".encode("utf-8", "surrogatepass")).hexdigest()[:32] if salt else ""
 
 
-async def save(service: Service, slot: Slot, folder: Path, name: str) -> Saved:
-    """Writes the slot's tokens and the rows that are still cached. Raises ApiError 507 for a full disk."""
-    start, token_ids, salt = perf_counter(), slot.token_ids, slot.salt
+async def save(service: Service, slot: Slot, folder: Path, name: str, salt: str) -> Saved:
+    """Writes the slot's tokens and the rows that are still cached; `salt` is that of the client's key.
+
+    Raises ApiError 400 for rows of another salt, which no restore would find, 403 for another key's file, 507
+    for a full disk or folder.
+    """
+    start, token_ids = perf_counter(), slot.token_ids
+    if token_ids and slot.salt != salt:
+        raise ApiError(
+            400, f"slot {slot.id} holds the tokens of a request with cache_salt, which are never saved; send "
+            "the request without it", param="id",
+        )  # fmt: skip
     host = service.host
     mark = await asyncio.to_thread(_fingerprint, service)
     exported = await host.call(host.running.engine.export_rows(token_ids, salt))
@@ -93,9 +110,9 @@ async def save(service: Service, slot: Slot, folder: Path, name: str) -> Saved:
         transcript=_transcript(service, token_ids), options={SALT: salt_mark(salt)}, n_drawn=0,
         n_forgotten=0, camelid=__version__,
     )  # fmt: skip
-    states = host.running.engine.state.states
-    n_bytes = await asyncio.to_thread(_write, folder / name, encode_session(session, states, exported))
-    return Saved(exported.n_rows, n_bytes, 1e3 * (perf_counter() - start))
+    chunks = encode_session(session, host.running.engine.state.states, exported)
+    write = asyncio.get_running_loop().run_in_executor(WRITER, _write, folder / name, chunks, salt)
+    return Saved(exported.n_rows, await write, 1e3 * (perf_counter() - start))
 
 
 def _fingerprint(service: Service) -> str:
@@ -110,20 +127,68 @@ def _transcript(service: Service, token_ids: tuple[int, ...]) -> tuple[Segment, 
     return (Segment(text, token_ids, ((0, len(text)),) if text else ()),)
 
 
-def _write(path: Path, chunks: Iterator[bytes]) -> int:
+def _write(path: Path, chunks: Iterator[bytes], salt: str) -> int:
     """Writes a whole file or none, and returns its size. The reply names the file, not its folder."""
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        raise ApiError(400, f"{path.name!r} is no plain file; use another name", param="filename")
+    _check_replaceable(path, salt)
     try:
-        write_atomically(path, chunks)
+        write_atomically(path, _bounded(chunks, _room(path)))
         return path.stat().st_size
     except (ModelFormatError, OSError) as error:
         cause = error.__cause__ if isinstance(error, ModelFormatError) else error
         reason = getattr(cause, "strerror", None) or "it cannot be written"
+        raise _not_saved(
+            f"the slot file {path.name!r} was not saved: {reason}; no partial file remains"
+        ) from error
+
+
+def _check_replaceable(path: Path, salt: str) -> None:
+    """Raises ApiError 400 for a name that is no plain file, 403 for a file that this key did not save."""
+    if path.is_symlink() or (path.exists() and not path.is_file()):
+        raise ApiError(400, f"{path.name!r} is no plain file; use another name", param="filename")
+    if path.exists() and _owner(path) != salt_mark(salt):
         raise ApiError(
-            507, f"the slot file {path.name!r} was not saved: {reason}; no partial file remains",
-            code="insufficient_storage", kind="server_error",
-        ) from error  # fmt: skip
+            403, f"the slot file {path.name!r} was not saved with this key; use another name",
+            param="filename",
+        )  # fmt: skip
+
+
+def _owner(path: Path) -> str:
+    """The mark of the key that saved a file; "" without a key, and for a file that cannot be read."""
+    try:
+        with _opened(path) as file:
+            header = drive(read_header(os.fstat(file.fileno()).st_size, path.name), _reader(file))
+    except CamelidError:
+        return ""
+    return str(header.saved.options.get(SALT, ""))
+
+
+def _room(path: Path) -> int:
+    """The bytes that a file of this name may have. Raises ApiError 507 for a folder with too many files."""
+    with os.scandir(path.parent) as entries:
+        sizes = {each.name: each.stat(follow_symlinks=False).st_size for each in entries}
+    if len(sizes) >= MAX_FILES and path.name not in sizes:
+        raise _not_saved(
+            f"the folder of slot files has {len(sizes):,} files, at most {MAX_FILES:,} are kept; save under "
+            "the name of an older file, or ask the operator to delete some"
+        )
+    most = SHARE * (sum(sizes.values()) + shutil.disk_usage(path.parent).free)
+    return int(most) - sum(sizes.values()) + sizes.get(path.name, 0)
+
+
+def _bounded(chunks: Iterable[bytes], room: int) -> Iterator[bytes]:
+    """The chunks of a file. Raises ApiError 507 beyond `room` bytes."""
+    for chunk in chunks:
+        room -= len(chunk)
+        if room < 0:
+            raise _not_saved(
+                f"the slot files would take more than {SHARE:.0%} of the disk that is free for them; ask the "
+                "operator to delete some, or to give them a larger disk"
+            )
+        yield chunk
+
+
+def _not_saved(message: str) -> ApiError:
+    return ApiError(507, message, code="insufficient_storage", kind="server_error")
 
 
 async def restore(service: Service, slot: Slot, folder: Path, name: str, salt: str) -> Saved:
@@ -145,12 +210,7 @@ async def restore(service: Service, slot: Slot, folder: Path, name: str, salt: s
 def _read(service: Service, path: Path) -> tuple[SessionHeader, ExportedState, int]:
     """The header and rows of a file that this model saved."""
     with _opened(path) as file:
-
-        def read(offset: int, length: int) -> bytes:
-            file.seek(offset)
-            return file.read(length)
-
-        n_bytes = os.fstat(file.fileno()).st_size
+        read, n_bytes = _reader(file), os.fstat(file.fileno()).st_size
         try:
             header = drive(read_header(n_bytes, path.name), read)
             _check_model(service, header)
@@ -161,6 +221,16 @@ def _read(service: Service, path: Path) -> tuple[SessionHeader, ExportedState, i
             raise ApiError(
                 400, f"the slot file cannot be restored: {error.message}", param="filename"
             ) from None
+
+
+def _reader(file: BinaryIO) -> Callable[[int, int], bytes]:
+    """A function that reads so many bytes at an offset."""
+
+    def read(offset: int, length: int) -> bytes:
+        file.seek(offset)
+        return file.read(length)
+
+    return read
 
 
 def _opened(path: Path) -> BinaryIO:

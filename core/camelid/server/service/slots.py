@@ -99,7 +99,7 @@ class Slots:
     """The slots of one model, as an observer of its jobs.
 
     A choice takes the slot that its job prefers, if it is free, else the lowest free one; without a free slot
-    it waits in order of arrival.
+    it waits in order of arrival. `changing` is held by the action that saves, restores or erases.
     """
 
     def __init__(self, n: int) -> None:
@@ -107,6 +107,7 @@ class Slots:
         self._waiting: deque[Held] = deque()
         self._task_ids = count()
         self.logs_idle = True
+        self.changing = asyncio.Lock()  # one action at a time has a slot's rows in memory
 
     def __iter__(self) -> Iterator[Slot]:
         return iter(self._slots)
