@@ -110,3 +110,40 @@ def test_an_unknown_field_is_a_warning(server: Served) -> None:
     reply = server.post(PATH, {"messages": ASK, "max_tokens": 2, "nonsense": 1})
     assert reply.status_code == 200
     assert "'nonsense' is unknown" in reply.headers["warning"]
+
+
+def test_a_time_limit_ends_the_answer_and_keeps_its_text(server: Served) -> None:
+    """llama.cpp's `t_max_predict_ms` counts from the first token, and ends at a new line."""
+    for path, prompt in ((PATH, {"messages": ASK}), ("/v1/completions", {"prompt": "Hi"})):
+        body = {**prompt, "grammar": 'root ::= "a\\n"{900}', "max_tokens": -1, "t_max_predict_ms": 1}
+        reply = server.post(path, body)
+        assert reply.status_code == 200, reply.text
+        choice = reply.json()["choices"][0]
+        text = choice["text"] if "text" in choice else choice["message"]["content"]
+        assert choice["finish_reason"] == "length"
+        assert 0 < len(text) < 1800
+
+
+@pytest.mark.parametrize("field", [
+    {"user": "u"}, {"metadata": {"a": "b"}}, {"safety_identifier": "s"}, {"prompt_cache_key": "k"},
+])  # fmt: skip
+def test_a_field_without_effect_is_warned_of(server: Served, field: dict[str, Any]) -> None:
+    reply = server.post(PATH, {"messages": ASK, "max_tokens": 1, **field})
+    assert reply.status_code == 200
+    (name,) = field
+    assert f"the field '{name}' has no effect" in reply.headers["warning"]
+
+
+@pytest.mark.parametrize(("path", "prompt"), [
+    (PATH, {"messages": ASK}), ("/v1/completions", {"prompt": "Hi"}), ("/v1/responses", {"input": "Hi"}),
+])  # fmt: skip
+def test_options_of_a_stream_need_a_stream(server: Served, path: str, prompt: dict[str, Any]) -> None:
+    reply = server.post(path, {**prompt, "stream_options": {"include_obfuscation": False}})
+    assert (reply.status_code, reply.json()["error"]["param"]) == (400, "stream_options")
+
+
+def test_inclusions_without_effect_are_warned_of(server: Served) -> None:
+    include = ["reasoning.encrypted_content", "web_search_call.results"]
+    reply = server.post("/v1/responses", {"input": "Hi", "max_output_tokens": 1, "include": include})
+    assert reply.status_code == 200
+    assert all(f"include {name} has no effect" in reply.headers["warning"] for name in include)

@@ -74,3 +74,16 @@ def test_a_wrong_embedding_request_is_named(
 )
 def test_rerankings_are_checked(served: ServedHere, path: str, body: dict[str, Any], want: int) -> None:
     assert status(served, path, {"query": "q", **body})[0] == want
+
+
+@pytest.mark.parametrize(("path", "body"), [
+    ("/v1/embeddings", {"input": "a"}), ("/v1/rerank", {"query": "q", "documents": ["a"]}),
+    ("/embedding", {"content": "a"}),
+])  # fmt: skip
+def test_the_only_model_answers_to_every_name(path: str, body: dict[str, Any]) -> None:
+    """As for a chat, and no model is loaded for the refusal."""
+    with served_here() as running:
+        running.http.post("/v1/models/unload", json={"model": "cria"})
+        reply = running.http.post(path, json={**body, "model": "text-embedding-3-small"})
+        assert (reply.status_code, "cria" in reply.text) == (501, True)
+        assert running.server.models.default.service is None

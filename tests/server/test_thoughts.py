@@ -60,3 +60,32 @@ def test_a_rendered_prompt_leaves_out_the_token_that_the_completion_adds(
         chat = server.post("/v1/chat/completions", {"messages": ASK, "max_tokens": 1}).json()
         assert done["tokens_evaluated"] == chat["usage"]["prompt_tokens"]
         assert done["prompt"] == "<s> Hi|"
+
+
+PATHS: dict[str, dict[str, object]] = {
+    "/v1/chat/completions": {"messages": ASK, "max_tokens": 1},
+    "/v1/responses": {"input": "Hi", "max_output_tokens": 1},
+    "/v1/messages": {"messages": ASK, "max_tokens": 1, "model": "m"},
+    "/api/chat": {"messages": ASK, "stream": False, "options": {"num_predict": 1}},
+    "/api/generate": {"prompt": "Hi", "stream": False, "options": {"num_predict": 1}},
+}
+
+
+def prompt_tokens(body: dict[str, Any]) -> int:
+    """The tokens of the prompt, by each dialect's count."""
+    counts = body.get("usage") or {"input_tokens": body.get("prompt_eval_count")}
+    found = counts.get("prompt_tokens", counts.get("input_tokens"))
+    return found + counts.get("cache_read_input_tokens", 0)
+
+
+def test_variables_of_the_server_reach_every_dialect(tmp_path: Path) -> None:
+    """The template writes a variable; one that it does not read disturbs none."""
+    template = tmp_path / "template.jinja"
+    template.write_text("{{ messages[-1].content }}|{% if not enable_thinking %}closed closed{% endif %}")
+    flags = ("--chat-template-file", str(template), "--chat-template-kwargs", '{"other": 1}')
+    with served("--backend", "cpu", *flags) as server:
+        plain = {path: prompt_tokens(server.post(path, body).json()) for path, body in PATHS.items()}
+    with served("--backend", "cpu", *flags, "--reasoning", "off") as server:
+        closed = {path: prompt_tokens(server.post(path, body).json()) for path, body in PATHS.items()}
+    assert len({closed[path] - plain[path] for path in PATHS}) == 1
+    assert closed["/v1/messages"] > plain["/v1/messages"]
