@@ -73,7 +73,7 @@ PATHS: dict[str, dict[str, object]] = {
 
 def prompt_tokens(body: dict[str, Any]) -> int:
     """The tokens of the prompt, by each dialect's count."""
-    counts = body.get("usage") or {"input_tokens": body.get("prompt_eval_count")}
+    counts: dict[str, Any] = body.get("usage") or {"input_tokens": body.get("prompt_eval_count")}
     found = counts.get("prompt_tokens", counts.get("input_tokens"))
     return found + counts.get("cache_read_input_tokens", 0)
 
