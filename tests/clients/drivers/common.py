@@ -13,6 +13,7 @@ OPENAI_URL = f"{URL}/v1"
 KEY = "a key that this server does not need"
 MODEL, UNKNOWN = "cria", "nope"
 QUESTION = "What is 12 plus 30?"
+WEATHER_QUESTION = "What is the weather in Oslo?"  # cria calls a tool on it unasked
 MAX_TOKENS = 80
 CITIES = ("Oslo", "Rome")
 WEATHER: dict[str, Any] = {
@@ -25,6 +26,7 @@ WEATHER: dict[str, Any] = {
         "additionalProperties": False,
     },
 }
+WEATHER_RESULT = '{"weather": 12}'
 TOOL: dict[str, Any] = {"type": "function", "function": WEATHER}
 CHOICE: dict[str, Any] = {"type": "function", "function": {"name": "weather"}}
 
@@ -34,6 +36,9 @@ class Answer(BaseModel):
 
     color: Literal["red", "green"]
     city: Literal["Oslo", "Rome"]
+
+
+SCHEMA: dict[str, Any] = Answer.model_json_schema()
 
 
 def error_of(call: Any) -> str:

@@ -1,4 +1,4 @@
-"""instructor: objects by a tool call and by a schema."""
+"""instructor: objects by a tool call and by a schema, whole and in growing parts."""
 
 from __future__ import annotations
 
@@ -18,9 +18,12 @@ def client(mode: instructor.Mode) -> Any:
 
 tools, schema = client(instructor.Mode.TOOLS), client(instructor.Mode.JSON_SCHEMA)
 parts = list(tools.create_partial(model=MODEL, response_model=Answer, **OPTIONS))
+schema_parts = list(schema.create_partial(model=MODEL, response_model=Answer, **OPTIONS))
 report(
     called=tools.create(model=MODEL, response_model=Answer, **OPTIONS).model_dump(),
     streamed_called=parts[-1].model_dump(),
     schema=schema.create(model=MODEL, response_model=Answer, **OPTIONS).model_dump(),
+    streamed_schema=schema_parts[-1].model_dump(),
+    n_schema_parts=len(schema_parts),
     error=error_of(lambda: tools.create(model=UNKNOWN, response_model=Answer, **OPTIONS)),
 )

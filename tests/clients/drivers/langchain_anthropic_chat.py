@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from common import KEY, MAX_TOKENS, MODEL, QUESTION, UNKNOWN, URL, WEATHER, Answer, error_of, report
+from common import (
+    KEY,
+    MAX_TOKENS,
+    MODEL,
+    QUESTION,
+    SCHEMA,
+    UNKNOWN,
+    URL,
+    WEATHER,
+    Answer,
+    error_of,
+    report,
+)
 from langchain_anthropic import ChatAnthropic
 
 
@@ -21,6 +33,9 @@ calls = list(caller.stream(QUESTION))
 streamed_call = calls[0]
 for part in calls[1:]:
     streamed_call += part
+by_tool = chat().with_structured_output(Answer)
+by_schema = chat().with_structured_output(SCHEMA, method="json_schema")
+schema_parts = list(by_schema.stream(QUESTION))
 report(
     plain=whole.content,
     streamed=joined.text,
@@ -29,6 +44,10 @@ report(
     streamed_usage=[joined.usage_metadata["input_tokens"], joined.usage_metadata["output_tokens"]],
     call=[call["name"], call["args"]],
     streamed_call=[streamed_call.tool_calls[0]["name"], streamed_call.tool_calls[0]["args"]],
-    schema=chat().with_structured_output(Answer).invoke(QUESTION).model_dump(),
+    called=by_tool.invoke(QUESTION).model_dump(),
+    streamed_called=list(by_tool.stream(QUESTION))[-1].model_dump(),
+    schema=by_schema.invoke(QUESTION),
+    streamed_schema=schema_parts[-1],
+    n_schema_parts=len(schema_parts),
     error=error_of(lambda: chat(UNKNOWN).invoke(QUESTION)),
 )

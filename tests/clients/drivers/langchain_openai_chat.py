@@ -9,6 +9,7 @@ from common import (
     MODEL,
     OPENAI_URL,
     QUESTION,
+    SCHEMA,
     TOOL,
     UNKNOWN,
     Answer,
@@ -36,6 +37,9 @@ calls = list(caller.stream(QUESTION))
 streamed_call = calls[0]
 for part in calls[1:]:
     streamed_call += part
+by_class = chat().with_structured_output(Answer, method="json_schema")
+by_schema = chat().with_structured_output(SCHEMA, method="json_schema")
+schema_parts = list(by_schema.stream(QUESTION))
 report(
     plain=whole.content,
     streamed=joined.content,
@@ -44,6 +48,8 @@ report(
     streamed_usage=[joined.usage_metadata["input_tokens"], joined.usage_metadata["output_tokens"]],
     call=[call["name"], call["args"]],
     streamed_call=[streamed_call.tool_calls[0]["name"], streamed_call.tool_calls[0]["args"]],
-    schema=chat().with_structured_output(Answer, method="json_schema").invoke(QUESTION).model_dump(),
+    schema=by_class.invoke(QUESTION).model_dump(),
+    streamed_schema=schema_parts[-1],
+    n_schema_parts=len(schema_parts),
     error=error_of(lambda: chat(UNKNOWN).invoke(QUESTION)),
 )

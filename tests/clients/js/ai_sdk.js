@@ -1,6 +1,6 @@
 // Vercel's `ai` with `@ai-sdk/openai-compatible`.
 import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { generateObject, generateText, jsonSchema, streamText, tool } from "ai";
+import { generateObject, generateText, jsonSchema, streamObject, streamText, tool } from "ai";
 import { Answer, CITY, errorOf, KEY, MAX_TOKENS, MODEL, OPENAI_URL, QUESTION, report, UNKNOWN } from "./common.js";
 
 const provider = createOpenAICompatible({
@@ -19,6 +19,9 @@ const whole = await generateText(base);
 const stream = streamText(base);
 const parts = [];
 for await (const part of stream.textStream) parts.push(part);
+const made = streamObject({ ...base, schema: Answer });
+const schemaParts = [];
+for await (const part of made.partialObjectStream) schemaParts.push(part);
 report({
   plain: whole.text,
   streamed: parts.join(""),
@@ -28,5 +31,7 @@ report({
   call: callOf((await generateText(forced)).toolCalls),
   streamed_call: callOf(await streamText(forced).toolCalls),
   schema: (await generateObject({ ...base, schema: Answer })).object,
+  streamed_schema: await made.object,
+  n_schema_parts: schemaParts.length,
   error: await errorOf(() => generateText({ ...base, model: provider(UNKNOWN) })),
 });

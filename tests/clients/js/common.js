@@ -7,6 +7,7 @@ export const KEY = "a key that this server does not need";
 export const MODEL = "cria";
 export const UNKNOWN = "nope";
 export const QUESTION = "What is 12 plus 30?";
+export const WEATHER_QUESTION = "What is the weather in Oslo?"; // cria calls a tool on it unasked
 export const MAX_TOKENS = 80;
 export const MESSAGES = [{ role: "user", content: QUESTION }];
 export const CITIES = ["Oslo", "Rome"];
