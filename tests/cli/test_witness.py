@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,19 @@ def test_replay_finds_equal_answers(logs: dict[bool, Path]) -> None:
     assert done.stderr == ""
     assert call("replay", logs[True], "--record", 2).stdout.splitlines()[0].startswith("record 2")
     assert len(call("replay", logs[True], "--id", "req-0").stdout.splitlines()) == 2
+
+
+def test_a_request_is_replayed_with_the_model_that_answered_it(tmp_path: Path) -> None:
+    """Also after another file took the model's name, and in a file that no longer states the model."""
+    path, old = tmp_path / "log", replace(MODELS["m"], model_sha256="b" * 64)
+    with WitnessLog.open(path, {"m": old}) as log:
+        log.describe(MODELS)
+        log.append(witness_record(0), old)
+        log.append(witness_record(1))
+        log.append(witness_record(2), replace(old, model_sha256="c" * 64))
+        log.append(witness_record(3, model="unknown"))
+    found = witness.request_records(path, None, None)
+    assert [facts.get("model_sha256", "")[:1] for _, facts in found] == ["b", "a", "c", ""]
 
 
 def test_replay_takes_prompts_from_beside(logs: dict[bool, Path], tmp_path: Path) -> None:

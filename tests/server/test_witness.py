@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from tests.support.witness import facts_of
 
 import camelid
+from camelid.cli.main import main
 from camelid.errors import RequestError
+from camelid.loading.model_file import FileSource, find_source
 from camelid.loading.options import LoadOptions
 from camelid.requests.output_text import ChatPrompt
 from camelid.server.http.keys import Key
 from camelid.server.service.admission import Admission
 from camelid.server.service.host import EngineHost
 from camelid.server.service.job import Job
+from camelid.server.service.models import Models
+from camelid.server.service.rows import ModelRow
 from camelid.server.service.service import Limits, Service
 from camelid.server.witness import WitnessObserver, asked_prompt, is_chat
 from camelid.witness.log import WitnessLog
@@ -29,6 +35,8 @@ LOAD: dict[str, Any] = {"backend": "cpu", "context": 256, "parallel": 4}
 MESSAGES = [{"role": "user", "content": "What is 12 plus 30?"}]
 HOT = {"temperature": 3.0, "top_k": 0, "min_p": 0.0, "top_p": 1.0}
 KEY = Key("alice", b"secret")
+ADD = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": ADD}}]
 
 
 @asynccontextmanager
@@ -97,6 +105,97 @@ def test_every_choice_is_recorded_and_comes_out_again(tmp_path: Path) -> None:
     ]
     assert [by_id[f"req-{i}"]["parameters"]["is_chat"] for i in range(4)] == [True, False, False, False]
     assert asyncio.run(replayed(path)) == []
+
+
+def test_a_call_that_the_grammar_enforces_comes_out_again(tmp_path: Path) -> None:
+    named = {"type": "function", "function": {"name": "add"}}
+    jobs = [
+        job(0, MESSAGES, n=2, max_tokens=24, seed=5, tools=TOOLS, tool_choice="required", **HOT),
+        job(1, MESSAGES, max_tokens=24, seed=6, tools=TOOLS, tool_choice=named, parallel_tool_calls=False),
+        job(2, MESSAGES, max_tokens=9, seed=7, tools=TOOLS, tool_choice="none", temperature=1.5),
+        job(3, MESSAGES, max_tokens=9, seed=8, tools=TOOLS),
+        job(4, MESSAGES, max_tokens=9, seed=9, response_format={"type": "text"}),
+    ]
+    asyncio.run(serve(path := tmp_path / "log", *jobs))
+    found = {facts["id"]: facts for facts in requests_of(path)}
+    for number, choice in enumerate(("required", "required", "none")):
+        facts = found[f"req-{number}"]
+        calls = facts["content"]["constraint"]["tool_calls"]
+        assert (calls["choice"], calls["tools"], calls["parallel"]) == (choice, {"add": ADD}, number != 1)
+        assert facts["constraint_sha256"]
+    assert [found[f"req-{i}"]["constraint_sha256"] for i in (3, 4)] == [None, None]
+    assert asyncio.run(replayed(path)) == []
+
+
+def test_a_job_that_scores_its_prompt_is_not_computed_again(tmp_path: Path) -> None:
+    scoring = Job(prompt="The llama", prompt_logprobs=1, request_id="req-0", key=KEY)
+    asyncio.run(serve(path := tmp_path / "log", scoring))
+    (facts,) = requests_of(path)
+    assert (facts["parameters"]["scores_prompt"], facts["usage"]["completion_tokens"]) == (True, 0)
+    assert asyncio.run(replayed(path)) == ["it scored its prompt and generated nothing"]
+    assert asyncio.run(replay_one(facts)) is None
+
+
+def changed_cria(path: Path) -> bytes:
+    """Writes cria with another weight."""
+    source = find_source("cria")
+    assert isinstance(source, FileSource)
+    data = bytearray(source.path.read_bytes())
+    data[-1000] ^= 1
+    path.write_bytes(data)
+    return bytes(data)
+
+
+def test_an_answer_under_way_keeps_its_model_when_the_file_is_replaced(tmp_path: Path) -> None:
+    """And the log states both models, so that each answer is computed again on its own."""
+    file, kept, path = tmp_path / "model.gguf", tmp_path / "kept.gguf", tmp_path / "log"
+    data = {"old": changed_cria(file)}
+    kept.write_bytes(data["old"])
+    data["new"] = bytes(data["old"][:-1000]) + bytes([data["old"][-1000] ^ 2]) + data["old"][-999:]
+    asked = {"max_tokens": 30, "ignore_eos": True, "seed": 1, **HOT}
+
+    async def swap() -> None:
+        with WitnessLog.open(path, {}, with_content=True) as log:
+            observer = WitnessObserver(log)
+            models = Models(
+                {"m": ModelRow("m", str(file), LoadOptions.of(**LOAD))}, Limits(), observers=(observer,)
+            )
+            models.on_load.append(observer.loaded)
+            old = await (await models.service("m")).start(job(0, "The", **asked))
+            async with aclosing(old.batches()) as batches:
+                await anext(batches)
+                other = tmp_path / "other"
+                other.write_bytes(data["new"])
+                other.replace(file)
+                assert await models.reload(models.find("m"))
+                new = await (await models.service("m")).start(job(1, "The", **asked))
+                await new.completions()
+                async for _ in batches:
+                    pass
+            await models.close()
+
+    asyncio.run(swap())
+    found = {facts["id"]: facts["model_sha256"] for facts in requests_of(path)}
+    assert found == {
+        "req-1": hashlib.sha256(data["new"]).hexdigest(),
+        "req-0": hashlib.sha256(data["old"]).hexdigest(),
+    }
+    assert list(found) == ["req-1", "req-0"], "the old answer ends after the new model's note"
+    assert replay_lines(path) == {
+        "req-1": "equal, 30 tokens",
+        "req-0": "cannot be computed: its model cannot be loaded",
+    }
+    assert replay_lines(path, "--model", str(kept)) == {
+        "req-1": "cannot be computed: its model cannot be loaded", "req-0": "equal, 30 tokens",
+    }  # fmt: skip
+
+
+def replay_lines(path: Path, *words: str) -> dict[str, str]:
+    """What `camelid witness replay` says of each request id."""
+    done = CliRunner().invoke(main, ["witness", "replay", str(path), *words])
+    assert done.exit_code == 0, done.output
+    lines = [line for line in done.stdout.splitlines() if line.startswith("record")]
+    return {line.partition("(")[2].partition(")")[0]: line.partition(": ")[2] for line in lines}
 
 
 def test_the_model_is_stated_before_its_first_request(tmp_path: Path) -> None:

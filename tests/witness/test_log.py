@@ -8,6 +8,7 @@ import os
 import stat
 import struct
 import sys
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Thread
 from typing import Any
@@ -127,11 +128,24 @@ def test_an_overflow_is_counted_and_its_place_stated(tmp_path: Path, monkeypatch
     assert facts_of(path)[-1]["n_dropped"] == log.n_dropped
 
 
-def test_waiting_records_have_a_bound_in_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+LONG = "x" * 400_000
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"text": LONG},
+        {"constraint": {"tool_calls": {"tools": {"f": {"enum": [LONG]}}}}},
+        {"prompt": [{"role": "user", "content": LONG}]},
+    ],
+)
+def test_waiting_records_have_a_bound_in_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any]
+) -> None:
     path, disk = tmp_path / "log", BlockedDisk()
     log = WitnessLog.open(path, MODELS, bounds=Bounds(bytes=1 << 20))
     monkeypatch.setattr(log_file.os, "fsync", disk.fsync)
-    large = [log.append(witness_record(i, text="x" * 400_000)) for i in range(4)]
+    large = [log.append(witness_record(i, **facts)) for i in range(4)]
     assert large == [True, True, False, False]
     disk.free.set()
     assert log.close() == 2
@@ -263,6 +277,25 @@ def test_other_models_are_stated_from_their_place_on(tmp_path: Path) -> None:
     assert [each["kind"] for each in facts] == ["header", "request", "request", "models", "request", "close"]
     assert [each.get("model_sha256") for each in facts[1:5]] == ["a" * 64, None, None, "a" * 64]
     assert list(facts[3]["models"]) == ["n"]
+
+
+def test_a_model_that_was_replaced_is_stated_in_each_file_with_its_answers(tmp_path: Path) -> None:
+    """Its answers may end after the file that states it was moved away."""
+    path, old = tmp_path / "log", replace(IDENTITY, model_sha256="b" * 64)
+    with WitnessLog.open(path, {"m": old}) as log:
+        log.describe(MODELS)
+        log.append(witness_record(0), old)
+        wait_until(lambda: "req-0" in request_ids(path), "the record")
+        path.rename(tmp_path / "first")
+        log.reopen()
+        log.append(witness_record(1), old)
+        log.append(witness_record(2), IDENTITY)
+    first, later = facts_of(tmp_path / "first"), facts_of(path)
+    stated = [facts["models"]["m"]["model_sha256"] for facts in first if "models" in facts]
+    assert stated == ["b" * 64, "a" * 64]
+    requests = [facts for facts in (*first, *later) if facts["kind"] == "request"]
+    assert [facts["model_sha256"] for facts in requests] == ["b" * 64, "b" * 64, "a" * 64]
+    assert [facts.get("identity") for facts in requests] == [None, old.facts(), None]
 
 
 def test_a_rotated_log_is_one_chain(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ MESSAGES = [{"role": "user", "content": "What is 12 plus 30?"}]
 BIAS = {265: False, 9: 2.5}
 CHOICE = ["big", "woolly", "shy"]
 SHIFT = {"overflow": "shift", "n_keep": 3, "ignore_eos": True}
+ADD: Any = {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]}
+TOOLS = [{"type": "function", "function": {"name": "add", "parameters": ADD}}]
+CALLS: dict[str, Any] = {"tools": TOOLS, "tool_choice": "required", "parallel_tool_calls": False}
 # cria is sure of its answers; so hot a draw depends on the seed at nearly each token.
 HOT = {"temperature": 3.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0}
 # Prompt and options of each recorded request; together they use every parameter of a record.
@@ -44,6 +47,11 @@ REQUESTS: Mapping[str, tuple[Any, dict[str, Any]]] = {
     "host samplers": ("A", {"max_tokens": 16, "mirostat": 2, "temperature": 1.2, "logit_bias": BIAS}),
     "breakers": ("A a a", {"max_tokens": 16, "dry_multiplier": 0.9, "dry_sequence_breakers": ["a", "\n"]}),
     "constrained": ("A llama is", {**HOT, "max_tokens": 24, "choice": CHOICE}),
+    "called": (MESSAGES, {**HOT, "max_tokens": 24, **CALLS}),
+    "perhaps called": (
+        MESSAGES,
+        {"temperature": 1.5, "max_tokens": 24, "tools": TOOLS, "tool_choice": "auto"},
+    ),
     "past the end": (MESSAGES, {"temperature": 0.7, "max_tokens": 30, "ignore_eos": True}),
     "shifted": ("Once upon a time", {**HOT, "max_tokens": 200, **SHIFT}),
     "full context": ("Once upon", {**HOT, "overflow": "stop", "ignore_eos": True}),
@@ -66,11 +74,9 @@ async def finished(
 
 def record_of(name: str, request: Any, completion: Completion) -> WitnessRecord:
     prompt, options = REQUESTS[name]
-    stop = options.get("stop", ())
-    constraint = {"choice": options["choice"]} if "choice" in options else None
     return WitnessRecord.of(
-        request, completion, id=name, key=None, endpoint="/", model="cria", stop=stop,
-        is_chat=not isinstance(prompt, str), prompt=prompt, constraint=constraint,
+        request, completion, id=name, key=None, endpoint="/", model="cria", stop=options.get("stop", ()),
+        is_chat=not isinstance(prompt, str), prompt=prompt,
     )  # fmt: skip
 
 
@@ -141,6 +147,11 @@ def test_the_recorded_requests_differ_in_what_they_use(logs: dict[bool, Path]) -
     assert facts["host samplers"]["parameters"]["sampling"]["logit_bias"] == [[265, False], [9, 2.5]]
     assert facts["past the end"]["parameters"]["eos_ids"] == []
     assert facts["constrained"]["content"]["text"] in CHOICE
+    assert facts["constrained"]["content"]["constraint"] == {"choice": CHOICE}
+    calls = facts["called"]["content"]["constraint"]["tool_calls"]
+    assert (calls["choice"], calls["tools"], calls["parallel"]) == ("required", {"add": ADD}, False)
+    assert facts["called"]["usage"]["completion_tokens"] > 8
+    assert facts["perhaps called"]["content"]["constraint"]["tool_calls"]["choice"] == "auto"
 
 
 def test_a_log_without_content_needs_its_prompts(llm: LLM, logs: dict[bool, Path], tmp_path: Path) -> None:
@@ -150,6 +161,8 @@ def test_a_log_without_content_needs_its_prompts(llm: LLM, logs: dict[bool, Path
     lines: list[dict[str, Any]] = [
         {"messages": MESSAGES},
         {"id": "constrained", "text": "A llama is", "constraint": {"choice": CHOICE}},
+        {"messages": MESSAGES, **CALLS},
+        {"messages": MESSAGES, "tools": TOOLS, "tool_choice": "auto"},
         {"prompt_ids": list(llm.request("A").prompt_ids)},
         *({"text": prompt} for prompt, _ in REQUESTS.values() if prompt not in named),
     ]
@@ -157,11 +170,45 @@ def test_a_log_without_content_needs_its_prompts(llm: LLM, logs: dict[bool, Path
     beside.write_text("\n".join(map(json.dumps, lines)) + "\n\n", "utf-8")
     found = verdicts(llm, logs[False], read_prompts(beside, llm))
     assert {name: verdict.detail for name, verdict in found.items() if not verdict.is_equal} == {}
-    del lines[1]["constraint"]
+    lines[1]["constraint"] = {"choice": CHOICE[1:]}
+    del lines[2]["tool_choice"]
     beside.write_text("\n".join(map(json.dumps, lines)), "utf-8")
     found = verdicts(llm, logs[False], read_prompts(beside, llm))
-    assert [name for name, verdict in found.items() if verdict.is_equal is None] == ["constrained"]
-    assert "constraint is unknown" in found["constrained"].detail
+    unknown = {name: verdict for name, verdict in found.items() if not verdict.is_equal}
+    assert [(name, verdict.is_equal) for name, verdict in unknown.items()] == [
+        ("constrained", None),
+        ("called", None),
+    ]
+    assert all("constraint is unknown" in verdict.detail for verdict in unknown.values())
+
+
+@cpu_alone
+def test_requests_of_one_prompt_have_constraints_of_their_own(llm: LLM, tmp_path: Path) -> None:
+    options: list[dict[str, Any]] = [{"choice": ["big"]}, {"choice": ["shy"]}, {}]
+
+    async def work() -> list[Verdict]:
+        with WitnessLog.open(tmp_path / "log", {}) as log:
+            for each in options:
+                request, answer = await finished(llm, "A llama is", {"max_tokens": 5, "seed": 1, **each})
+                log.append(WitnessRecord.of(request, answer, id="", key=None, endpoint="/", model="cria"))
+        lines = [json.dumps({"text": "A llama is", "constraint": each}) for each in options]
+        (tmp_path / "prompts").write_text("\n".join(lines))
+        given = read_prompts(tmp_path / "prompts", llm)
+        records = [facts for facts in facts_of(tmp_path / "log") if facts["kind"] == "request"]
+        return [await replay(llm, facts, given) for facts in records]
+
+    found = llm._runner.run(work())  # pyright: ignore[reportPrivateUsage]
+    assert [verdict.is_equal for verdict in found] == [True] * 3
+
+
+@cpu_alone
+def test_a_request_that_scored_its_prompt_is_not_computed(
+    llm: LLM, logs: dict[bool, Path], tmp_path: Path
+) -> None:
+    found = verdicts(llm, forged(logs[True], tmp_path, change_parameter("scores_prompt", True)))
+    assert {(verdict.is_equal, verdict.detail) for verdict in found.values()} == {
+        (None, "it scored its prompt and generated nothing")
+    }
 
 
 def change_parameter(name: str, value: object) -> Callable[[dict[str, Any]], object]:
@@ -185,6 +232,7 @@ def change_parameter(name: str, value: object) -> Callable[[dict[str, Any]], obj
         (change_parameter("max_tokens", 3), {"greedy chat", "shifted"}),
         (lambda facts: facts["content"]["answer_ids"].append(5), set(REQUESTS)),
         (lambda facts: facts["content"]["prompt_ids"].append(5), set(REQUESTS)),
+        (lambda facts: facts["content"].update(constraint={"regex": "a*"}), set(REQUESTS)),
         (lambda facts: facts.update(answer_sha256="0" * 64), set(REQUESTS)),
         (lambda facts: facts.update(text_sha256="0" * 64), {"drawn", "stop", "shifted"}),
         (lambda facts: facts.update(finish_reason="length"), {"greedy chat"}),

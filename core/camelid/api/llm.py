@@ -239,8 +239,8 @@ class LLM:
         """
         return self._engine.submit(self._request(prompt, options))
 
-    def request(self, prompt: Prompt, **options: Unpack[Options]) -> Request:
-        """The engine's request of a prompt, with all defaults and a seed."""
+    def request(self, prompt: Prompt | ChatPrompt, **options: Unpack[Options]) -> Request:
+        """The engine's request of a prompt or a rendered conversation, with all defaults and a seed."""
         return self._request(prompt, options)
 
     async def asubmit(self, request: Request) -> TextStream:

@@ -153,9 +153,9 @@ def replay_command(
 ) -> None:  # fmt: skip
     """Compute recorded answers again and compare their tokens.
 
-    The log is checked first. The model must have the recorded hash; a build that differs is stated. An answer
-    is repeated bit for bit where the backend promises B, whatever else ran beside it. The exit code is 1 if
-    an answer differs, or if none could be computed.
+    The log is checked first. Answers of a model are not computed if its file has another hash; a build that
+    differs is stated. An answer is repeated bit for bit where the backend promises B, whatever else ran
+    beside it. The exit code is 1 if an answer differs, or if none could be computed.
     """
     records = request_records(file, seq, request_id)
     words = {"backend": backend, "threads": threads}
@@ -171,17 +171,28 @@ Recorded = tuple[VerifiedRecord, Mapping[str, Any]]  # a request, and its model'
 
 
 def request_records(file: Path, seq: int | None, request_id: str | None) -> list[Recorded]:
-    """The chosen requests of an intact log, each with the facts of its model at that time."""
-    models: Mapping[str, Any] = {}
+    """The chosen requests of an intact log, each with the facts of the model that answered it."""
+    stated: dict[tuple[str, str, str], Mapping[str, Any]] = {}
     chosen: list[Recorded] = []
     with reading_bar(file) as progress:
         for record in read_records(file, progress):
-            models = record.facts.get("models", models)
+            models: Mapping[str, Any] = record.facts.get("models", {})
+            stated |= {model_key(name, facts): facts for name, facts in models.items()}
             if record.kind == "request" and is_chosen(record, seq, request_id):
-                chosen.append((record, models.get(record.facts["model"], {})))
+                chosen.append((record, model_of(record.facts, stated)))
     if not chosen:
         raise Failure(f"{file}: no request is chosen{chosen_words(seq, request_id)}")
     return chosen
+
+
+def model_key(name: str, facts: Mapping[str, Any]) -> tuple[str, str, str]:
+    """A model's name and the hashes of its file and build: the name alone may pass to another file."""
+    return name, facts.get("model_sha256", ""), facts.get("build_sha256", "")
+
+
+def model_of(facts: Facts, stated: Mapping[tuple[str, str, str], Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The facts of the model that answered a request, from its record or the log; empty if unknown."""
+    return facts.get("identity") or stated.get(model_key(facts["model"], facts), {})
 
 
 async def replay_all(
@@ -195,13 +206,16 @@ async def replay_all(
     """Replays the records, one model after another."""
     results: list[bool | None] = []
     for group in by_model(records):
-        first, recorded = group[0]
-        if not recorded:
-            raise Failure(f"record {first.seq}: the log does not state its model, so nothing can be loaded")
-        async with await load_recorded(recorded, model, words) as llm:
-            await check_identity(llm, recorded, verbose=verbose)
+        try:
+            llm = await load_recorded(group[0][1], model, words, verbose=verbose)
+        except (CamelidError, Failure) as error:  # other models of the log may be here
+            say(printable(error.message))
+            verdict = Verdict(None, "cannot be computed: its model cannot be loaded")
+            results += [shown(record, verdict) for record, _ in group]
+            continue
+        async with llm:
             given = read_prompts(prompts, llm) if prompts else {}
-            results += [await one_result(llm, record, given) for record, _ in group]
+            results += [shown(record, await one_verdict(llm, record.facts, given)) for record, _ in group]
     return results
 
 
@@ -213,20 +227,32 @@ def by_model(records: list[Recorded]) -> Iterable[list[Recorded]]:
     return groups.values()
 
 
-async def one_result(llm: LLM, record: VerifiedRecord, given: Mapping[str, GivenPrompt]) -> bool | None:
-    """Replays a record and prints its verdict."""
-    verdict = await one_verdict(llm, record.facts, given)
+def shown(record: VerifiedRecord, verdict: Verdict) -> bool | None:
+    """Prints the verdict on a record."""
     click.echo(printable(f"record {record.seq} ({record.facts['id']}): {verdict.detail}"))
     return verdict.is_equal
 
 
-async def load_recorded(recorded: Mapping[str, Any], model: str | None, words: Mapping[str, Any]) -> LLM:
-    """The recorded model with the recorded load options, but for those in `words`."""
+async def load_recorded(
+    recorded: Mapping[str, Any], model: str | None, words: Mapping[str, Any], *, verbose: bool
+) -> LLM:
+    """The recorded model with the recorded load options, but for those in `words`.
+
+    Raises Failure for a model that the log does not state and for another file, and as `camelid.load`.
+    """
+    if not recorded:
+        raise Failure("the log does not state the model of some requests, so it cannot be loaded")
     options = {**recorded["options"], **{name: value for name, value in words.items() if value is not None}}
     with loading_bar() as progress:
-        return await aload_with(
+        llm = await aload_with(
             local_path(model or recorded["file"]), LoadOptions.of(**options), progress=progress
         )
+    try:
+        await check_identity(llm, recorded, verbose=verbose)
+    except BaseException:
+        await llm.aclose()
+        raise
+    return llm
 
 
 async def check_identity(llm: LLM, recorded: Mapping[str, Any], *, verbose: bool) -> None:
@@ -259,7 +285,7 @@ async def one_verdict(llm: LLM, facts: Facts, given: Mapping[str, GivenPrompt]) 
         return await replay(llm, facts, given)
     except CamelidError as error:
         return Verdict(None, f"cannot be computed: {error.message}")
-    except (LookupError, TypeError, ValueError) as error:  # a log that was written anew by other software
+    except (AttributeError, LookupError, TypeError, ValueError) as error:  # a log of other software
         return Verdict(None, f"cannot be computed: a value is missing or odd: {error!r}")
 
 

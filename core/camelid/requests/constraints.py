@@ -14,6 +14,7 @@ from typing import cast
 
 from camelid.errors import RequestError
 from camelid.requests.grammar_workers import GrammarWorkers, WorkerMatcher
+from camelid.requests.options import OptionConstraint
 from camelid.sampling.drawing import ConstraintFactory
 from camelid.text.grammar.automaton import Automaton, compile_rules
 from camelid.text.grammar.kept import KeptGrammars
@@ -52,8 +53,10 @@ class Constraints:
         calls = mapping_or_empty(options.get("tool_calls"))
         is_lazy = bool(calls) and calls.get("choice") != "required"
         if workers:
-            return lambda: WorkerMatcher(workers, key, Matcher(automaton, tokens, is_lazy=is_lazy))
-        return lambda: Matcher(automaton, tokens, is_lazy=is_lazy)
+            return OptionConstraint(
+                options, lambda: WorkerMatcher(workers, key, Matcher(automaton, tokens, is_lazy=is_lazy))
+            )
+        return OptionConstraint(options, lambda: Matcher(automaton, tokens, is_lazy=is_lazy))
 
     async def prepare(self, options: Mapping[str, object]) -> None:
         """Compiles the grammar of a request in a worker, so that `factory` finds it. Raises as `factory`."""

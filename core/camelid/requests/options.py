@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from camelid.sampling.drawing import Constraint, ConstraintFactory
 from camelid.sampling.options import SamplingOptions
 
 Message: TypeAlias = Mapping[str, object]
@@ -23,6 +25,26 @@ class ConstraintOptions(TypedDict, total=False):
     regex: str
     choice: Sequence[str]
     response_format: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionConstraint:
+    """The factory of a request's constraint, with the option that it enforces.
+
+    The option is one of `ConstraintOptions`, or "tool_calls" with the description that `tool_choice` makes.
+    """
+
+    option: Mapping[str, object]
+    make: ConstraintFactory
+
+    def __call__(self) -> Constraint:
+        """A new constraint for a sequence."""
+        return self.make()
+
+
+def constraint_option(factory: ConstraintFactory | None) -> Mapping[str, object] | None:
+    """The option that a request's constraint enforces, by name; None without one."""
+    return factory.option if isinstance(factory, OptionConstraint) else None
 
 
 class EngineOptions(TypedDict, total=False):

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from time import perf_counter
-from typing import Any
+from weakref import WeakKeyDictionary
 
 from camelid.engine.results import FinishReason, Timings, Usage
 from camelid.loading.identity import Identity, identify
 from camelid.requests.build import checked_stops
-from camelid.requests.options import ConstraintOptions, Prompt
+from camelid.requests.options import Prompt
 from camelid.requests.output_text import ChatPrompt, Completion, Event
-from camelid.server.service.host import Batch
-from camelid.server.service.job import Job
+from camelid.server.service.host import Batch, EngineHost
 from camelid.server.service.service import Service, Started
 from camelid.witness.log import WitnessLog
 from camelid.witness.record import WitnessRecord
@@ -49,61 +48,70 @@ class Partial:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class OpenJob:
+    """A job under way: the model that answers it, and its choices without an end."""
+
+    identity: Identity | None
+    choices: dict[int, Partial]
+
+
 class WitnessObserver:
     """Appends a record for each choice: finished, failed, or cancelled because its client left."""
 
     def __init__(self, log: WitnessLog) -> None:
         self.log = log
-        self._models: dict[str, Identity] = {}
-        self._open: dict[Started, dict[int, Partial]] = {}
+        self._models: dict[str, Identity] = {}  # by name, whose model may be replaced while the old answers
+        self._identities = WeakKeyDictionary[EngineHost, Identity]()
+        self._open: dict[Started, OpenJob] = {}
 
     async def loaded(self, service: Service) -> None:
         """States a model before its first request. Reads its whole file, in a thread."""
-        self._models[service.name] = await identify(service.host.running)
+        identity = await identify(service.host.running)
+        self._identities[service.host] = self._models[service.name] = identity
         self.log.describe(self._models)
 
     def submitted(self, started: Started) -> None:
         """Remembers a job."""
-        self._open[started] = {choice: Partial(perf_counter()) for choice in range(started.job.n)}
+        choices = {choice: Partial(perf_counter()) for choice in range(started.job.n)}
+        self._open[started] = OpenJob(self._identities.get(started.service.host), choices)
 
     def advanced(self, started: Started, batch: Batch) -> None:
         """Records a choice with its last batch."""
-        partial = self._open[started][batch.choice]
+        job = self._open[started]
+        partial = job.choices[batch.choice]
         partial.add(batch.events)
         if batch.is_last:
-            del self._open[started][batch.choice]
-            self._append(started, batch.choice, partial, batch.completion, batch.error)
+            del job.choices[batch.choice]
+            record = record_of(started, batch.choice, partial, batch.completion, batch.error)
+            self.log.append(record, job.identity)
 
     def closed(self, started: Started) -> None:
         """Records the choices that were cancelled."""
-        for choice, partial in self._open.pop(started, {}).items():
-            self._append(started, choice, partial, None, None)
+        if job := self._open.pop(started, None):
+            for choice, partial in job.choices.items():
+                self.log.append(record_of(started, choice, partial, None, None), job.identity)
 
-    def _append(
-        self,
-        started: Started,
-        choice: int,
-        partial: Partial,
-        completion: Completion | None,
-        error: Exception | None,
-    ) -> None:
-        job, request = started.job, replace(started.request, choice=choice)
-        reason = "error" if error else "cancelled"
-        seed = request.sampling.seed or 0
-        record = WitnessRecord.of(
-            request,
-            completion or partial.completion(request.n_prompt, seed, reason),
-            id=job.request_id,
-            key=job.key.name,
-            endpoint=job.endpoint,
-            model=started.service.name,
-            stop=checked_stops(job.options.get("stop", ())),
-            is_chat=is_chat(job.prompt),
-            prompt=asked_prompt(job.prompt),
-            constraint=constraint_of(job),
-            error=type(error).__name__ if error else "",  # its message could quote the prompt
-        )
-        self.log.append(record)
+
+def record_of(
+    started: Started, choice: int, partial: Partial, completion: Completion | None, error: Exception | None
+) -> WitnessRecord:
+    """The record of a choice that finished, failed with an error, or with neither was cancelled."""
+    job, request = started.job, replace(started.request, choice=choice)
+    reason = "error" if error else "cancelled"
+    seed = request.sampling.seed or 0
+    return WitnessRecord.of(
+        request,
+        completion or partial.completion(request.n_prompt, seed, reason),
+        id=job.request_id,
+        key=job.key.name,
+        endpoint=job.endpoint,
+        model=started.service.name,
+        stop=checked_stops(job.options.get("stop", ())),
+        is_chat=is_chat(job.prompt),
+        prompt=asked_prompt(job.prompt),
+        error=type(error).__name__ if error else "",  # its message could quote the prompt
+    )
 
 
 def is_chat(prompt: Prompt | ChatPrompt) -> bool:
@@ -114,12 +122,6 @@ def is_chat(prompt: Prompt | ChatPrompt) -> bool:
 def asked_prompt(prompt: Prompt | ChatPrompt) -> Prompt | None:
     """The text or messages of a prompt; None where only its token ids are known."""
     return None if isinstance(prompt, ChatPrompt) or _are_ids(prompt) else prompt
-
-
-def constraint_of(job: Job) -> dict[str, Any] | None:
-    """The option that constrains the answer."""
-    names = ConstraintOptions.__annotations__
-    return {name: value for name in names if (value := job.options.get(name)) is not None} or None
 
 
 def _are_ids(prompt: Prompt) -> bool:

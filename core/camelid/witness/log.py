@@ -7,6 +7,7 @@ from contextlib import suppress
 from os import PathLike
 from pathlib import Path
 from threading import Thread
+from typing import TypeAlias
 
 from camelid.errors import WitnessError
 from camelid.loading.identity import Identity
@@ -18,6 +19,7 @@ from camelid.witness.record import WitnessRecord
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 5.0
 Report = Callable[[str], object]
+Stated: TypeAlias = tuple[str, str, str]  # a model's name, and the hashes of its file and its build
 
 
 class WitnessLog:
@@ -79,16 +81,19 @@ class WitnessLog:
         """The reason why nothing can be written at present; "" if nothing is wrong."""
         return self._fault
 
-    def append(self, record: WitnessRecord) -> bool:
-        """Queues the record of a finished request. False if it was dropped. Any thread may call it."""
-        identity, with_content = self._models.get(record.model), self._with_content
-        return self._inbox.put(lambda: record.facts(identity, with_content=with_content), record.weight)
+    def append(self, record: WitnessRecord, identity: Identity | None = None) -> bool:
+        """Queues the record of a finished request. False if it was dropped. Any thread may call it.
+
+        `identity` is that of the model that answered, by default that of the model's name: another model may
+        have taken the name meanwhile.
+        """
+        found = identity or self._models.get(record.model)
+        return self._inbox.put(lambda: self._request_facts(record, found), record.weight)
 
     def describe(self, models: Mapping[str, Identity]) -> None:
         """States that other models are loaded from now on."""
-        self._models = dict(models)
-        facts = self._models_facts(self._models)
-        self._inbox.put_note(lambda: {"kind": "models", "models": facts})
+        described = self._models = dict(models)
+        self._inbox.put_note(lambda: {"kind": "models", "models": self._models_facts(described)})
 
     def reopen(self) -> None:
         """Goes on in a new file at the log's path, after the present file was moved away.
@@ -223,6 +228,7 @@ class WitnessLog:
         tail, link, prev = file.tail, file.tail.link, None
         if continues and file.is_new:
             link, prev = continues, continues.prev
+        self._stated = set[Stated]()  # models that the file has facts of
         torn = [self._inbox.entry(tail.torn.facts)] if tail.torn else []
         header = self._inbox.entry(lambda: self._header_facts(prev))
         data, after, _ = self._encoded([*torn, header], link)
@@ -251,8 +257,24 @@ class WitnessLog:
         return {"kind": "close", "n_requests": self._n_requests, "n_dropped": self.n_dropped}
 
     def _models_facts(self, models: Mapping[str, Identity]) -> Facts:
+        """Models as JSON values, which the file states from here on."""
+        self._stated |= {_stated(name, identity) for name, identity in models.items()}
         return {name: identity.facts() for name, identity in models.items()}
+
+    def _request_facts(self, record: WitnessRecord, identity: Identity | None) -> Facts:
+        """A request as JSON values, with the facts of its model if the file does not state them.
+
+        That is a model which was replaced while it answered, before the file was begun.
+        """
+        facts = record.facts(identity, with_content=self._with_content)
+        if identity and _stated(record.model, identity) not in self._stated:
+            facts["identity"] = identity.facts()
+        return facts
 
     def _tell(self, line: str) -> None:
         with suppress(Exception):  # a failure to report must not end the log
             self._report(f"witness log {self._file.path}: {line}")
+
+
+def _stated(name: str, identity: Identity) -> Stated:
+    return name, identity.model_sha256, identity.build_sha256

@@ -6,12 +6,12 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import isinf
-from typing import Any
+from typing import Any, cast
 
 from camelid.engine.request import Request
 from camelid.engine.results import Generation, Timings, Usage
 from camelid.loading.identity import Identity
-from camelid.requests.options import Prompt
+from camelid.requests.options import Prompt, constraint_option
 from camelid.requests.output_text import Completion
 from camelid.sampling.params import SamplingParams
 from camelid.witness.chain import Facts, canonical, sha256
@@ -22,8 +22,9 @@ class WitnessRecord:
     """One answer to one request, as plain values.
 
     `key` is the name of the caller's key, never the key. `prompt` is the prompt as it was asked (text or
-    messages), `constraint` the request option that constrained the answer, such as {"regex": "a+"}; both and
-    the texts are written only to a log with content. `text` None stands for a model without a tokenizer.
+    messages). `constraint` is the option that the answer's grammar enforces, such as {"regex": "a+"}, or
+    {"tool_calls": ...} with the description of the calls that `tool_choice` allows. Prompt, constraint and
+    texts are written only to a log with content. `text` None stands for a model without a tokenizer.
     """
 
     id: str
@@ -56,13 +57,12 @@ class WitnessRecord:
         stop: Sequence[str] = (),
         is_chat: bool = False,
         prompt: Prompt | None = None,
-        constraint: Mapping[str, object] | None = None,
         error: str = "",
     ) -> WitnessRecord:
         """The record of a finished request.
 
-        `stop` and `constraint` are the options that the request was built from: it holds only what they
-        became. `is_chat` is True for messages that went through the chat template.
+        `stop` is the option that the request was built from: it holds only what that became. `is_chat` is
+        True for messages that went through the chat template.
         """
         return cls(
             id=id,
@@ -76,7 +76,7 @@ class WitnessRecord:
             usage=completion.usage,
             timings=completion.timings,
             prompt=prompt,
-            constraint=constraint or None,
+            constraint=constraint_option(request.constraint),
             error=error,
             **_texts(completion),
         )
@@ -84,7 +84,7 @@ class WitnessRecord:
     @property
     def weight(self) -> int:
         """About the bytes of memory that the record holds while it waits to be written."""
-        texts = len(self.text or "") + len(self.reasoning)
+        texts = len(self.text or "") + len(self.reasoning) + _n_chars(self.prompt) + _n_chars(self.constraint)
         return 1024 + 8 * (len(self.prompt_ids) + len(self.answer_ids)) + texts
 
     def facts(self, identity: Identity | None, *, with_content: bool) -> Facts:
@@ -122,6 +122,18 @@ class WitnessRecord:
         }
 
 
+def _n_chars(value: object) -> int:
+    """About the characters of a JSON value."""
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return sum(len(name) + _n_chars(item) for name, item in items)
+    if isinstance(value, list | tuple):
+        return sum(map(_n_chars, cast("Sequence[object]", value)))
+    return 8
+
+
 def _texts(completion: Completion | Generation) -> dict[str, Any]:
     """The parts of an answer as text; none of a generation, which has token ids alone."""
     if isinstance(completion, Generation):
@@ -142,6 +154,7 @@ def parameters_of(request: Request, stop: Sequence[str], *, is_chat: bool) -> Fa
         "choice": request.choice,
         "is_chat": is_chat,
         "is_speculative": request.proposer is not None,
+        "scores_prompt": request.all_logits,
     }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from camelid.api.llm import LLM
 from camelid.engine.request import Request
 from camelid.loading.identity import Identity
-from camelid.requests.output_text import Completion
+from camelid.requests.output_text import ChatPrompt, Completion, NoText
 from camelid.sampling.params import SamplingParams
 from camelid.witness.chain import Facts, canonical, sha256
 from camelid.witness.prompts import GivenPrompt
@@ -43,15 +43,12 @@ async def replay(llm: LLM, facts: Facts, given: Mapping[str, GivenPrompt]) -> Ve
 
     Raises the errors of a request.
     """
-    prompt = _recorded_prompt(facts) or given.get(facts["prompt_sha256"])
-    if prompt is None:
-        return Verdict(
-            None, "its prompt is unknown: the log has no content, and no given prompt has its hash"
-        )
-    if not prompt.constraint and facts["constraint_sha256"]:
-        return Verdict(None, 'its constraint is unknown: give it beside the prompt, as "constraint"')
-    if reason := _hash_mismatch(facts, prompt):
+    if reason := _forged(facts):
         return Verdict(False, reason)
+    prompt = _recorded_prompt(facts) or given.get(facts["prompt_sha256"])
+    if reason := _not_computable(facts, prompt):
+        return Verdict(None, reason)
+    assert prompt, "a reason was given"
     request = restored_request(llm, facts, prompt)
     if not request.max_tokens:
         return Verdict(None, f"it ended before its first token: {facts['finish_reason']}")
@@ -67,10 +64,11 @@ async def replay(llm: LLM, facts: Facts, given: Mapping[str, GivenPrompt]) -> Ve
 def restored_request(llm: LLM, facts: Facts, prompt: GivenPrompt) -> Request:
     """The engine's request of a record. It stops one token past the recorded answer."""
     parameters = facts["parameters"]
-    options: dict[str, Any] = dict(prompt.constraint or {})
+    options: dict[str, Any] = dict(prompt.constraints.get(facts["constraint_sha256"], {}))
+    calls = options.pop("tool_calls", None)
     if not parameters["is_chat"]:
         options["stop"] = parameters["stop"]
-    request = llm.request(prompt.token_ids, **options)
+    request = llm.request(_with_calls(prompt, calls) if calls else prompt.token_ids, **options)
     return replace(
         request,
         sampling=SamplingParams.from_options(parameters["sampling"]),
@@ -99,21 +97,41 @@ def compared(facts: Facts, completion: Completion) -> Verdict:
     return Verdict(True, f"equal, {n} tokens")
 
 
+def _with_calls(prompt: GivenPrompt, calls: Mapping[str, object]) -> ChatPrompt:
+    """A conversation whose answer is held to the grammar of its calls. Its text is not compared."""
+    return ChatPrompt(list(prompt.token_ids), lambda stops: NoText(), calls)
+
+
 def _recorded_prompt(facts: Facts) -> GivenPrompt | None:
     """The prompt in a log with content."""
     content: Mapping[str, Any] | None = facts.get("content")
-    return GivenPrompt(tuple(content["prompt_ids"]), content["constraint"]) if content else None
+    return GivenPrompt.of(tuple(content["prompt_ids"]), content["constraint"]) if content else None
 
 
-def _hash_mismatch(facts: Facts, prompt: GivenPrompt) -> str:
-    """The recorded hash that a prompt, its constraint or the recorded answer does not fit; "" if all fit."""
-    found = {"prompt": ids_sha256(prompt.token_ids)}
-    if prompt.constraint:
-        found["constraint"] = sha256(canonical(prompt.constraint))
-    if content := facts.get("content"):
-        found["answer"] = ids_sha256(content["answer_ids"])
+def _forged(facts: Facts) -> str:
+    """The part of a record's content that does not have its hash, in words; "" if all have."""
+    content: Mapping[str, Any] | None = facts.get("content")
+    if not content:
+        return ""
+    found = {"prompt": ids_sha256(content["prompt_ids"]), "answer": ids_sha256(content["answer_ids"])}
+    if content["constraint"]:
+        found["constraint"] = sha256(canonical(content["constraint"]))
     different = [name for name, value in found.items() if value != facts[f"{name}_sha256"]]
     return f"its {different[0]} does not have the recorded hash" if different else ""
+
+
+def _not_computable(facts: Facts, prompt: GivenPrompt | None) -> str:
+    """The reason why there is nothing to compute or compare; "" if there is."""
+    if facts["parameters"].get("scores_prompt"):
+        return "it scored its prompt and generated nothing"
+    if prompt is None:
+        return "its prompt is unknown: the log has no content, and no given prompt has its hash"
+    if facts["constraint_sha256"] not in (None, *prompt.constraints):
+        return (
+            'its constraint is unknown: give it beside the prompt, as "constraint", or the tools and '
+            "tool_choice of its messages"
+        )
+    return ""
 
 
 def _n_tokens(facts: Facts) -> int:
