@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.server.dockerfile import instructions, variables
+from tests.server.dockerfile import DOCKERFILE, instructions, variables
 from tests.support.served import ROOT, served
 
 from camelid.server.http.guard import PUBLIC
@@ -111,3 +111,14 @@ def test_the_image_runs_as_nobody_and_is_watched() -> None:
     known = {f"{PREFIX}{name.upper()}" for name in ROWS}
     assert {name for name in variables() if name.startswith(PREFIX)} <= known
     assert json.loads(by_name["ENTRYPOINT"]) == ["camelid", "serve"]
+
+
+def test_the_image_is_built_from_wheels_alone() -> None:
+    ignored = Path(f"{DOCKERFILE}.dockerignore").read_text().splitlines()
+    assert [line for line in ignored if not line.startswith("#")] == ["*", "!dist/*.whl"]
+    mounts = [words for name, words in instructions() if "target=/context" in words]
+    assert mounts
+    assert all("--find-links /context/dist" in words for words in mounts)
+    assert [
+        words for name, words in instructions() if name in ("ADD", "COPY") and "--from" not in words
+    ] == []
