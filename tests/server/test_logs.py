@@ -15,7 +15,15 @@ import httpx
 import pytest
 from tests.support.served import Served, served
 
-from camelid.server.logs import MAX_LINES, JsonFormat, LogWriter, TextFormat, escaped
+from camelid.server.logs import (
+    MAX_CONTENT_CHARS,
+    MAX_LINES,
+    JsonFormat,
+    LogWriter,
+    TextFormat,
+    content,
+    escaped,
+)
 
 CHAT = "/v1/chat/completions"
 KEY, SECRET = "key-of-alice-93ab", "the marmalade manifesto 4711"
@@ -104,13 +112,45 @@ def test_a_line_has_the_facts_of_its_request() -> None:
 
 
 @pytest.mark.e2e
-def test_prompts_are_logged_where_asked() -> None:
+def test_prompts_and_answers_are_logged_where_asked() -> None:
     with logged("--log-prompts", "--log-format", "text") as server:
-        server.post(CHAT, {"messages": [{"role": "user", "content": "one\nINFO forged: x"}], "max_tokens": 2})
+        body = {"messages": [{"role": "user", "content": "one\nINFO forged: x"}], "max_tokens": 2}
+        reply = server.post(CHAT, body)
         server.stop()
     (line,) = [line for line in server.lines if CHAT in line]
     assert "forged" in line
     assert not any(line.startswith("INFO forged") for line in server.lines)
+    text = reply.json()["choices"][0]["message"]["content"]
+    assert text
+    assert "answer=" in line
+    assert text.strip() in line.partition("answer=")[2]
+
+
+@pytest.mark.e2e
+def test_streamed_answers_and_tool_calls_are_logged() -> None:
+    function = {"name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}}}}
+    calls = ASK | {"max_tokens": 40, "tool_choice": "required"} | {
+        "tools": [{"type": "function", "function": function}]
+    }  # fmt: skip
+    with logged("--log-prompts", "--log-format", "json") as server:
+        whole = server.post(CHAT, calls, **{"x-request-id": "calls"}).json()["choices"][0]["message"]
+        chunks = list(server.stream(CHAT, ASK | {"stream": True, "n": 2}, **{"x-request-id": "stream"}))
+        server.stop()
+    by_id = {line["request_id"]: line for line in map(json.loads, server.lines) if "request_id" in line}
+    (answer,) = json.loads(by_id["calls"]["answer"])
+    (call,) = whole["tool_calls"]
+    assert (answer["tool_calls"][0]["name"], "text" in answer) == ("add", False)
+    assert answer["tool_calls"][0]["arguments"] == call["function"]["arguments"]
+    texts = ["", ""]
+    for choice in (choice for chunk in chunks for choice in chunk["choices"]):
+        texts[choice["index"]] += choice["delta"].get("content") or ""
+    assert all(texts)
+    assert [answer["text"] for answer in json.loads(by_id["stream"]["answer"])] == texts
+
+
+def test_a_long_text_is_cut() -> None:
+    assert content(["short"]) == '["short"]'
+    assert len(content(["x" * 100_000])) == MAX_CONTENT_CHARS
 
 
 @pytest.mark.e2e

@@ -1,7 +1,8 @@
 """Log lines: one per request, as text or JSON, written by a thread of their own.
 
-A line never has a prompt, a key or a query string unless --log-prompts asks for prompts. Control characters
-are escaped, so that no client can forge a line. A reader that stops reading loses lines, but stops nothing.
+A line never has a key or a query string, and a prompt or an answer only if --log-prompts asks for them.
+Control characters are escaped, so that no client can forge a line. A reader that stops reading loses lines,
+but stops nothing.
 """
 
 from __future__ import annotations
@@ -10,22 +11,27 @@ import json
 import logging
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from queue import Full, SimpleQueue
 from threading import Thread
 from typing import Any
 
+from camelid.requests.output_text import Completion
 from camelid.server.metrics.record import Record
 
 ACCESS = logging.getLogger("camelid.access")
 MAX_LINES = 10_000  # that wait for their reader
-MAX_PROMPT_CHARS = 16_384
+MAX_CONTENT_CHARS = 16_384  # of a call's prompts, and of its answers
 CLOSE_S = 1.0
 Fields = dict[str, Any]
 
 
-def access_fields(record: Record, *, with_prompts: bool) -> Fields:
-    """The facts of a call, in the order in which they are written; absent facts are left out."""
+def access_fields(record: Record, *, with_content: bool) -> Fields:
+    """The facts of a call, in the order in which they are written; absent facts are left out.
+
+    Prompts, and the answers that ended, are JSON text that is cut where it is long.
+    """
     call, jobs = record.call, record.jobs
     found: Fields = {
         "request_id": call.request_id, "key": call.key.name, "method": record.method, "path": call.path,
@@ -43,10 +49,23 @@ def access_fields(record: Record, *, with_prompts: bool) -> Fields:
     found["total_ms"] = ms(record.seconds)
     if record.status == 499 or any(live.was_cancelled for live in jobs):
         found["client_gone"] = True
-    if with_prompts and jobs:
-        prompts = [live.started.job.prompt for live in jobs]
-        found["prompt"] = json.dumps(prompts, ensure_ascii=False, default=str)[:MAX_PROMPT_CHARS]
+    if with_content and jobs:
+        found["prompt"] = content([live.started.job.prompt for live in jobs])
+        ended = (live.completions[choice] for live in jobs for choice in sorted(live.completions))
+        found["answer"] = content([answer_fields(completion) for completion in ended])
     return found
+
+
+def content(items: Sequence[object]) -> str:
+    """Prompts or answers as JSON text of bounded length."""
+    return json.dumps(items, ensure_ascii=False, default=str)[:MAX_CONTENT_CHARS]
+
+
+def answer_fields(completion: Completion) -> Fields:
+    """The parts that an answer has: text, reasoning, tool calls."""
+    calls = [asdict(call) for call in completion.tool_calls]
+    found: Fields = {"text": completion.text, "reasoning": completion.reasoning, "tool_calls": calls}
+    return {name: value for name, value in found.items() if value}
 
 
 def ms(seconds: float) -> float:
@@ -54,10 +73,10 @@ def ms(seconds: float) -> float:
     return round(1e3 * seconds, 3)
 
 
-def log_access(record: Record, *, with_prompts: bool) -> None:
+def log_access(record: Record, *, with_content: bool) -> None:
     """Writes the line of a call."""
     if ACCESS.isEnabledFor(logging.INFO):
-        fields = access_fields(record, with_prompts=with_prompts)
+        fields = access_fields(record, with_content=with_content)
         ACCESS.info("request", extra={"fields": fields, "at": record.at})
 
 

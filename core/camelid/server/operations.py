@@ -64,7 +64,7 @@ class Operations:
         self.tally.replies[record.path, method, status] += 1
         if error and status in REFUSED:
             self.tally.refusals[record.path, record.code] += 1
-        log_access(record, with_prompts=self.settings.log_prompts)
+        log_access(record, with_content=self.settings.log_prompts)
         if self.traces:
             self.traces(record)
 

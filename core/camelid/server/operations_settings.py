@@ -15,8 +15,8 @@ class OperationsSettings:
     """What operators read of a server.
 
     `metrics_names` adds the names of "vllm" and "llamacpp". `otel` is the base URL of an OTLP/HTTP receiver,
-    or "environment" for the variables of OpenTelemetry. Prompts stay out of logs, and prompts and answers out
-    of spans, unless `log_prompts` or `otel_content` is set.
+    or "environment" for the variables of OpenTelemetry. Prompts and answers stay out of logs unless
+    `log_prompts` is set, and out of spans unless `otel_content` is.
     """
 
     metrics: bool = True

@@ -49,7 +49,12 @@ class Live:
     n_cached: int = 0
     queue_s: float = 0.0
     reasons: dict[int, str] = field(default_factory=dict[int, str])
-    texts: dict[int, str] = field(default_factory=dict[int, str])
+    completions: dict[int, Completion] = field(default_factory=dict[int, Completion])
+
+    @property
+    def texts(self) -> dict[int, str]:
+        """The texts of the choices that ended."""
+        return {choice: completion.text for choice, completion in self.completions.items()}
 
     @property
     def was_cancelled(self) -> bool:
@@ -90,7 +95,7 @@ class Live:
             series.prompt_tokens.observe(usage.prompt_tokens)
             if times.ttft_s:
                 series.prefill.observe(max(times.ttft_s - times.queue_s, 0.0))
-        self.texts[choice] = completion.text
+        self.completions[choice] = completion
         series.answer_tokens.observe(usage.completion_tokens)
         if times.ttft_s:
             series.decode.observe(max(times.total_s - times.ttft_s, 0.0))
