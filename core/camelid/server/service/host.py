@@ -209,7 +209,6 @@ class Driver:
 
     def cancel(self, answer: Answer) -> None:
         """Cancels an answer's choices."""
-        return
         for stream in self._streams(answer):
             stream.close()
         self._runs.pop(answer, None)
