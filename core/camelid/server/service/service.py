@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
@@ -18,13 +18,13 @@ from camelid.requests.output_text import ChatPrompt, Completion, Event
 from camelid.server.http.errors import ApiError, retry_later
 from camelid.server.service.admission import Admission, Place
 from camelid.server.service.answer_time import AnswerTime
+from camelid.server.service.fingerprint import model_mark, named_fingerprint
 from camelid.server.service.host import Answer, Batch, EngineHost
 from camelid.server.service.job import Job
 from camelid.server.service.scoring import scoring_request
 from camelid.server.service.slots import Slots
 from camelid.text.templates.named import named_templates
 from camelid.text.templates.template import STANDARD
-from camelid.version import __version__
 
 INLINE_CHARS = 8 << 10  # longer prompts are rendered and tokenized in a thread
 POOL_THREADS = 2
@@ -162,12 +162,14 @@ class Service:
     slots: Slots = field(init=False)
     texts: Admission = field(default_factory=lambda: Admission(POOL_THREADS, MAX_TEXTS))
     _pool: ThreadPoolExecutor = field(init=False)
+    _mark: Future[str] = field(init=False)
     _grammars: asyncio.Future[None] | None = None
 
     def __post_init__(self) -> None:
         self.builder = RequestBuilder(self.host.running.file, self.template)
         self.builder.encode_far()
         self._pool = ThreadPoolExecutor(POOL_THREADS, "camelid text")
+        self._mark = self._pool.submit(model_mark, self.host.running.file)
         self.slots = Slots(self.admission.parallel)
         self.observers = (*self.observers, self.slots)
 
@@ -178,10 +180,17 @@ class Service:
 
     @property
     def fingerprint(self) -> str:
-        """Build, backend, model and promise: equal fingerprints give equal answers for equal seeds."""
-        backend = self.host.running.backend.capabilities()
-        promise = backend.promise or "none"
-        return f"b{__version__}-{backend.name}-{self.name}-{promise}".replace(" ", "_")
+        """Version, backend, model and promise by name, and a hash of all that decides an answer.
+
+        Services of equal fingerprints answer equal prompts with equal seeds equally, bit for bit where the
+        promise has B. Of the model's file, the hash covers the header, the size and 4 KiB of each of 256
+        weights; a file that differs elsewhere alone is not told apart. The witness log hashes whole files.
+        """
+        settings = {
+            "template": self.template, "variables": self.variables, "defaults": self.defaults,
+            "max_tokens": self.limits.max_tokens,
+        }  # fmt: skip
+        return named_fingerprint(self.name, self.host.running, self._mark.result(), settings)
 
     async def start(self, job: Job) -> Started:
         """Takes places, renders, tokenizes and submits.
@@ -258,6 +267,8 @@ class Service:
             prompt = job.prepare(self.builder) if job.prepare else job.prompt
             return self.builder.rendered(prompt, given)
 
+        if not self._mark.done():  # else an answer would block for its fingerprint
+            await asyncio.wrap_future(self._mark)
         prompt, options = await self.in_pool(job.texts, render)
         if prompt.calls or any(options.get(name) is not None for name in CONSTRAINT_OPTIONS):
             await self._prepare_grammar(options, prompt.calls)
