@@ -90,12 +90,17 @@ class Server:
         """The model of a name, loaded or not. Raises ApiError 404."""
         return await self.models.known(self.model_name(name))
 
-    async def service(self, name: str | None) -> Service:
-        """The service of a model name, loaded if it is not.
+    async def shown(self, name: str | None) -> Entry:
+        """The model of a name, for a question, which loads nothing: any page can make a browser ask one.
 
-        Raises ApiError 503 while the first model is loaded at the start.
+        Raises ApiError 404, and 503 while the first model is loaded at the start.
         """
-        name = self.model_name(name)
-        if self.phase == "loading" and self.models.find(name).service is None:
+        entry = await self.entry(name)
+        if self.phase == "loading" and entry.service is None:
             raise retry_later(503, "Loading model", 1, "model_loading")
-        return await self.models.service(name)
+        return entry
+
+    async def service(self, name: str | None) -> Service:
+        """The service of a model name, loaded if it is not. Raises ApiError as `shown`."""
+        await self.shown(name)
+        return await self.models.service(self.model_name(name))

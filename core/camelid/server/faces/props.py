@@ -13,9 +13,11 @@ from camelid.server.http.errors import ApiError
 from camelid.server.http.reply import JsonReply, Reply
 from camelid.server.http.route import Route
 from camelid.server.server import Server
+from camelid.server.service.entry import Entry
 from camelid.server.service.job import Job
 from camelid.server.service.service import Service
 from camelid.text.templates.named import named_templates
+from camelid.version import __version__
 
 # Capability in llama.cpp's name -> the words of a template that show it.
 TEMPLATE_CAPS = {
@@ -28,12 +30,37 @@ TEMPLATE_CAPS = {
 
 
 async def props(server: Server, call: Call) -> Reply:
-    """Facts of the model named by the query, by default of the first."""
-    name = call.query.get("model")
-    return JsonReply(await model_props(server, await server.service(name)))
+    """Facts of the model named by the query, by default of the first. A model that sleeps is not loaded."""
+    entry = await server.shown(call.query.get("model"))
+    own = await loaded_props(entry.service) if entry.service else sleeping_props(entry)
+    return JsonReply({**own, **server_props(server)})
 
 
-async def model_props(server: Server, service: Service) -> Body:
+def server_props(server: Server) -> Body:
+    """What this server offers."""
+    return {
+        "ui": server.settings.page,
+        "cors_proxy_enabled": False,
+        "endpoint_slots": server.slots.shows_slots,
+        "endpoint_props": server.slots.allows_props,
+        "endpoint_metrics": server.operations.exposition is not None,
+    }
+
+
+def sleeping_props(entry: Entry) -> Body:
+    """The part of llama.cpp's object that is known without the model's file."""
+    options = entry.row.options
+    return {
+        "default_generation_settings": {"params": {}, "n_ctx": entry.context or options.context or 0},
+        "total_slots": options.parallel,
+        "model_alias": entry.row.name,
+        "model_path": PurePath(entry.row.file).name,
+        "build_info": f"b{__version__}",
+        "is_sleeping": True,
+    }
+
+
+async def loaded_props(service: Service) -> Body:
     """llama.cpp's object. The model's path is its file's name alone: folders are nobody's business."""
     file = service.host.running.file
     template = file.template or ""
@@ -49,11 +76,6 @@ async def model_props(server: Server, service: Service) -> Body:
         "model_path": PurePath(file.name).name,
         "modalities": {"vision": False, "audio": False, "video": False},
         "model_ftype": main_type(file).upper(),
-        "ui": server.settings.page,
-        "cors_proxy_enabled": False,
-        "endpoint_slots": server.slots.shows_slots,
-        "endpoint_props": server.slots.allows_props,
-        "endpoint_metrics": server.operations.exposition is not None,
         "chat_template": template,
         "chat_templates": sorted(named_templates(file.gguf.metadata)),
         "chat_template_caps": {
