@@ -12,7 +12,7 @@ import pytest
 from tests.support.served_here import ServedHere, served_here, until
 
 from camelid.server.app import ROUTES
-from camelid.server.http import call, guard, protocol
+from camelid.server.http import body, guard, protocol
 from camelid.server.http.keys import KeyRing, plain_keys, read_key_file
 
 PATH = "/v1/chat/completions"
@@ -94,7 +94,7 @@ def test_a_large_body_is_413_with_or_without_its_length(served: ServedHere) -> N
 
 
 def test_a_body_that_never_ends_is_given_up(served: ServedHere, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(call, "BODY_S", 0.2)
+    monkeypatch.setattr(body, "BODY_S", 0.2)
     reply = send(
         served, b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: 500\r\n\r\n{" % PATH.encode()
     )

@@ -111,7 +111,7 @@ class App:
             budget = guard.budget(call.key)
             budget.enter()
             call.closing.callback(budget.leave)
-        await call.read()
+        await call.read(guard.bodies)
         return lambda call: route.handle(self.server, call)
 
     def _route(self, call: Call) -> Route:

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
+from camelid.errors import RequestError
 from camelid.server.http.guard import Guard
 from camelid.server.http.keys import Key, KeyRing, plain_keys, read_key_file
 from camelid.server.http.listen import listen
@@ -158,9 +159,16 @@ def limits_of(settings: Settings) -> Limits:
 
 
 def keys_of(settings: Settings) -> list[Key]:
-    """The keys of flags and file. Raises RequestError for a malformed file."""
-    file = settings.api_key_file
-    return [*plain_keys(settings.api_keys), *(read_key_file(file) if file else [])]
+    """The keys of flags and file. Raises RequestError for a malformed file, and for a name of two keys."""
+    flags, file = plain_keys(settings.api_keys), settings.api_key_file
+    found = read_key_file(file) if file else []
+    twice = {key.name for key in flags} & {key.name for key in found}
+    if twice:
+        raise RequestError(
+            f"the key file names {min(twice)!r}, as a key of --api-key is named; choose another name",
+            field="api_key_file",
+        )
+    return [*flags, *found]
 
 
 async def reload(server: Server) -> None:

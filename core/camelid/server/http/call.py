@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, cast
+from typing import Any
 
 from starlette.datastructures import Headers, QueryParams
-from starlette.types import Message, Receive, Scope
+from starlette.types import Receive, Scope
 
+from camelid.server.http.body import Bodies, read_body
 from camelid.server.http.errors import ApiError
+from camelid.server.http.json_body import json_object
 from camelid.server.http.keys import Key
 
-BODY_S = 30.0  # between two parts of a body
 MAX_WARNINGS = 8
-MAX_DEPTH = 200  # nesting of a JSON body
+INLINE_BYTES = 64 << 10  # a longer body takes milliseconds to parse, and is parsed in a thread
+PARSERS = ThreadPoolExecutor(2, "camelid json")
 
 
 @dataclass(slots=True)
@@ -32,7 +33,8 @@ class Call:
     is_strict: bool = False
     warnings: list[str] = field(default_factory=list[str])
     closing: ExitStack = field(default_factory=ExitStack)  # closed after the reply
-    body: bytes = b""
+    _body: bytes = b""
+    _fields: dict[str, Any] | None = None
 
     @property
     def path(self) -> str:
@@ -60,88 +62,24 @@ class Call:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(f"the field '{printable(shown)}' is unknown and was ignored")
 
-    async def read(self) -> None:
-        """Reads the body. Raises ApiError 413 beyond `max_body` bytes."""
-        chunks, size, more = list[bytes](), 0, True
-        while more:
-            message = await self._message()
-            if message["type"] == "http.disconnect":
-                raise ClientGone
-            chunks.append(message.get("body", b""))
-            size += len(chunks[-1])
-            if size > self.max_body:
-                raise too_large(self.max_body)
-            more = message.get("more_body", False)
-        self.body = b"".join(chunks)
+    async def read(self, bodies: Bodies) -> None:
+        """Reads the body, and holds its bytes until `closing`.
 
-    async def _message(self) -> Message:
-        try:
-            async with asyncio.timeout(BODY_S):
-                return await self.receive()
-        except TimeoutError:
-            raise ApiError(
-                408, f"no byte of the body came within {BODY_S:g} s", code="body_timeout",
-                headers={"connection": "close"},
-            ) from None  # fmt: skip
+        Raises ApiError 413 beyond `max_body` bytes, 408 for a slow body, 503 beyond the bytes of all bodies,
+        400 for a long body that is no JSON object, and ClientGone.
+        """
+        hold = self.closing.enter_context(bodies.hold())
+        body = await read_body(self.receive, self.max_body, hold)
+        if len(body) <= INLINE_BYTES or self.scope["method"] != "POST":
+            self._body = body
+            return
+        self._fields = await asyncio.get_running_loop().run_in_executor(PARSERS, json_object, body)
 
     def json(self) -> dict[str, Any]:
         """The body as a JSON object. Raises ApiError 400."""
-        try:
-            value = json.loads(self.body or b"{}", parse_constant=_refuse_constant)
-        except RecursionError:
-            raise ApiError(400, "the body's JSON is nested too deep", code="invalid_json") from None
-        except ValueError as error:
-            raise ApiError(400, f"the body is not valid JSON: {error}", code="invalid_json") from None
-        if not isinstance(value, dict):
-            raise ApiError(400, "the body is not a JSON object", code="invalid_json")
-        fields = cast("dict[str, Any]", value)
-        _check_depth(fields)
-        _check_text(fields, self.body)
-        return fields
+        return json_object(self._body) if self._fields is None else self._fields
 
 
 def printable(text: str) -> str:
     """The text without control characters, which would end a header."""
     return "".join(c if c.isprintable() else "?" for c in text)
-
-
-class ClientGone(Exception):
-    """The client closed the connection."""
-
-
-def too_large(limit: int) -> ApiError:
-    return ApiError(
-        413, f"the body is larger than {limit:,} bytes; shorten the request", code="request_too_large"
-    )
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON number")
-
-
-def _check_depth(value: object) -> None:
-    """Raises ApiError for a nesting beyond MAX_DEPTH, which recursive readers of schemas do not survive."""
-    level, depth = [value], 0
-    while level := [child for item in level for child in _children(item)]:
-        depth += 1
-        if depth > MAX_DEPTH:
-            raise ApiError(400, f"the body's JSON is nested deeper than {MAX_DEPTH}", code="invalid_json")
-
-
-def _children(item: object) -> Iterable[object]:
-    if isinstance(item, dict):
-        return cast("dict[str, object]", item).values()
-    return cast("list[object]", item) if isinstance(item, list) else ()
-
-
-def _check_text(value: object, body: bytes) -> None:
-    """Raises ApiError for half a surrogate pair, which no text may contain."""
-    if b"\\ud" not in body.lower():
-        return
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise ApiError(
-            400, "the body has half of a surrogate pair (\\ud800 to \\udfff), which is no text",
-            code="invalid_json",
-        ) from None  # fmt: skip

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from camelid.server.http.call import too_large
+from camelid.server.http.body import Bodies, too_large
 from camelid.server.http.errors import ApiError, retry_later
 from camelid.server.http.keys import ANONYMOUS, Key, KeyRing
 from camelid.server.page_files import FILES
@@ -20,7 +20,10 @@ from camelid.server.page_files import FILES
 PUBLIC = frozenset(
     {"/health", "/v1/health", "/live", "/ready", "/v2/health/live", "/v2/health/ready", *FILES}
 )
+MIN_BODIES = 256 << 20  # bytes of all bodies under way: 16 of the usual largest size
 METHODS = "GET, POST, DELETE, OPTIONS"
+# Values of Sec-Fetch-Site for a request of another origin's page: https://www.w3.org/TR/fetch-metadata/
+FOREIGN = frozenset({"cross-site", "same-site"})
 # Without this list a page of another origin reads none of these headers:
 # https://fetch.spec.whatwg.org/#http-access-control-expose-headers
 READABLE = "x-request-id, warning, retry-after, x-should-retry"
@@ -83,7 +86,10 @@ class Budget:
 
 @dataclass(slots=True)
 class Guard:
-    """Checks that precede every route. `hosts` and `origins` hold allowed values; `*` allows all."""
+    """Checks that precede every route. `hosts` and `origins` hold allowed values; `*` allows all.
+
+    `bodies` bounds the bytes of all requests under way.
+    """
 
     keys: KeyRing
     max_body: int
@@ -91,18 +97,28 @@ class Guard:
     origins: frozenset[str] = frozenset()
     public: frozenset[str] = PUBLIC
     budgets: dict[str, Budget] = field(default_factory=dict[str, Budget])
+    bodies: Bodies = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bodies = Bodies(max(16 * self.max_body, MIN_BODIES))
 
     def check(self, scope: Scope) -> Key:
         """The client's key. Raises ApiError 400, 401, 403, 413 or 429."""
         headers = Headers(scope=scope)
         self._check_size(headers)
         self._check_host(headers)
-        self._check_origin(headers)
+        self._check_origin(scope["path"], headers)
         return self._check_key(scope["path"], headers)
 
     def budget(self, key: Key) -> Budget:
-        """The budget of a key."""
-        return self.budgets.setdefault(key.name, Budget(key))
+        """The budget of a key. One that the ring no longer has gets a budget that nobody else sees."""
+        found = self.budgets.get(key.name)
+        if found and found.key == key:
+            return found
+        found = Budget(key)
+        if key in self.keys:
+            self.budgets[key.name] = found
+        return found
 
     def _check_size(self, headers: Headers) -> None:
         length = headers.get("content-length", "0")
@@ -118,13 +134,16 @@ class Guard:
             403, f"the host {host!r:.80} is not served here; allow it by --allowed-host", code="host_refused"
         )
 
-    def _check_origin(self, headers: Headers) -> None:
+    def _check_origin(self, path: str, headers: Headers) -> None:
+        """Refuses pages of other origins, also where a browser names none: for images, frames and links."""
         origin = headers.get("origin")
-        if origin is None or self.allows(origin) or is_same_origin(origin, headers.get("host", "")):
-            return
-        raise ApiError(
-            403, f"the origin {origin!r:.80} is not allowed; list it by --cors-origin", code="origin_refused"
-        )
+        if origin is None:
+            is_foreign = headers.get("sec-fetch-site") in FOREIGN and path not in self.public
+        else:
+            is_foreign = not is_same_origin(origin, headers.get("host", ""))
+        if is_foreign and not self.allows(origin or ""):
+            shown = f"the origin {origin!r:.80}" if origin else "a page of another origin, without its name,"
+            raise ApiError(403, f"{shown} is not allowed; list it by --cors-origin", code="origin_refused")
 
     def allows(self, origin: str) -> bool:
         """True if pages of this origin may call."""

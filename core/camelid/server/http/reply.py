@@ -12,7 +12,8 @@ from typing import Any
 
 from starlette.types import Send
 
-from camelid.server.http.call import Call, ClientGone
+from camelid.server.http.body import ClientGone
+from camelid.server.http.call import Call
 from camelid.server.http.errors import ApiError, Dialect, api_error
 
 LOG = logging.getLogger("camelid.server")
