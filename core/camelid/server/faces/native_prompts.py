@@ -34,9 +34,7 @@ def one_prompt(prompt: Any) -> Mixed:
         if fields.get("multimodal_data"):
             raise ApiError(501, "image input is not supported by this model", param="prompt", code="no_media")
         return fields["prompt_string"]
-    if isinstance(prompt, list) and not all(
-        isinstance(item, str | int) for item in cast("list[object]", prompt)
-    ):
+    if isinstance(prompt, list) and not set(map(type, cast("list[object]", prompt))) <= {str, int}:
         raise ApiError(400, "prompt mixes token ids and whole prompts; send either", param="prompt")
     return cast("Mixed", prompt)
 
@@ -88,7 +86,7 @@ def checked_bias(bias: object) -> float | bool:
     if bias is False:
         return False
     if type(bias) in (int, float):
-        return min(max(float(cast("float", bias)), -100.0), 100.0)
+        return float(min(max(cast("float", bias), -100), 100))
     refuse("logit_bias", bias, "a number or false as bias")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from camelid.sampling.samplers import TEMPERATURES
+from camelid.server.fields.ids import IdsOr
 from camelid.server.fields.kinds import (
     ANYTHING,
     Converted,
@@ -22,14 +23,15 @@ from camelid.server.fields.table import Field, Refused, Table
 
 MAX_PROMPTS = 128
 TOKEN_OR_TEXT = Either({str: Text(), int: Integer()}, "text or a token id")
-MIXED = ListOf(TOKEN_OR_TEXT, 1 << 22)
+MAX_MIXED = 1 << 16  # texts and ids of a mixed list, which are checked one by one
+MIXED = IdsOr(ListOf(TOKEN_OR_TEXT, MAX_MIXED))
 # A prompt with its text in an object; images would be beside it.
 PROMPT_OBJECT = Object({"prompt_string": Text(), "multimodal_data": ListOf(ANYTHING)}, ("prompt_string",))
 ONE_OF_PROMPTS = Either(
     {str: Text(), int: Integer(), list: MIXED, dict: PROMPT_OBJECT}, "text, token ids, or an object"
 )
 PROMPT = Either(
-    {str: Text(), dict: PROMPT_OBJECT, list: ListOf(ONE_OF_PROMPTS, 1 << 22, 1)},
+    {str: Text(), dict: PROMPT_OBJECT, list: IdsOr(ListOf(ONE_OF_PROMPTS, MAX_MIXED, 1))},
     "text, token ids, a list of both, or a list of prompts",
 )
 
@@ -107,7 +109,7 @@ TOKENIZE = Table.of(
     Field("parse_special", Flag()),
     Field("with_pieces", Flag()),
 )
-DETOKENIZE = Table.of(Field("model", Text(512)), Field("tokens", ListOf(Integer(), 1 << 22)))
+DETOKENIZE = Table.of(Field("model", Text(512)), Field("tokens", IdsOr(ListOf(Integer(), MAX_MIXED))))
 EMBEDDING = Table.of(
     Field("model", Text(512)),
     Field("content", PROMPT),

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import cast
 
+from camelid.server.fields.ids import ids_schema, is_ids, read_ids
 from camelid.server.fields.kinds import Schema, refuse
 from camelid.server.http.errors import ApiError
 
 TextOrIds = str | list[int]
 WANT = "text, token ids, or a list of either"
-MAX_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +21,7 @@ class Texts:
 
     def read(self, value: object, place: str) -> list[TextOrIds]:
         if isinstance(value, str) or is_ids(value):
-            return [one_text(value)]
+            return [one_text(value, place)]
         items = cast("list[object]", value) if isinstance(value, list) else []
         if not items:
             refuse(place, cast("object", value), WANT)
@@ -30,12 +30,10 @@ class Texts:
         for i, item in enumerate(items):
             if not (isinstance(item, str) or is_ids(item)):
                 refuse(f"{place}[{i}]", item, "text or token ids")
-        return [one_text(item) for item in items]
+        return [one_text(item, f"{place}[{i}]") for i, item in enumerate(items)]
 
     def schema(self) -> Schema:
-        ids: Schema = {
-            "type": "array", "items": {"type": "integer", "minimum": 0, "maximum": MAX_ID}, "minItems": 1
-        }  # fmt: skip
+        ids = ids_schema()
         several: Schema = {
             "type": "array", "items": {"anyOf": [{"type": "string"}, ids]}, "minItems": 1,
             "maxItems": self.most,
@@ -43,17 +41,6 @@ class Texts:
         return {"anyOf": [{"type": "string"}, ids, several]}
 
 
-def is_ids(value: object) -> bool:
-    """True for a list of token ids. Without a loop: a prompt may have a million."""
-    types = set(map(type, cast("list[object]", value))) if isinstance(value, list) else ()
-    if not types or not set(types) <= {int, float}:
-        return False
-    ids = cast("list[float]", value)
-    if not (min(ids) >= 0 and max(ids) <= MAX_ID):
-        return False
-    return float not in types or all(map(float.is_integer, map(float, ids)))
-
-
-def one_text(value: object) -> TextOrIds:
-    """Checked text or ids; a whole float counts as an id, since JavaScript has no integers."""
-    return value if isinstance(value, str) else list(map(int, cast("list[float]", value)))
+def one_text(value: object, place: str) -> TextOrIds:
+    """Checked text or ids. Raises ApiError 400 for too many ids."""
+    return value if isinstance(value, str) else read_ids(value, place)
