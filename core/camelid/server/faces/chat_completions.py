@@ -206,9 +206,9 @@ def check_media(content: object) -> None:
     """Raises ApiError 501 for an image, audio or file part."""
     for part in cast("list[object]", content) if isinstance(content, list) else ():
         kind = cast("dict[str, object]", part).get("type") if isinstance(part, dict) else None
-        if kind in MEDIA:
+        if isinstance(kind, str) and kind in MEDIA:
             raise ApiError(
-                501, f"{MEDIA[cast(str, kind)]} input is not supported by this model", param="messages",
+                501, f"{MEDIA[kind]} input is not supported by this model", param="messages",
                 code="no_media",
             )  # fmt: skip
 
