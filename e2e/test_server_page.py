@@ -37,6 +37,10 @@ LOAD = """() => Object.fromEntries(
 N_RUNNING = "() => document.querySelector('#load-line').textContent.startsWith('{} running')"
 SUGGESTS = "() => document.querySelector('#problem-hint').textContent.includes('Try')"
 MESSAGES = "() => window.camelid.messages"
+IN_VIEW = """() => { const { x, y, width, height } = document.querySelector("#problem").getBoundingClientRect();
+    return Boolean(document.elementFromPoint(x + width / 2, y + height / 2)?.closest("#problem")); }"""
+LINES_OF_A_ROW = """() => document.querySelector("tr").offsetHeight /
+    parseFloat(getComputedStyle(document.querySelector("th")).lineHeight)"""
 BLANK = 'target="_blank" rel="noopener noreferrer"'
 REASONED = [
     {"reasoning_content": "Two and three"},
@@ -310,6 +314,32 @@ def test_reasoning_is_collapsed_and_not_sent_back(served: ServedHere) -> None:
     assert (is_open, thoughts) == (False, "Two and three make five.")
     assert html == "<p>It is <strong>5</strong>.</p>"
     assert asked[1][1] == {"role": "assistant", "content": "It is **5**."}
+
+
+def test_a_long_answer_on_a_phone(served: ServedHere) -> None:
+    """A table keeps its words whole, and an error is in view at the end of a long conversation."""
+    text = "|name|value|description|another|\n|-|-|-|-|\n|a|200|" + "words " * 300 + "|z|"
+    chunk = {"choices": [{"index": 0, "delta": {"content": text}, "finish_reason": "stop"}]}
+
+    async def answer(route: Route) -> None:
+        body = f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n"
+        await route.fulfill(body=body, content_type="text/event-stream")
+
+    async def work(page: Page) -> Any:
+        await page.set_viewport_size({"width": 390, "height": 667})
+        await enter(page, served)
+        await page.route("**/v1/chat/completions", answer, times=1)
+        await say(page, SUM)
+        n_lines = await page.evaluate(LINES_OF_A_ROW)
+        await type_prompt(page, "llama " * 2000)
+        await page.wait_for_selector("#problem:not([hidden])")
+        await screen(page, "server-phone")
+        width = await page.evaluate("() => document.documentElement.scrollWidth")
+        return n_lines, await page.evaluate(IN_VIEW), width
+
+    (n_lines, *rest), _ = in_page(work)
+    assert 1 <= n_lines < 2
+    assert rest == [True, 390]
 
 
 def test_markdown(served: ServedHere) -> None:
