@@ -37,8 +37,8 @@ LOAD = """() => Object.fromEntries(
 N_RUNNING = "() => document.querySelector('#load-line').textContent.startsWith('{} running')"
 SUGGESTS = "() => document.querySelector('#problem-hint').textContent.includes('Try')"
 MESSAGES = "() => window.camelid.messages"
-IN_VIEW = """() => { const { x, y, width, height } = document.querySelector("#problem").getBoundingClientRect();
-    return Boolean(document.elementFromPoint(x + width / 2, y + height / 2)?.closest("#problem")); }"""
+IN_VIEW = """() => { const box = document.querySelector("#problem"), r = box.getBoundingClientRect();
+    return Boolean(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)?.closest("#problem")); }"""
 LINES_OF_A_ROW = """() => document.querySelector("tr").offsetHeight /
     parseFloat(getComputedStyle(document.querySelector("th")).lineHeight)"""
 BLANK = 'target="_blank" rel="noopener noreferrer"'
