@@ -38,7 +38,7 @@ N_RUNNING = "() => document.querySelector('#load-line').textContent.startsWith('
 SUGGESTS = "() => document.querySelector('#problem-hint').textContent.includes('Try')"
 MESSAGES = "() => window.camelid.messages"
 IN_VIEW = """() => { const box = document.querySelector("#problem"), r = box.getBoundingClientRect();
-    return Boolean(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)?.closest("#problem")); }"""
+    return box.contains(document.elementFromPoint(r.x + r.width / 2, r.y + r.height / 2)); }"""
 LINES_OF_A_ROW = """() => document.querySelector("tr").offsetHeight /
     parseFloat(getComputedStyle(document.querySelector("th")).lineHeight)"""
 BLANK = 'target="_blank" rel="noopener noreferrer"'
