@@ -16,6 +16,7 @@ from tests.server.dockerfile import DOCKERFILE, instructions, variables
 from tests.support.served import ROOT, served
 
 from camelid.server.http.guard import PUBLIC
+from camelid.server.http.keys import KeyRing, read_key_file
 from camelid.server.settings import PREFIX, ROWS
 from camelid.server.sources import configure
 
@@ -75,6 +76,18 @@ def test_the_settings_of_the_readme_are_known(tmp_path: Path) -> None:
     assert str(found.api_key_file) == "/run/credentials/camelid.service/api-keys"
     names = {variable for row in ROWS.values() for variable in row.variables}
     assert set(re.findall(r"CAMELID_SERVE_\w+", text)) <= names
+
+
+def test_the_keys_of_the_readme_are_read(tmp_path: Path) -> None:
+    written = re.search(r"```\n(# a key alone.*?)```", (DEPLOY / "README.md").read_text(), re.DOTALL)
+    assert written
+    file = tmp_path / "api-keys"
+    file.write_text(written[1])
+    alone, alice, ops = read_key_file(file)
+    assert alone.scopes == ops.scopes == {"use", "admin"}
+    assert (alice.name, alice.scopes) == ("alice", {"use"})
+    assert (alice.requests_per_minute, alice.tokens_per_minute, alice.concurrency) == (60, 100_000, 4)
+    assert KeyRing([ops]).find("ops-secret") == ops
 
 
 @pytest.mark.e2e
