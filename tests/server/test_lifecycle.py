@@ -99,9 +99,9 @@ def test_a_second_signal_ends_at_once(slow: Served) -> None:
     slow.process.send_signal(signal.SIGTERM)
     assert slow.process.wait(20) == 0
     assert time.monotonic() - begin < 5
-    for result in streams.results:
-        with pytest.raises((httpx.HTTPError, AssertionError)):
-            assert result.result(20)[-1]["choices"][0]["finish_reason"] == "length"
+    for result in streams.results:  # cut, or ended by an error: never as if it were whole
+        error = result.exception(20)
+        assert isinstance(error, httpx.HTTPError) or result.result()[-1]["error"]["code"] == "unloaded"
 
 
 def test_a_drain_has_a_bound() -> None:
