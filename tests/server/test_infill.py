@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import shutil
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.coder_model import write_coder
 from tests.support.served import served
 
-from camelid.formats.gguf import open_gguf
-from camelid.formats.gguf_writer import TensorOut, infer_kinds, write_gguf
 from camelid.server.faces.native_infill import answer_room, infill_ids
 from camelid.server.service.fill_in import FimTokens
 from camelid.text.tokenizers.pipeline import Frame
 
-CRIA = Path(str(files("camelid"))) / "data" / "cria.gguf"
 PLAIN = FimTokens(901, 902, 903)
 WHOLE = FimTokens(901, 902, 903, 904, 905)
 
@@ -70,17 +66,8 @@ def test_the_answer_keeps_its_room() -> None:
 
 
 def test_a_model_with_the_tokens_fills_in(tmp_path: Path) -> None:
-    target, header, raw = tmp_path / "coder.gguf", open_gguf(CRIA), CRIA.read_bytes()
-    shutil.copy(CRIA, target)
-    more = {
-        f"tokenizer.ggml.fim_{name}_token_id": i for name, i in (("pre", 1000), ("suf", 1001), ("mid", 1002))
-    }
-    metadata: Any = {**header.metadata, **more}
-    tensors = [
-        TensorOut(t.name, t.type, t.shape, lambda t=t: [raw[t.offset : t.offset + t.n_bytes]])
-        for t in header.tensors.values()
-    ]
-    write_gguf(target, metadata=metadata, kinds={**header.kinds, **infer_kinds(more)}, tensors=tensors)
+    target = tmp_path / "coder.gguf"
+    write_coder(target)
     with served(str(target), "--backend", "cpu") as server:
         fields = {"input_prefix": "def f(", "input_suffix": "return", "n_predict": 4, "return_tokens": True}
         body = server.post("/infill", fields).json()

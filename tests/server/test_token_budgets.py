@@ -12,7 +12,7 @@ from tests.support.served_here import ServedHere, served_here, until
 
 from camelid.server.http.guard import Budget
 from camelid.server.http.keys import Key, KeyRing, digest_of
-from camelid.server.service.host import MAX_EVENTS
+from camelid.server.service import host
 
 HEADERS = {"authorization": "Bearer one"}
 CHAT, PATH = "/v1/chat/completions", "/v1/completions"
@@ -92,14 +92,17 @@ def test_a_client_that_hangs_up_has_spent_its_tokens(
     assert 15 <= N_TOKENS - budget.tokens - n_prompt <= n_rows + 1, "tokens of steps in flight may be dropped"
 
 
-def test_unread_tokens_are_spent(served: ServedHere, budget: Budget, n_prompt: int) -> None:
+def test_unread_tokens_are_spent(
+    served: ServedHere, budget: Budget, n_prompt: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "MAX_EVENTS", 64)
     n_before = served.engine.counters.decode_rows
     slow = send(served, {**LONG, "stream": True, "logprobs": True, "top_logprobs": 20}, buffer=16 << 10)
     until(lambda: any(s.is_held and not s.n_in_flight for s in served.engine._sequences.values()))
     slow.close()
     served.wait_idle()
     n_rows = served.engine.counters.decode_rows - n_before
-    assert n_rows > MAX_EVENTS
+    assert n_rows > host.MAX_EVENTS
     assert n_rows - 2 <= N_TOKENS - budget.tokens - n_prompt <= n_rows + 1
 
 
