@@ -20,6 +20,7 @@ from camelid.requests import grammar_process, idle_child
 from camelid.requests.constraints import Constraints, chosen, key_of
 from camelid.requests.grammar_process import GrammarProcess
 from camelid.requests.grammar_workers import WorkerMatcher
+from camelid.server.http.errors import api_error
 from camelid.text.grammar.automaton import Automaton
 
 TOKENIZER = camelid.load_tokenizer("cria")
@@ -149,6 +150,16 @@ def test_a_costly_schema_ends_with_an_error(constraints: Constraints, fault: str
     asyncio.run(constraints.prepare(OPTIONS[0]))  # by a new child
     assert automaton_of(constraints, OPTIONS[0])
     assert workers.compiling._child
+
+
+def test_a_machine_that_starts_no_process_is_no_fault_of_the_schema(constraints: Constraints) -> None:
+    constraints.start_workers()
+    with patch.object(sys, "executable", "/nowhere/python"):
+        message, facts = refusal(OPTIONS[0], constraints, prepares=True)
+    assert "cannot be started here" in message
+    assert api_error(RequestError(message, **facts)).status == 503
+    asyncio.run(constraints.prepare(OPTIONS[0]))  # the machine starts processes again
+    assert automaton_of(constraints, OPTIONS[0])
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="Windows has no SIGKILL")

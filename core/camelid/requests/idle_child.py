@@ -9,8 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from threading import Timer
 
+from camelid.errors import RequestError
 from camelid.text.idle_process import receive
 
+NOT_STARTED = "worker_not_started"
 CORE = Path(__file__).parents[2]
 COMMAND = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; main()"
 
@@ -18,14 +20,19 @@ COMMAND = "import sys; sys.path.insert(0, sys.argv[1]); from {} import main; mai
 def start_child(module: str, *arguments: str, has_packages: bool = False) -> subprocess.Popen[bytes]:
     """A process that runs `main` of a module and has sent its first message.
 
-    It sees no environment, and no installed packages unless `has_packages`. Raises EOFError if it ended.
+    It sees no environment, and no installed packages unless `has_packages`. Raises EOFError if it ended, and
+    RequestError with code "worker_not_started" if this machine starts no process now.
     """
     flags = subprocess.IDLE_PRIORITY_CLASS if sys.platform == "win32" else 0
     isolation = ["-I"] if has_packages else ["-I", "-S"]
-    child = subprocess.Popen(
-        [sys.executable, *isolation, "-c", COMMAND.format(module), os.fspath(CORE), *arguments],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, creationflags=flags,
-    )  # fmt: skip
+    command = [sys.executable, *isolation, "-c", COMMAND.format(module), os.fspath(CORE), *arguments]
+    try:
+        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, creationflags=flags)
+    except OSError as error:
+        raise RequestError(
+            f"a worker process cannot be started here: {error.strerror or error}",
+            field="process", code=NOT_STARTED,
+        ) from error  # fmt: skip
     assert child.stdout, "the child has pipes"
     try:
         receive(child.stdout)

@@ -45,7 +45,7 @@ ANTHROPIC_TYPES: Mapping[int, str] = {
     503: "overloaded_error",
 }
 # Codes of requests that a less busy machine serves.
-BUSY_CODES = frozenset({"grammar_workers_busy", "tokenizer_busy"})
+BUSY_CODES = frozenset({"grammar_workers_busy", "tokenizer_busy", "worker_not_started"})
 Body = dict[str, Any]
 
 
