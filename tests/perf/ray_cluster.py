@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 import ray.serve as serve
-from tests.support.ray_load import CHAT, FRONT, N_CLIENTS, body, cluster, load, pids_of
+from tests.support.ray_load import CHAT, FRONT, N_CLIENTS, body, cluster, load, n_running, pids_of
 
 import camelid.ray
 
@@ -62,8 +62,8 @@ def median_s(call: Any, n: int = 100) -> float:
     return statistics.median(times)
 
 
-def replica_pids() -> list[int]:
-    return pids_of("ray::ServeReplica:default:replica")
+def replica_pids(nodes: Any) -> list[int]:
+    return pids_of(nodes, "ray::ServeReplica:default:replica")
 
 
 def struck(name: str, expected: dict[int, str], strike: Any) -> None:
@@ -90,8 +90,8 @@ def main() -> None:
         deploy(2)
         throughput(2)
         expected = load(URL, N_REQUESTS)[0].texts
-        struck("replica killed", expected, lambda: os.kill(replica_pids()[0], signal.SIGKILL))
-        recovered(2)
+        struck("replica killed", expected, lambda: os.kill(replica_pids(nodes)[0], signal.SIGKILL))
+        recovered(nodes, 2)
         struck(
             "node killed",
             expected,
@@ -99,15 +99,11 @@ def main() -> None:
         )
 
 
-def recovered(n: int) -> None:
+def recovered(nodes: Any, n: int) -> None:
     """Waits until `n` replicas run again."""
     started = time.monotonic()
-    while True:
-        states = serve.status().applications["default"].deployments["replica"].replica_states
-        n_running = sum(count for state, count in states.items() if state == "RUNNING")
-        if n_running >= n and len(replica_pids()) >= n:
-            break
-        assert time.monotonic() - started < 60, states
+    while n_running() < n or len(replica_pids(nodes)) < n:
+        assert time.monotonic() - started < 60, serve.status()
         time.sleep(0.1)
     report("until the replica was back", time.monotonic() - started, "s after the load")
 

@@ -149,7 +149,7 @@ def served(nodes: Any) -> None:
     tally, seconds = load(URL, N_REQUESTS)
     report("cria in 2 stages over HTTP, 8 clients", tally.n_tokens / seconds, "tok/s")
     report("  a quiet run", seconds)
-    struck("stage killed", tally.texts, lambda: os.kill(pids_of("ray::Stage")[0], signal.SIGKILL))
+    struck("stage killed", tally.texts, lambda: os.kill(pids_of(nodes, "ray::Stage")[0], signal.SIGKILL))
     lost = nodes.list_all_nodes()[-1]
     struck("node killed", tally.texts, lambda: nodes.remove_node(lost, allow_graceful=False))
 

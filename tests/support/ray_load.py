@@ -9,12 +9,13 @@ import os
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import ray
@@ -25,9 +26,14 @@ ROOT = Path(__file__).parents[2]
 CHAT = "/v1/chat/completions"
 N_CLIENTS, N_TOKENS = 8, 64
 TRIES = 60
-HEAD: dict[str, Any] = {"num_cpus": 2, "resources": {"front": 1}, "include_dashboard": False}
+HEAD: dict[str, Any] = {
+    "num_cpus": 2, "resources": {"front": 1},
+    "include_dashboard": False, "include_log_monitor": False, "no_monitor": True,
+}  # fmt: skip
 FRONT: dict[str, Any] = {"num_cpus": 0.5, "resources": {"front": 0.1}}  # of what no strike may hit
-ENV = {"env_vars": {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("core", "native", "."))}}
+# In the nodes' own environment: by `runtime_env` every worker would import Ray twice, for 3 s more.
+ENV = {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("core", "native", "."))}
+START_TRIES = 4  # of a node: Ray gives it 15 s, which a busy machine may exceed
 END_S = 60.0  # a teardown that takes longer hangs
 
 
@@ -35,14 +41,20 @@ Report = Callable[[str, float], object]  # what took how many seconds
 
 
 @contextmanager
-def cluster(port: int, seats: int = 1, report: Report = lambda *_: None) -> Iterator[Any]:
-    """A head node with proxy and gate, and two nodes with `seats` each; the teardown is bounded."""
-    started = time.monotonic()
-    nodes = Cluster(initialize_head=True, head_node_args=HEAD)
-    for _ in range(2):
-        nodes.add_node(num_cpus=seats, resources={"seat": seats})
-    ray.init(address=nodes.address, log_to_driver=False, runtime_env=ENV)
-    serve.start(http_options={"port": port, "location": "HeadOnly"})
+def cluster(
+    port: int, seats: int = 1, report: Report = lambda *_: None, system: Mapping[str, Any] | None = None
+) -> Iterator[Any]:
+    """A head node with proxy and gate, and two nodes with `seats` each; the teardown is bounded.
+
+    `system` replaces settings of Ray's own processes.
+    """
+    started, nodes = time.monotonic(), Cluster()
+    with mock.patch.dict(os.environ, ENV):
+        add_node(nodes, **HEAD, _system_config=system)
+        for _ in range(2):
+            add_node(nodes, num_cpus=seats, resources={"seat": seats})
+    ray.init(address=nodes.address, log_to_driver=False)
+    serve.start(proxy_location="HeadOnly", http_options={"port": port})
     report("cluster up", time.monotonic() - started)
     try:
         yield nodes
@@ -55,20 +67,47 @@ def cluster(port: int, seats: int = 1, report: Report = lambda *_: None) -> Iter
         report("cluster down", time.monotonic() - started)
 
 
+def add_node(nodes: Any, **words: Any) -> None:
+    """Starts a node, again if its processes come too late."""
+    for left in reversed(range(START_TRIES)):
+        try:
+            nodes.add_node(**words)
+            return
+        except Exception as error:
+            if not left or "timed out" not in str(error):
+                raise
+
+
 def end(nodes: Any) -> None:
     serve.shutdown()
     ray.shutdown()
     nodes.shutdown()
 
 
-def pids_of(title: str) -> list[int]:
-    """Processes of Ray's actors whose titles begin so."""
+def pids_of(nodes: Any, title: str) -> list[int]:
+    """Processes of these nodes' actors whose titles begin so."""
+    raylets = {each.process.pid for node in nodes.list_all_nodes() for each in node.all_processes["raylet"]}
     found = list[int]()
     for place in Path("/proc").iterdir():
         with suppress(OSError):
-            if place.name.isdecimal() and (place / "cmdline").read_bytes().startswith(title.encode()):
+            if (
+                place.name.isdecimal()
+                and (place / "cmdline").read_bytes().startswith(title.encode())
+                and parent_of(place) in raylets
+            ):
                 found.append(int(place.name))
     return sorted(found)
+
+
+def parent_of(process: Path) -> int:
+    """The parent of a process, by its folder in /proc."""
+    return int((process / "stat").read_text("ascii", "replace").rpartition(")")[2].split()[1])
+
+
+def n_running() -> int:
+    """Replicas that run."""
+    states = serve.status().applications["default"].deployments["replica"].replica_states
+    return sum(count for state, count in states.items() if state == "RUNNING")
 
 
 @dataclass
@@ -134,13 +173,13 @@ def code_of(content: bytes) -> str:
     return content.decode("utf-8", "replace")[:60]
 
 
-def load(url: str, n_requests: int, strike: Any = None) -> tuple[Tally, float]:
-    """Runs requests from N_CLIENTS clients; `strike` is called once a sixth of them is answered."""
+def load(url: str, n_requests: int, strike: Any = None, *, n_clients: int = N_CLIENTS) -> tuple[Tally, float]:
+    """Runs requests from `n_clients` clients; `strike` is called once a sixth of them is answered."""
     tally, started = Tally(), time.monotonic()
-    limits = httpx.Limits(max_connections=N_CLIENTS)
+    limits = httpx.Limits(max_connections=n_clients)
     with (
         httpx.Client(base_url=url, timeout=60, limits=limits) as client,
-        ThreadPoolExecutor(N_CLIENTS) as pool,
+        ThreadPoolExecutor(n_clients) as pool,
     ):
         work = [pool.submit(ask, client, i, tally) for i in range(n_requests)]
         if strike:

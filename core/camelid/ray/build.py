@@ -24,7 +24,9 @@ from camelid.ray.gate import Gate
 from camelid.ray.replica import Replica, Setup
 from camelid.ray.stages import Cut
 
-ROUTER = "camelid.ray.router.PrefixRouter"
+ROUTER = "camelid.ray.router.AffinityRouter"
+POLICY = "camelid.ray.scaling:replicas_for_places"
+LOOK_BACK_S = 15.0  # over which Ray averages the places taken, which replicas report every 10 s
 deploy: Any = cast("Any", serve).deployment  # Ray types it by its use as a decorator only
 GATE_REQUESTS = 10_000  # that one gate holds open; replicas bound the work
 HEALTH_S = 2.0
@@ -33,7 +35,12 @@ ROUTING: dict[str, Any] = {"request_router_class": ROUTER, "request_routing_stat
 
 @dataclass(frozen=True, slots=True)
 class Autoscaling:
-    """Bounds of the number of replicas; Ray aims at `parallel` requests under way on each."""
+    """Bounds of the number of replicas.
+
+    Ray adds replicas after `upscale_delay_s` seconds in which more sequences ran or waited than all engines
+    have rows (`parallel` each), and removes them after `downscale_delay_s` seconds in which fewer would do.
+    Both count means of the latest 15 seconds, which the replicas report every 10 seconds.
+    """
 
     min_replicas: int = 1
     max_replicas: int = 4
@@ -65,7 +72,12 @@ def app(
 
     `max_queue` requests wait in a gate, by default 8 times `parallel`; beyond them the answer is 503. An
     ending replica has `drain_s` for its requests. `gate_options` place the gate: if its node fails, Ray's
-    proxy cuts the streams through it. Raises RequestError for an unknown load option.
+    proxy cuts the streams through it.
+
+    A stored response lives in the replica that made it, and requests that name it go there; after the end of
+    that replica it is unknown (404). `/slots` is refused (501) where there may be more than one replica;
+    `id_slot` chooses among the slots of the replica that the prompt leads to. Raises RequestError for an
+    unknown load option.
     """
     options = LoadOptions.of(**load_options)
     options.check()
@@ -81,9 +93,13 @@ def app(
     )
     cpus = 1 if stages > 1 else options.threads or 1
     actor = {"num_cpus": cpus, **(actor_options or {})}
-    return deploy(
+    gate = deploy(
         Gate, name="gate", max_ongoing_requests=GATE_REQUESTS, ray_actor_options=dict(gate_options or {})
-    ).bind(deployment(options, waiting, replicas, drain_s, actor, cut).bind(setup))
+    )
+    most = replicas if isinstance(replicas, int) else replicas.max_replicas
+    return gate.bind(
+        deployment(options, waiting, replicas, drain_s, actor, cut).bind(setup), has_slots=most == 1
+    )
 
 
 def deployment(
@@ -113,4 +129,11 @@ def scaling(replicas: int | Autoscaling, parallel: int) -> dict[str, Any]:
     """Ray's words for a fixed or a moving number of replicas."""
     if isinstance(replicas, int):
         return {"num_replicas": replicas}
-    return {"autoscaling_config": {**asdict(replicas), "target_ongoing_requests": parallel}}
+    return {
+        "autoscaling_config": {
+            **asdict(replicas),
+            "look_back_period_s": LOOK_BACK_S,
+            "policy": {"policy_function": POLICY},
+            "target_ongoing_requests": parallel,
+        }
+    }

@@ -19,9 +19,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from camelid.ray.heads import head_of
+from camelid.ray.affinity import affinity_of
 from camelid.ray.replica import MAX_BODY
-from camelid.server.http.call import too_large
+from camelid.server.http.body import ClientGone, read_body
 from camelid.server.http.errors import ApiError, dialect_of, retry_later
 from camelid.server.http.reply import LINES_TYPE
 
@@ -29,36 +29,44 @@ from camelid.server.http.reply import LINES_TYPE
 SCOPE = ("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path",
          "headers", "client", "server")  # fmt: skip
 RETRY_S = 1.0
+GONE = 499  # the status of a reply that nobody reads
 
 
 class Gate:
-    """Passes every request on, whatever its route."""
+    """Passes every request on, whatever its route; those of slots only to a replica that is alone."""
 
-    def __init__(self, replicas: DeploymentHandle[Any]) -> None:
+    def __init__(self, replicas: DeploymentHandle[Any], *, has_slots: bool) -> None:
         self._answer: Any = replicas.options(method_name="answer", stream=True)
+        self._has_slots = has_slots
 
     async def __call__(self, request: Request) -> Response:
         """The reply of a replica, relayed as it comes."""
         path = request.scope["path"]
         try:
-            body = await read(request)
+            if is_of_slots(path) and not self._has_slots:
+                raise no_slots()
+            body = await read_body(request.receive, MAX_BODY)
         except ApiError as error:
             return Failure(error, path, request_id(request))
+        except ClientGone:
+            return Response(status_code=GONE)
         scope = {name: request.scope[name] for name in SCOPE if name in request.scope}
         scope["headers"] = [(bytes(name), bytes(value)) for name, value in scope["headers"]]
-        replies = self._answer.remote(head_of(body), scope, body)
+        replies = self._answer.remote(affinity_of(path, body), scope, body)
         return Relay(replies, path, request_id(request))
 
 
-async def read(request: Request) -> bytes:
-    """The body. Raises ApiError 413 beyond MAX_BODY bytes, without reading on."""
-    chunks, size = list[bytes](), 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > MAX_BODY:
-            raise too_large(MAX_BODY)
-        chunks.append(chunk)
-    return b"".join(chunks)
+def is_of_slots(path: str) -> bool:
+    """True for the routes of slots."""
+    return path == "/slots" or path.startswith("/slots/")
+
+
+def no_slots() -> ApiError:
+    """The refusal of a route of slots: its number means another slot on each replica."""
+    return ApiError(
+        501, "an application of several replicas has no /slots: each replica has slots of its own; a prompt "
+        "returns to the replica that has its prefix cached without them", code="not_supported",
+    )  # fmt: skip
 
 
 def request_id(request: Request) -> str:

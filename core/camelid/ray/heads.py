@@ -22,13 +22,18 @@ PARTS = ("model", "cache_salt", "tools", "system", "instructions", "messages", "
 Head = tuple[int, ...]
 
 
-def head_of(body: bytes) -> Head:
-    """The head of a request's prompt; () for a body that is no JSON object, which the replica refuses."""
+def fields_of(body: bytes) -> Mapping[str, Any]:
+    """The fields of a request; none for a body that is no JSON object, which the replica refuses."""
     try:
         value = json.loads(body)
     except (ValueError, RecursionError):
-        return ()
-    return chain(prompt_text(cast("Mapping[str, Any]", value))) if isinstance(value, dict) else ()
+        return {}
+    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def head_of(fields: Mapping[str, Any]) -> Head:
+    """The head of a request's prompt."""
+    return chain(prompt_text(fields))
 
 
 def prompt_text(fields: Mapping[str, Any]) -> str:

@@ -10,15 +10,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import ray.serve as serve
+
 from camelid.errors import BackendError
 from camelid.loading.options import LoadOptions
-from camelid.ray.heads import Head, Heads
+from camelid.ray.affinity import Affinity, tag_of
+from camelid.ray.heads import Heads
+from camelid.ray.scaling import PLACES
 from camelid.ray.stages import Cut, Stages
 from camelid.server.app import App
 from camelid.server.http.guard import Guard
 from camelid.server.http.keys import KeyRing, plain_keys
 from camelid.server.server import Server
 from camelid.server.service.models import ModelRow, Models
+from camelid.server.service.response_store import ResponseStore
 from camelid.server.service.service import Limits
 from camelid.server.service.watch import watch
 
@@ -40,13 +45,13 @@ class Setup:
     origins: frozenset[str] = frozenset()
     cut: Cut = field(default_factory=Cut)
 
-    def server(self, stages: Stages | None) -> Server:
-        """The server, with its model not yet loaded."""
+    def server(self, stages: Stages | None, tag: str) -> Server:
+        """The server of the replica `tag`, with its model not yet loaded."""
         name = Path(self.model).stem if self.model != "cria" else self.model
         row = ModelRow(name, self.model, LoadOptions.of(**self.words), max_queue=self.max_queue)
         row = replace(row, stages=stages.backends) if stages else row
         guard = Guard(KeyRing(plain_keys(self.api_keys)), MAX_BODY, self.hosts, self.origins)
-        return Server(Models({name: row}, Limits()), guard)
+        return Server(Models({name: row}, Limits()), guard, responses=ResponseStore(tag=tag))
 
 
 class Replica:
@@ -54,16 +59,19 @@ class Replica:
 
     async def __init__(self, setup: Setup) -> None:  # type: ignore[misc]  # Ray awaits it
         self._stages = Stages(setup.cut) if setup.cut.n > 1 else None
-        self.server = setup.server(self._stages)
+        tag = tag_of(serve.get_replica_context().replica_id.unique_id)
+        self.server = setup.server(self._stages, tag)
         self._app, self._heads = App(self.server), Heads()
         self._well = time.monotonic()  # when its engine was last seen to work
         self._watch = asyncio.ensure_future(watch(self.server.models)) if self._stages else None
         await self.server.models.load(self.server.models.default)
         self.server.phase = "ready"
 
-    async def answer(self, head: Head, scope: dict[str, Any], body: bytes) -> AsyncGenerator[Messages, None]:
+    async def answer(
+        self, affinity: Affinity, scope: dict[str, Any], body: bytes
+    ) -> AsyncGenerator[Messages, None]:
         """The ASGI messages of one reply, one batch a step. Closing it cancels the request."""
-        self._heads.add(head)
+        self._heads.add(affinity.head)
         reply = Reply(body)
         work = asyncio.ensure_future(self._app(scope, reply.receive, reply.send))
         work.add_done_callback(reply.end)
@@ -90,6 +98,10 @@ class Replica:
     def record_routing_stats(self) -> dict[str, Any]:
         """Requests under way, and the latest heads, for routers in other gates."""
         return {"n_places": self.server.models.n_places, "heads": self._heads.latest(MAX_REPORTED)}
+
+    def record_autoscaling_stats(self) -> dict[str, float]:
+        """The places taken, by which Ray scales."""
+        return {PLACES: self.server.models.n_places}
 
     async def close(self) -> None:
         """Ends the engine; Ray has waited for the requests under way."""

@@ -58,7 +58,8 @@ async def responses(server: Server, call: Call) -> Reply:
         options["logprobs"] = own.get("top_logprobs", 0)
     started = await service.start(response_job(turn, options, call, answer_limit_s(own)))
     reply = ResponseReply(
-        service, own, turn, id=new_id("resp_"), store=lambda stored: server.responses.add(call.key, stored),
+        service, own, turn, id=new_id(server.responses.prefix),
+        store=lambda stored: server.responses.add(call.key, stored),
         tokenizer=model_tokenizer(service) if wants_logprobs(own) else None,
     )  # fmt: skip
     if own.get("stream"):

@@ -37,11 +37,20 @@ class StoredResponse:
 
 @dataclass(slots=True)
 class ResponseStore:
-    """The responses of each key by id. Beyond a key's bounds its oldest are dropped."""
+    """The responses of each key by id. Beyond a key's bounds its oldest are dropped.
+
+    `tag` names the replica that holds them, "" for a server without replicas.
+    """
 
     max_responses: int = MAX_RESPONSES
     max_bytes: int = MAX_BYTES
+    tag: str = ""
     _shelves: dict[bytes, Shelf] = field(default_factory=dict[bytes, "Shelf"])
+
+    @property
+    def prefix(self) -> str:
+        """The beginning of each id, which leads later requests to the replica that holds the response."""
+        return f"resp_{self.tag}_" if self.tag else "resp_"
 
     def add(self, key: Key, stored: StoredResponse) -> None:
         """Stores a response, which may be too large to stay."""
@@ -55,8 +64,10 @@ class ResponseStore:
         shelf = self._shelves.get(key.digest)
         found = shelf and shelf.found.get(id)
         if not found:
+            is_foreign = self.tag and not id.startswith(self.prefix)
+            ended = ", or the replica that held it has ended" if is_foreign else ""
             raise ApiError(
-                404, f"there is no response {id!r:.100}: it was not stored, or was deleted or dropped",
+                404, f"there is no response {id!r:.100}: it was not stored, or was deleted or dropped{ended}",
                 code="response_not_found", param="response_id",
             )  # fmt: skip
         return found[0]
