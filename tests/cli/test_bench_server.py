@@ -330,6 +330,13 @@ def test_a_report_adds_up() -> None:
     assert "load generator: 0.2 s of CPU, 2.5% of one core" in lines
 
 
+def test_long_times_have_no_exponent() -> None:
+    samples = [Sample(due=0, sent=0, end=12.3456, times=[0.0012345, 12.3456], n_tokens=2)]
+    lines = "\n".join(Measured(Case(10, 4, 1, 1), samples, seconds=13.0, cpu_s=0.1).lines())
+    assert " 12,346 ms" in lines
+    assert " 1.234 ms" in lines
+
+
 def test_a_server_that_counts_no_tokens_in_streams() -> None:
     samples = [Sample(due=0, sent=0, end=1.0, times=[0.5, 0.75], n_tokens=2)]
     lines = Measured(Case(10, 4, 1, 1), samples, seconds=1.0, cpu_s=0.1).lines()

@@ -316,6 +316,7 @@ def test_a_refusal_has_its_status() -> None:
     with pytest.raises(ServerError) as raised, scripted(cut(reply)) as fake:
         asyncio.run(work(Client(Address.of(fake.url))))
     assert raised.value.status == 401
+    assert "answered 401: no; give --api-key" in str(raised.value)
 
 
 @pytest.mark.e2e

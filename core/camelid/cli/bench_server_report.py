@@ -14,6 +14,11 @@ from camelid.cli.format import columns, printable
 SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
+def milliseconds(value: float) -> str:
+    """Milliseconds: `12,345 ms`, or four digits below 1,000."""
+    return f"{value:,.0f} ms" if value >= 1000 else f"{value:.4g} ms"
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """A load: tokens of prompts and answers, and streams or a rate of arrival."""
@@ -113,7 +118,7 @@ class Result:
             "per_token": "per token of an answer", "end_to_end": "whole answer",
         }  # fmt: skip
         rows = [
-            (names[name], *(f"{value:,.4g} ms" for value in values.values()))
+            (names[name], *map(milliseconds, values.values()))
             for name, values in self.spreads().items()
             if values
         ]

@@ -287,10 +287,11 @@ async def exchange(connection: Connection, data: bytes) -> Reply:
 
 
 def refusal(status: int, text: str, headers: Mapping[str, str]) -> str:
-    """The server's own sentence on an error, with its status and, for a busy server, when to try again."""
+    """The server's own sentence on an error, with its status and the way out: a key, or when to try again."""
     said = error_message(text) or text.strip()[:200] or "no reason given"
     again = f"; try again in {headers['retry-after']} s" if "retry-after" in headers else ""
-    return f"the server answered {status}: {said}{again}"
+    key = "; give --api-key, or CAMELID_API_KEY in the environment" if status == 401 else ""
+    return f"the server answered {status}: {said}{again}{key}"
 
 
 def error_message(text: str) -> str:
