@@ -12,9 +12,11 @@ from tests.support.served_here import ServedHere, served_here, until
 
 from camelid.server.http import body
 from camelid.server.http.body import BODY_S, MIN_RATE, Bodies, ClientGone, read_body
-from camelid.server.http.errors import ApiError
+from camelid.server.http.call import Call
+from camelid.server.http.errors import ApiError, openai_body
 from camelid.server.http.guard import MIN_BODIES, Guard
-from camelid.server.http.keys import KeyRing
+from camelid.server.http.keys import ANONYMOUS, KeyRing
+from camelid.server.http.reply import Handler, JsonReply, Responder
 
 PATH = "/v1/chat/completions"
 MB = 1 << 20
@@ -146,13 +148,32 @@ def test_unfinished_bodies_of_many_connections_are_bounded(served: ServedHere) -
     until(lambda: bodies.n_held == 0)
 
 
-def test_bytes_are_held_until_the_reply_ends(served: ServedHere) -> None:
-    bodies = served.server.guard.bodies
-    asked = {"prompt": "Hi", "n_predict": 900, "ignore_eos": True, "stream": True}
-    with served.http.stream("POST", "/completion", json=asked) as reply:
-        next(reply.iter_lines())
-        assert bodies.n_held > 0
-    until(lambda: bodies.n_held == 0)
+def test_bytes_are_held_until_the_reply_ends() -> None:
+    bodies, seen = Bodies(100), list[int]()
+    messages = iter([{"type": "http.request", "body": b"x" * 60, "more_body": False}])
+
+    async def receive() -> Any:
+        return next(messages, None) or await asyncio.Event().wait()
+
+    async def main() -> None:
+        scope = {"type": "http", "method": "POST", "path": "/x", "headers": []}
+        call = Call(scope, receive, ANONYMOUS, "id", 100)
+
+        async def send(message: Any) -> None:
+            seen.append(bodies.n_held)
+
+        async def answer(call: Call) -> JsonReply:
+            return JsonReply(b"{}")
+
+        async def prepare(call: Call) -> Handler:
+            await call.read(bodies)
+            return answer
+
+        await Responder(call, send, openai_body, {}).run(prepare)
+
+    asyncio.run(main())
+    assert seen == [60, 60]
+    assert bodies.n_held == 0
 
 
 def test_a_drip_feeding_client_gets_408(served: ServedHere, monkeypatch: pytest.MonkeyPatch) -> None:
