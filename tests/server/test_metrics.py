@@ -184,12 +184,13 @@ def test_the_live_panel_shows_load(server: Served) -> None:
 
 
 def test_refusals_are_counted_by_reason() -> None:
-    with served("--backend", "cpu", "--parallel", "1", "--max-queue", "0") as server:
-        reply = server.post(CHAT, ASK | {"n": 2})
-        assert reply.status_code == 503
-        samples = read(server)
+    with served("--backend", "reference", "--parallel", "1", "--max-queue", "0") as server:
+        body = ASK | {"stream": True, "max_tokens": 900, "ignore_eos": True}  # seconds on this backend
+        with server.http.stream("POST", CHAT, json=body) as running:
+            next(running.iter_lines())
+            assert server.post(CHAT, ASK).status_code == 503
         labels = {"path": CHAT, "code": "server_is_overloaded"}
-        assert value(samples, "camelid_refusals_total", **labels) == 1
+        assert value(read(server), "camelid_refusals_total", **labels) == 1
 
 
 def test_metrics_can_be_off() -> None:
