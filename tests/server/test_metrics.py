@@ -187,7 +187,8 @@ def test_refusals_are_counted_by_reason() -> None:
     with served("--backend", "reference", "--parallel", "1", "--max-queue", "0") as server:
         body = ASK | {"stream": True, "max_tokens": 900, "ignore_eos": True}  # seconds on this backend
         with server.http.stream("POST", CHAT, json=body) as running:
-            next(running.iter_lines())
+            lines = running.iter_lines()  # without a name it would be closed, and with it the connection
+            next(lines)
             assert server.post(CHAT, ASK).status_code == 503
         labels = {"path": CHAT, "code": "server_is_overloaded"}
         assert value(read(server), "camelid_refusals_total", **labels) == 1
