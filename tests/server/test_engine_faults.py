@@ -86,10 +86,19 @@ def test_more_requests_than_the_kv_cache_holds_all_end_whole() -> None:
 
 
 def test_the_time_limit_covers_the_grammar() -> None:
+    """The limit holds for another model than the witness asks."""
     names = {"type": "object", "properties": {f"p{i}": {"type": "integer"} for i in range(2000)}}
     form = {"type": "json_schema", "json_schema": {"name": "x", "schema": names}}
-    with served_here(limits=Limits(timeout_s=0.5)) as served, undisturbed(served.http):
-        reply = served.http.post(PATH, json={"messages": STORY, "response_format": form})
+    with served_here(others={"limited": "cria"}) as served:
+        assert served.http.post(
+            PATH, json={"model": "limited", "messages": STORY, "max_tokens": 1}
+        ).is_success
+        limited = served.server.models.find("limited").service
+        assert limited is not None
+        limited.limits = Limits(timeout_s=0.5)
+        with undisturbed(served.http):
+            asked = {"model": "limited", "messages": STORY, "response_format": form}
+            reply = served.http.post(PATH, json=asked)
         assert (reply.status_code, reply.json()["error"]["code"]) == (408, "timeout"), reply.text
 
 

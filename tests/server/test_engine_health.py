@@ -20,6 +20,8 @@ def test_a_lost_device_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
             raise DeviceLostError("gone", backend="cpu", reason="test")
 
         monkeypatch.setattr(served.engine, "step", step)
-        assert served.http.post("/v1/chat/completions", json=CHAT).status_code in (500, 503)
+        reply = served.http.post("/v1/chat/completions", json=CHAT)
+        assert (reply.status_code, reply.json()["error"]["code"]) == (503, "device_lost")
+        assert int(reply.headers["retry-after"]) >= 1
         with pytest.raises(DeviceLostError, match="gone"):
             host.check()

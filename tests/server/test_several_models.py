@@ -18,6 +18,7 @@ import pytest
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.served import Served, served
 from tests.support.served_here import served_here
+from tests.support.standing import standing
 
 import camelid
 from camelid.errors import DeviceLostError
@@ -102,25 +103,35 @@ def test_models_by_name_from_every_source(folder: Path, tmp_path: Path) -> None:
         assert server.get("/health").status_code == 200  # the others serve
 
 
-def test_the_longest_idle_model_makes_room(folder: Path) -> None:
-    size = need(folder / "a.gguf")
-    bound = str(int(2.5 * size))
-    words = [str(folder / f"{name}.gguf") for name in "abc"]
-    with served(*words, "--backend", "cpu", "--memory", bound) as server:
-        for name in ("b", "a", "c"):
-            text_of(server.post(PATH, asked(name)))
-        assert states(server) == {"a": "loaded", "b": "unloaded", "c": "loaded"}
-        with ThreadPoolExecutor(2) as pool:
-            busy = [pool.submit(server.post, PATH, asked(name, 240)) for name in ("a", "c")]
-            refused = [server.post(PATH, asked("b")) for _ in range(3)]
-            assert all(text_of(each.result()) for each in busy)
-        codes = {reply.status_code for reply in refused}
-        assert codes <= {200, 503}
-        for reply in refused:
-            if reply.status_code == 503:
-                assert int(reply.headers["retry-after"]) >= 1
-                assert f"of {int(bound):,}" in reply.json()["error"]["message"]
-        text_of(server.post(PATH, asked("b")))
+def test_the_longest_idle_model_makes_room_and_a_working_one_never(folder: Path) -> None:
+    bound = int(2.5 * need(folder / "a.gguf"))
+    others = {name: str(folder / f"{name}.gguf") for name in "bc"}
+    with (
+        served_here(str(folder / "a.gguf"), others=others, memory=bound) as here,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        entries = {entry.row.name: entry for entry in here.server.models}
+
+        def ask(model: str, n: int = 12) -> httpx.Response:
+            return here.http.post(PATH, json=asked(model, n))
+
+        for name in ("b", "cria", "c"):
+            text_of(ask(name))
+        services = {name: entry.service for name, entry in entries.items()}
+        engines = [service.host.running.engine for service in services.values() if service]
+        assert [name for name, service in services.items() if service] == ["cria", "c"]
+        with standing(engines[0]) as one, standing(engines[1]) as two:
+            busy = [pool.submit(ask, name, 240) for name in ("cria", "c")]
+            one.wait()
+            two.wait()
+            for _ in range(3):
+                refused = ask("b")
+                assert (refused.status_code, refused.json()["error"]["code"]) == (503, "no_memory_now")
+                assert int(refused.headers["retry-after"]) >= 1
+                assert f"of {bound:,}" in refused.json()["error"]["message"]
+        assert all(text_of(each.result()) for each in busy)
+        assert {name: entry.service for name, entry in entries.items()} == services
+        until(lambda: ask("b").status_code == 200, "no model made room once it was idle")
 
 
 def test_a_model_larger_than_the_bound_is_refused_with_both_numbers(folder: Path) -> None:

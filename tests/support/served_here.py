@@ -6,7 +6,7 @@ import asyncio
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from camelid.server.http.keys import KeyRing
 from camelid.server.http.listen import listen
 from camelid.server.process import Listening, serve
 from camelid.server.server import Server
+from camelid.server.service.memory import Memory
 from camelid.server.service.models import ModelRow, Models
 from camelid.server.service.service import Limits, Service
 from camelid.server.settings import Settings
@@ -78,17 +79,21 @@ def served_here(
     max_body: int = 1 << 20,
     is_strict: bool = False,
     origins: frozenset[str] = frozenset(),
+    others: Mapping[str, str] | None = None,
+    memory: int | None = None,
     **options: Any,
 ) -> Iterator[ServedHere]:
-    """Serves one model on a thread of its own."""
+    """Serves a model on a thread of its own, and the files of `others` by name, within `memory` bytes."""
     load = LoadOptions.of(**{"backend": "cpu", **options})
-    rows = {"cria": ModelRow("cria", model, load, max_queue=max_queue)}
+    files = {"cria": model, **(others or {})}
+    rows = {name: ModelRow(name, file, load, max_queue=max_queue) for name, file in files.items()}
     started, end = threading.Event(), threading.Event()
     found: list[Server] = []
     guard = Guard(keys or KeyRing(), max_body, frozenset({"localhost"}), origins)
 
     async def work(listener: socket.socket) -> None:
-        server = Server(Models(rows, limits or Limits()), guard, Settings(strict=is_strict))
+        models = Models(rows, limits or Limits(), memory=Memory(memory))
+        server = Server(models, guard, Settings(strict=is_strict))
         found.append(server)
         serving = asyncio.create_task(serve(server, Listening(drain_s=1), [listener], started.set))
         while not end.is_set() and not serving.done():

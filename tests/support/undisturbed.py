@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -16,6 +17,8 @@ WITNESS: dict[str, Any] = {
     "max_tokens": 40, "ignore_eos": True, "seed": 7, "temperature": 1.0,
     "logprobs": True, "top_logprobs": 5,
 }  # fmt: skip
+LONGEST_S = 5.0  # of a question that needs the server's event loop alone, on a slow and loaded machine
+POLL_S = 0.05
 
 
 def witness_of(http: httpx.Client) -> Callable[[], list[Any]]:
@@ -31,8 +34,11 @@ def witness_of(http: httpx.Client) -> Callable[[], list[Any]]:
 
 @contextmanager
 def undisturbed(http: httpx.Client) -> Iterator[None]:
-    """Asks the witness alone, then without a pause during the block; at least one answer spans its end."""
-    ask, over, begun = witness_of(http), Event(), Event()
+    """Asks the witness alone, then without a pause during the block; at least one answer spans its end.
+
+    Meanwhile the server's event loop answers within LONGEST_S, whatever its engine does.
+    """
+    ask, over, begun, polled = witness_of(http), Event(), Event(), Event()
     alone = ask()
 
     def again() -> list[list[Any]]:
@@ -42,12 +48,26 @@ def undisturbed(http: httpx.Client) -> Iterator[None]:
             found.append(ask())
         return found
 
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(again)
+    with ThreadPoolExecutor(2) as pool:
+        running, living = pool.submit(again), pool.submit(longest_reply_s, http.base_url, polled, over)
         try:
             assert begun.wait(60)
+            assert polled.wait(60)
             yield
         finally:
             over.set()
         assert all(answer == alone for answer in running.result())
+        assert living.result() < LONGEST_S, "the server's event loop stood still"
     assert ask() == alone
+
+
+def longest_reply_s(url: httpx.URL, polled: Event, over: Event) -> float:
+    """Asks for /live over one connection until `over`; the seconds of the slowest reply."""
+    longest = 0.0
+    with httpx.Client(base_url=url, timeout=60) as client:
+        while not over.wait(POLL_S):
+            began = time.perf_counter()
+            assert client.get("/live").status_code == 200
+            longest = max(longest, time.perf_counter() - began)
+            polled.set()
+    return longest
