@@ -87,6 +87,7 @@ class Process(uvicorn.Server):
                 self.config.ssl.load_cert_chain(how.tls_cert, how.tls_key)
             if how.reload:
                 await how.reload()
+            LOG.info("keys, certificate and models were read again")
         except Exception as error:
             LOG.error("a file keeps its old content: %s", error)
 

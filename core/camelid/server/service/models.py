@@ -128,6 +128,7 @@ class Models:
         try:
             while (service := entry.service) is None or service.host.failure:
                 await self.load(entry)
+                LOG.info("the model %s was loaded for a request", entry.row.name)
         finally:
             entry.n_waiting -= 1
         return service
@@ -237,7 +238,9 @@ class Models:
             if not victims:
                 waits = [e.service.admission.wait_s for e in self if e.service and e.n_places]
                 raise no_room(entry.row.name, need, bound, self.memory.n_held, min(waits, default=1.0))
-            await self.unload(min(victims, key=lambda e: e.used))
+            victim = min(victims, key=lambda e: e.used)
+            LOG.info("the model %s is unloaded to make room for %s", victim.row.name, entry.row.name)
+            await self.unload(victim)
 
     async def unload(self, entry: Entry) -> None:
         """Unloads a model, or ends its load. Requests under way end first; later ones load it again."""
