@@ -56,7 +56,8 @@ HELLO = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 8, "t
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
-    with cluster(PORT, seats=2, system={"health_check_period_ms": 1000}) as nodes:  # 3 s by default
+    quick = {"health_check_period_ms": 1000}  # by default 3 s, five of which tell of a dead node
+    with cluster(PORT, seats=2, is_small=True, system=quick) as nodes:
         yield nodes
 
 

@@ -27,9 +27,9 @@ CHAT = "/v1/chat/completions"
 N_CLIENTS, N_TOKENS = 8, 64
 TRIES = 60
 HEAD: dict[str, Any] = {
-    "num_cpus": 2, "resources": {"front": 1},
-    "include_dashboard": False, "include_log_monitor": False, "no_monitor": True,
+    "num_cpus": 2, "include_dashboard": False, "include_log_monitor": False, "no_monitor": True,
 }  # fmt: skip
+HEAD_RESOURCES = {"front": 1}
 FRONT: dict[str, Any] = {"num_cpus": 0.5, "resources": {"front": 0.1}}  # of what no strike may hit
 # In the nodes' own environment: by `runtime_env` every worker would import Ray twice, for 3 s more.
 ENV = {"PYTHONPATH": os.pathsep.join(str(ROOT / name) for name in ("core", "native", "."))}
@@ -42,17 +42,22 @@ Report = Callable[[str, float], object]  # what took how many seconds
 
 @contextmanager
 def cluster(
-    port: int, seats: int = 1, report: Report = lambda *_: None, system: Mapping[str, Any] | None = None
+    port: int,
+    seats: int = 1,
+    report: Report = lambda *_: None,
+    *,
+    is_small: bool = False,
+    system: Mapping[str, Any] | None = None,
 ) -> Iterator[Any]:
     """A head node with proxy and gate, and two nodes with `seats` each; the teardown is bounded.
 
-    `system` replaces settings of Ray's own processes.
+    In a small cluster the head is one of the two. `system` replaces settings of Ray's own processes.
     """
-    started, nodes = time.monotonic(), Cluster()
+    started, nodes, seat = time.monotonic(), Cluster(), {"seat": seats}
     with mock.patch.dict(os.environ, ENV):
-        add_node(nodes, **HEAD, _system_config=system)
-        for _ in range(2):
-            add_node(nodes, num_cpus=seats, resources={"seat": seats})
+        add_node(nodes, **HEAD, resources=HEAD_RESOURCES | (seat if is_small else {}), _system_config=system)
+        for _ in range(1 if is_small else 2):
+            add_node(nodes, num_cpus=seats, resources=seat)
     ray.init(address=nodes.address, log_to_driver=False)
     serve.start(proxy_location="HeadOnly", http_options={"port": port})
     report("cluster up", time.monotonic() - started)
