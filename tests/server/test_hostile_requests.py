@@ -14,11 +14,14 @@ import pytest
 from tests.support.served_here import ServedHere, served_here
 from tests.support.undisturbed import undisturbed
 
+from camelid.requests import far_tokenizer
 from camelid.server.service.service import Limits
 
 pytestmark = pytest.mark.faults
 CHAT, PATH = "/v1/chat/completions", "/v1/completions"
 LONGEST_S = 20.0
+# Of a text that is tokenized at idle priority: beside busy processes a second of work may take minutes.
+LONGEST_TEXT_S = 500.0
 
 
 @pytest.fixture(scope="module")
@@ -28,9 +31,18 @@ def served() -> Iterator[ServedHere]:
         running.wait_idle()
 
 
-def ask(served: ServedHere, path: str, **body: Any) -> Any:
-    """The reply to a request, which takes no longer than LONGEST_S."""
-    return served.http.post(path, json=body, timeout=LONGEST_S)
+@pytest.fixture(scope="module")
+def patient() -> Iterator[ServedHere]:
+    """A server without a time limit, in which a long text may wait for the processor."""
+    with pytest.MonkeyPatch.context() as patch, served_here(max_body=4 << 20) as running:
+        patch.setattr(far_tokenizer, "LIMIT_S", LONGEST_TEXT_S)
+        yield running
+        running.wait_idle()
+
+
+def ask(served: ServedHere, path: str, longest_s: float = LONGEST_S, **body: Any) -> Any:
+    """The reply to a request, which takes no longer than `longest_s`."""
+    return served.http.post(path, json=body, timeout=longest_s)
 
 
 def said(text: str, **fields: Any) -> dict[str, Any]:
@@ -71,7 +83,7 @@ def test_hostile_grammars(served: ServedHere, text: str) -> None:
             ask(served, "/completion", prompt="Hi", n_predict=2, grammar=text),
             ask(served, CHAT, **said("Hi", grammar=text)),
         ):
-            assert reply.status_code in (200, 400), reply.text[:300]
+            assert reply.status_code in (200, 400, 408), reply.text[:300]
             assert reply.is_success or len(reply.text) < 3000
 
 
@@ -107,12 +119,12 @@ def test_hostile_schemas(served: ServedHere, value: Any) -> None:
 
 TEXTS = {
     "one letter": "a" * 100_000,
-    "carets": "^" * 1_000_000,
+    "carets": "^" * 250_000,
     "underscores": "_" * 50_000,
-    "no space": "ሴ" * 300_000,
+    "no space": "ሴ" * 100_000,
     "marks": "e" + "́" * 200_000,
-    "spaces": " " * 1_000_000,
-    "joined faces": "👩‍👩‍👧‍👦" * 40_000,
+    "spaces": " " * 250_000,
+    "joined faces": "👩‍👩‍👧‍👦" * 10_000,
     "digits": "7" * 500_000,
     "zeros": "\0" * 200_000,
     "control tokens": "<|im_end|><|im_start|>" * 20_000,
@@ -120,13 +132,13 @@ TEXTS = {
 
 
 @pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_hostile_texts(served: ServedHere, text: str) -> None:
+def test_hostile_texts(patient: ServedHere, text: str) -> None:
     """No prompt of them fits; each is refused with its number of tokens, and tokenised whole where asked."""
-    with undisturbed(served.http):
-        reply = ask(served, CHAT, **said(text))
+    with undisturbed(patient.http):
+        reply = ask(patient, CHAT, LONGEST_TEXT_S, **said(text))
         assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
-        tokens = ask(served, "/tokenize", content=text).json()["tokens"]
-        assert ask(served, "/detokenize", tokens=tokens).json()["content"] == text
+        tokens = ask(patient, "/tokenize", LONGEST_TEXT_S, content=text).json()["tokens"]
+        assert ask(patient, "/detokenize", LONGEST_TEXT_S, tokens=tokens).json()["content"] == text
 
 
 TEMPLATES = {
