@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, cast
 
 import pytest
+from tests.support.served_here import served_here
 
 from camelid.server.faces.native_prompts import checked_bias, one_prompt, split_prompts
+from camelid.server.faces.native_text import PART_IDS, piece, token_list
 from camelid.server.fields.ids import MAX_ID, MAX_IDS
 from camelid.server.fields.kinds import Integer
 from camelid.server.fields.native import DETOKENIZE, MAX_MIXED, PROMPT, TOKENIZE
 from camelid.server.fields.texts import Texts
 from camelid.server.http.errors import ApiError
+from camelid.server.service import service
 from camelid.server.service.service import INLINE_CHARS, size_of
 
 KINDS = {
@@ -61,7 +65,7 @@ def test_whole_floats_are_ids() -> None:
 def test_texts_and_ids_are_mixed_up_to_a_bound() -> None:
     mixed = ["a", *[1] * (MAX_MIXED - 1)]
     assert PROMPT.read(mixed, "place") == mixed
-    assert str(MAX_MIXED) in refusal(PROMPT, [*mixed, 1])
+    assert f"at most {MAX_MIXED:,} unless all are token ids" in refusal(PROMPT, [*mixed, 1])
     assert split_prompts(mixed) == [mixed]
 
 
@@ -92,3 +96,28 @@ def test_the_size_of_a_long_prompt_is_not_counted_to_its_end() -> None:
 
 def test_a_bias_of_any_size_is_cut() -> None:
     assert [checked_bias(value) for value in (10**400, -(10**400), 5, False)] == [100.0, -100.0, 5.0, False]
+
+
+@pytest.mark.parametrize("n", [0, 1, PART_IDS, PART_IDS + 1, 3 * PART_IDS - 1])
+def test_a_long_reply_is_written_in_parts(n: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Bytes:
+        def token_bytes(self, token_id: int) -> bytes:
+            return b"\xff" if token_id % 7 == 0 else "\xe4".encode()
+
+    sizes, dumps = list[int](), json.dumps
+    monkeypatch.setattr(json, "dumps", lambda items, **how: sizes.append(len(items)) or dumps(items, **how))
+    ids, tokenizer = list(range(n)), cast("Any", Bytes())
+    assert json.loads(token_list(ids, None)) == {"tokens": ids}
+    pieces = [{"id": i, "piece": piece(i, tokenizer)} for i in ids]
+    assert json.loads(token_list(ids, tokenizer)) == {"tokens": pieces}
+    assert max(sizes, default=0) <= PART_IDS
+
+
+def test_no_look_at_each_token_of_a_prompt_beyond_the_context(monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(*_: object) -> None:
+        raise AssertionError("each token was looked at")
+
+    with served_here(context=64) as served:
+        monkeypatch.setattr(service, "check_request", look)
+        reply = served.http.post("/v1/completions", json={"prompt": [1] * 100, "max_tokens": 1})
+    assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.support.served_here import served_here
 
+from camelid.server.fields.ids import IdsOr
 from camelid.server.http import call, json_body
 from camelid.server.http.errors import ApiError
 from camelid.server.http.json_body import MAX_CONTAINERS, MAX_DIGITS, MAX_STRINGS, MAX_VALUES, json_object
@@ -74,24 +75,46 @@ def test_read_bodies(body: bytes, value: dict[str, Any]) -> None:
     assert json_object(body) == value
 
 
-def test_a_long_body_is_parsed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    threads = list[threading.Thread]()
+def test_a_long_body_is_parsed_and_checked_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed, checked = list[str](), list[str]()
+    read = IdsOr.read
 
     def spied(body: bytes) -> dict[str, Any]:
-        threads.append(threading.current_thread())
+        parsed.append(threading.current_thread().name)
         return json_object(body)
 
+    def spied_read(kind: IdsOr, value: object, place: str) -> list[Any]:
+        checked.append(threading.current_thread().name)
+        return read(kind, value, place)
+
     monkeypatch.setattr(call, "json_object", spied)
+    monkeypatch.setattr(IdsOr, "read", spied_read)
     with served_here(max_body=4 << 20) as served:
         tokens = [1] * call.INLINE_BYTES
-        reply = served.http.post("/detokenize", json={"tokens": tokens}).json()
-        assert reply == served.http.post("/detokenize", content=json.dumps({"tokens": tokens})).json()
-        broken = served.http.post("/detokenize", content=json.dumps({"tokens": tokens})[:-1])
-        assert (broken.status_code, broken.json()["error"]["type"]) == (400, "invalid_request_error")
+        body = json.dumps({"tokens": tokens, "tokns": 1})
+        reply = served.http.post("/detokenize", content=body)
+        text = served.service.builder.tokenizer.token_bytes(1).decode()
+        assert reply.json() == {"content": text * len(tokens)}
+        assert reply.headers["warning"].count("'tokns'") == 1
+        for broken, code in (
+            (body[:-1], "not valid JSON"),
+            (body.replace("1,", "-1,", 1), "unless all are token ids"),
+        ):
+            refused = served.http.post("/detokenize", content=broken)
+            assert (refused.status_code, code in refused.text) == (400, True), refused.text
         served.http.post("/detokenize", json={"tokens": tokens[:10]})
-    names = [thread.name for thread in threads]
-    assert all(name.startswith("camelid json") for name in names[:3]), names
-    assert not names[3].startswith("camelid json"), names
+    assert [name.startswith("camelid json") for name in parsed] == [True, True, True, False]
+    assert [name.startswith("camelid json") for name in checked] == [True, True, False]
+
+
+def test_a_fault_while_a_body_is_read_is_a_500(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(body: bytes) -> dict[str, Any]:
+        raise KeyError("planted")
+
+    monkeypatch.setattr(call, "json_object", broken)
+    with served_here() as served:
+        reply = served.http.post("/v1/completions", content=b" " * (call.INLINE_BYTES + 1))
+    assert (reply.status_code, reply.json()["error"]["code"]) == (500, "bug")
 
 
 def test_the_parser_lets_other_threads_run_at_every_number_and_object(

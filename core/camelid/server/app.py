@@ -111,7 +111,7 @@ class App:
             budget = guard.budget(call.key)
             budget.enter()
             call.closing.callback(budget.leave)
-        await call.read(guard.bodies)
+        await call.read(guard.bodies, route.table)
         return lambda call: route.handle(self.server, call)
 
     def _route(self, call: Call) -> Route:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -18,6 +19,7 @@ from camelid.server.http.route import Route
 from camelid.server.server import Server
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
+PART_IDS = 4096
 TEMPLATE_OPTIONS = ("tools", "variables", "continue_final_message", "add_generation_prompt")
 
 
@@ -27,13 +29,25 @@ async def tokenize(server: Server, call: Call) -> Reply:
     service = await server.service(own.get("model"))
     tokenizer, content = model_tokenizer(service), own.get("content", "")
     frames, special = own.get("add_special", False), own.get("parse_special", True)
+    listed = tokenizer if own.get("with_pieces") else None
     with service.text_place():
-        token_ids = await service.in_pool(
-            content, lambda: mixed_ids(content, tokenizer, frames=frames, special=special)
+        body = await service.in_pool(
+            content, lambda: token_list(mixed_ids(content, tokenizer, frames=frames, special=special), listed)
         )
-    if not own.get("with_pieces"):
-        return JsonReply({"tokens": token_ids})
-    return JsonReply({"tokens": [{"id": i, "piece": piece(i, tokenizer)} for i in token_ids]})
+    return JsonReply(body)
+
+
+def token_list(token_ids: Sequence[int], tokenizer: Tokenizer | None) -> bytes:
+    """The body of a reply with token ids, and with their pieces if a tokenizer is given.
+
+    It is written in parts: the JSON of one long list would hold up every thread.
+    """
+    parts = list[str]()
+    for start in range(0, len(token_ids), PART_IDS):
+        ids = token_ids[start : start + PART_IDS]
+        items = [{"id": i, "piece": piece(i, tokenizer)} for i in ids] if tokenizer else list(ids)
+        parts.append(json.dumps(items, ensure_ascii=False)[1:-1])
+    return f'{{"tokens": [{", ".join(parts)}]}}'.encode()
 
 
 def piece(token_id: int, tokenizer: Tokenizer) -> str | list[int]:

@@ -10,6 +10,7 @@ from camelid.server.http.errors import ApiError
 
 MAX_ID = 2**31 - 1
 MAX_IDS = 1 << 20  # of one list: the longest contexts
+MAX_FLOATS = 1 << 16  # of a list with whole floats, which take longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,15 @@ class IdsOr:
     other: ListOf
 
     def read(self, value: object, place: str) -> list[Any]:
-        return read_ids(value, place) if is_ids(value) else self.other.read(value, place)
+        if is_ids(value):
+            return read_ids(value, place)
+        items = cast("list[object]", value) if isinstance(value, list) else []
+        if len(items) > self.other.most:
+            raise ApiError(
+                400, f"{place} has {len(items):,} items, at most {self.other.most:,} unless all are token ids "
+                f"from 0 to {MAX_ID}", param=place,
+            )  # fmt: skip
+        return self.other.read(cast("object", value), place)
 
     def schema(self) -> Schema:
         return {"anyOf": [ids_schema(), self.other.schema()]}
@@ -28,9 +37,9 @@ class IdsOr:
 def is_ids(value: object) -> bool:
     """True for a list of token ids; a whole float counts as an id, since JavaScript has no integers."""
     types = set(map(type, cast("list[object]", value))) if isinstance(value, list) else ()
-    if not types or not set(types) <= {int, float}:
-        return False
     ids = cast("list[float]", value)
+    if not types or not set(types) <= {int, float} or (float in types and len(ids) > MAX_FLOATS):
+        return False
     if not (min(ids) >= 0 and max(ids) <= MAX_ID):
         return False
     return float not in types or all(map(float.is_integer, map(float, ids)))
@@ -41,7 +50,7 @@ def read_ids(value: object, place: str) -> list[int]:
     ids = cast("list[float]", value)
     if len(ids) > MAX_IDS:
         raise ApiError(400, f"{place} has {len(ids):,} token ids, at most {MAX_IDS:,}", param=place)
-    return list(map(int, ids))
+    return list(map(int, ids)) if float in set(map(type, ids)) else cast("list[int]", ids)
 
 
 def ids_schema() -> Schema:

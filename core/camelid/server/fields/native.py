@@ -23,7 +23,7 @@ from camelid.server.fields.table import Field, Refused, Table
 
 MAX_PROMPTS = 128
 TOKEN_OR_TEXT = Either({str: Text(), int: Integer()}, "text or a token id")
-MAX_MIXED = 1 << 16  # texts and ids of a mixed list, which are checked one by one
+MAX_MIXED = 1 << 15  # texts and ids of a mixed list, which are checked one by one
 MIXED = IdsOr(ListOf(TOKEN_OR_TEXT, MAX_MIXED))
 # A prompt with its text in an object; images would be beside it.
 PROMPT_OBJECT = Object({"prompt_string": Text(), "multimodal_data": ListOf(ANYTHING)}, ("prompt_string",))

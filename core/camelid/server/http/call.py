@@ -6,7 +6,7 @@ import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import Receive, Scope
@@ -16,8 +16,11 @@ from camelid.server.http.errors import ApiError
 from camelid.server.http.json_body import json_object
 from camelid.server.http.keys import Key
 
+if TYPE_CHECKING:
+    from camelid.server.fields.table import Table
+
 MAX_WARNINGS = 8
-INLINE_BYTES = 64 << 10  # a longer body takes milliseconds to parse, and is parsed in a thread
+INLINE_BYTES = 64 << 10  # a longer body takes milliseconds to parse and check: it has a thread for both
 PARSERS = ThreadPoolExecutor(2, "camelid json")
 
 
@@ -33,6 +36,7 @@ class Call:
     is_strict: bool = False
     warnings: list[str] = field(default_factory=list[str])
     closing: ExitStack = field(default_factory=ExitStack)  # closed after the reply
+    checked: tuple[Table, Any] | None = None  # a table, and what it read of a long body
     _body: bytes = b""
     _fields: dict[str, Any] | None = None
 
@@ -62,18 +66,22 @@ class Call:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(f"the field '{printable(shown)}' is unknown and was ignored")
 
-    async def read(self, bodies: Bodies) -> None:
-        """Reads the body, and holds its bytes until `closing`.
+    async def read(self, bodies: Bodies, table: Table | None = None) -> None:
+        """Reads the body, and holds its bytes until `closing`; a long one is parsed and checked, too.
 
         Raises ApiError 413 beyond `max_body` bytes, 408 for a slow body, 503 beyond the bytes of all bodies,
-        400 for a long body that is no JSON object, and ClientGone.
+        400 for a long body that the table refuses, and ClientGone.
         """
         hold = self.closing.enter_context(bodies.hold())
         body = await read_body(self.receive, self.max_body, hold)
         if len(body) <= INLINE_BYTES or self.scope["method"] != "POST":
             self._body = body
             return
-        self._fields = await asyncio.get_running_loop().run_in_executor(PARSERS, json_object, body)
+        loop = asyncio.get_running_loop()
+        fields = await loop.run_in_executor(PARSERS, json_object, body)
+        if table:
+            self.checked = table, await loop.run_in_executor(PARSERS, table.read, fields, self)
+        self._fields = fields
 
     def json(self) -> dict[str, Any]:
         """The body as a JSON object. Raises ApiError 400."""

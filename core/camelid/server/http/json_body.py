@@ -13,8 +13,8 @@ MAX_DEPTH = 200  # nesting
 MAX_DIGITS = 300  # of a whole number: more have no float, and take quadratic time
 # Python's parser lets other threads run only where it calls the functions below, for a number or an object.
 # So a body has no more lists and strings than are read in 0.1 s.
-MAX_CONTAINERS = MAX_STRINGS = 1 << 17
-MAX_VALUES = 1 << 21
+MAX_CONTAINERS = MAX_STRINGS = 1 << 16
+MAX_VALUES = 1 << 20
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -84,8 +84,10 @@ class Responder:
     async def _run(self, prepare: Callable[[Call], Awaitable[Handler]]) -> None:
         try:
             handler = await prepare(self._call)
-        except ApiError as error:
-            await self.refuse(error)
+        except (asyncio.CancelledError, ClientGone):
+            raise
+        except Exception as error:
+            await self.refuse(logged(error, self._call))
             return
         work = asyncio.ensure_future(self._answer(handler))
         gone = asyncio.ensure_future(self._disconnected())

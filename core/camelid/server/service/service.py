@@ -307,8 +307,8 @@ class Service:
                 code="context_length_exceeded", param="prompt", kind="exceed_context_size_error",
                 n_prompt_tokens=request.n_prompt, n_ctx=self.context,
             )  # fmt: skip
+        max_answer_tokens(request, engine.context)  # first: the other looks at every token
         check_request(request, engine.vocab_size, engine.limits, engine.programs)
-        max_answer_tokens(request, engine.context)
 
     def turn_thoughts(self, *, on: bool) -> None:
         """Sets the default of the template's variable for thoughts, if it has one."""
@@ -384,6 +384,8 @@ def size_of(texts: object) -> int:
     """
     if isinstance(texts, str):
         return len(texts)
+    if texts is None or isinstance(texts, int | float):
+        return 1
     if isinstance(texts, Mapping):
         items = cast("Mapping[object, object]", texts)
         texts = (*items, *items.values())
