@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import random
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -104,6 +106,23 @@ def test_a_text_has_a_time_limit(far: FarTokenizer, monkeypatch: pytest.MonkeyPa
     assert caught.value.facts["code"] == "tokenizer_busy"
     monkeypatch.undo()
     assert far.encode("a b" * 50_000) == far._near.encode("a b" * 50_000)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: no signal stops a process")
+def test_a_text_that_no_idle_process_has_time_for_is_encoded_here(
+    far: FarTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process is stopped, as one that the machine gives no time."""
+    text, want = "a b" * 50_000, far._near.encode("a b" * 50_000)
+    far.encode("a")
+    (child,) = [process._child for process in far._all if process._child]
+    child.send_signal(signal.SIGSTOP)
+    monkeypatch.setattr(far_tokenizer, "PATIENCE_S", 0.2)
+    monkeypatch.setattr(far_tokenizer, "PATIENCE_CHAR_S", 0.0)
+    assert far.encode(text) == want
+    assert child.poll() == -signal.SIGKILL
+    monkeypatch.undo()
+    assert far.encode(text) == want
 
 
 def test_closing_ends_the_processes(far: FarTokenizer) -> None:

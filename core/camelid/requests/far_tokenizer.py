@@ -19,7 +19,10 @@ from camelid.text.tokenizers.tokenizer import Tokenizer
 
 FAR_CHARS = 32_768  # about 20 ms of encoding, and of the way to another process
 PROCESSES = 2
-LIMIT_S = 120.0  # for one text; an idle process gets little time on a busy machine
+# An idle process gets next to no time on a busy machine. After 50 times the time that encoding takes here
+# (0.6 s a MB), a text is encoded here: streams are slow for 2 % of the wait.
+PATIENCE_S, PATIENCE_CHAR_S = 2.0, 32e-6
+LIMIT_S = 120.0  # of one text's wait; a longer text is refused then, since it would slow streams for seconds
 # The child sees installed packages, of which `tokenizers` is 5 times faster than Python.
 WORKER = "camelid.text.tokenizers.worker"
 BUSY = "tokenizer_busy"
@@ -46,12 +49,19 @@ class FarTokenizer:
     def encode_spans(self, spans: Iterable[tuple[str, bool]], *, opens: bool = True) -> list[int]:
         """As `Tokenizer.encode_spans`. Raises RequestError with code "tokenizer_busy" after `LIMIT_S`."""
         parts = list(spans)
-        if sum(len(text) for text, _ in parts) < FAR_CHARS:
+        n_chars = sum(len(text) for text, _ in parts)
+        if n_chars < FAR_CHARS:
             return self._near.encode_spans(parts, opens=opens)
         for text, _ in parts:
             check_surrogates(text)
-        with self._one() as process:
-            return process.encode(parts, opens=opens)
+        patience_s = max(PATIENCE_S, PATIENCE_CHAR_S * n_chars)
+        try:
+            with self._one() as process:
+                return process.encode(parts, opens=opens, limit_s=min(patience_s, LIMIT_S))
+        except RequestError as error:
+            if error.facts.get("code") != BUSY or patience_s > LIMIT_S:
+                raise
+        return self._near.encode_spans(parts, opens=opens)
 
     @contextmanager
     def _one(self) -> Generator[EncodingProcess]:
@@ -75,23 +85,26 @@ class EncodingProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._is_closed = False
 
-    def encode(self, spans: list[tuple[str, bool]], *, opens: bool) -> list[int]:
-        """The token ids; if the child died, once more by another."""
+    def encode(self, spans: list[tuple[str, bool]], *, opens: bool, limit_s: float) -> list[int]:
+        """The token ids; if the child died, once more by another.
+
+        Raises RequestError, with code "tokenizer_busy" after `limit_s` seconds.
+        """
         for _ in range(2):
             if self._is_closed:
                 break
             try:
-                return self._try(spans, opens=opens)
+                return self._try(spans, opens=opens, limit_s=limit_s)
             except (EOFError, OSError):
                 self._end()
         if self._is_closed:
             raise RequestError("this model was closed; load the model again", field="llm")
         raise RequestError("the text ends the process that tokenizes it; send a shorter one", field="prompt")
 
-    def _try(self, spans: list[tuple[str, bool]], *, opens: bool) -> list[int]:
+    def _try(self, spans: list[tuple[str, bool]], *, opens: bool, limit_s: float) -> list[int]:
         is_new = not self._child
         child = self._child = self._child or start_child(WORKER, has_packages=True)
-        limit = TimeLimit(LIMIT_S, child)
+        limit = TimeLimit(limit_s, child)
         try:
             if is_new:
                 _describe(child, self._source)
@@ -101,7 +114,7 @@ class EncodingProcess:
                 raise
             self._end()
             raise RequestError(
-                f"the text was not tokenized within {LIMIT_S:g} s, since the machine is busy; send the "
+                f"the text was not tokenized within {limit_s:g} s, since the machine is busy; send the "
                 "request again later", field="prompt", code=BUSY,
             ) from None  # fmt: skip
         finally:
