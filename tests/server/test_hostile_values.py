@@ -17,9 +17,11 @@ from camelid.server.service.service import Limits
 
 # As JSON texts: some have no value in Python.
 VALUES = (
-    "NaN", "-Infinity", "1e308", "-1e308", "1e400", "true", "false", "-1", "-0.0", "0.5", "9" * 30,
+    "NaN", "-Infinity", "1e308", "-1e308", "1e400", "[1e400]", "true", "false", "-1", "-0.0", "0.5", "9" * 30,
     "-9223372036854775809", "9" * 5000, '""', '"\\ud800"', '"\\u0000"', '"%s"' % ("a" * 20_000), "[]", "{}",
     "[[[[]]]]", "[null]",
+    '"\ud800"', '{"\ud800": "\ud800"}', "1" + "0" * 299, "1" + "0" * 400, "[[1, 1%s]]" % ("0" * 299),
+    '[{"type": []}]', '[{"role": "user", "content": [{"type": []}, {"type": {}}]}]', '{"type": {}}',
     '[-1, true, 1e308]', '[{"a": []}]', '{"a": {"b": -1}}', '{"type": "nonsense"}', "[" * 300 + "]" * 300,
 )  # fmt: skip
 # Field -> a harmless value, for the fields that an endpoint cannot do without.
@@ -65,7 +67,7 @@ def test_a_hostile_value_is_no_fault(served: ServedHere, route: Route) -> None:
     path = route.path.replace("{id}", "0").replace("{digest}", "x")
     with undisturbed(served.http):
         for what, body in bodies(route):
-            reply = served.http.request(route.method, path, content=body.encode())
+            reply = served.http.request(route.method, path, content=body.encode("utf-8", "surrogatepass"))
             assert reply.status_code < 500 or reply.status_code in (501, 503), (what, reply.text)
             if not reply.is_success:
                 assert 10 < len(reply.text) < 3000, (what, reply.text)

@@ -25,8 +25,8 @@ class IdsOr:
         items = cast("list[object]", value) if isinstance(value, list) else []
         if len(items) > self.other.most:
             raise ApiError(
-                400, f"{place} has {len(items):,} items, at most {self.other.most:,} unless all are token ids "
-                f"from 0 to {MAX_ID}", param=place,
+                400, f"{place} has {len(items):,} items, at most {self.other.most:,} unless all are token "
+                f"ids from 0 to {MAX_ID}", param=place,
             )  # fmt: skip
         return self.other.read(cast("object", value), place)
 
