@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 from pathlib import Path
 
 import pytest
 from starlette.types import Scope
 
 from camelid.errors import RequestError
+from camelid.server.http import keys
 from camelid.server.http.errors import ApiError
 from camelid.server.http.guard import PUBLIC, Guard
-from camelid.server.http.keys import ANONYMOUS, Key, KeyRing, digest_of
+from camelid.server.http.keys import ANONYMOUS, Key, KeyRing, digest_of, plain_keys
 from camelid.server.server import Server
 from camelid.server.setup import build, keys_of, reload
 from camelid.server.sources import configure
@@ -115,3 +117,26 @@ def test_listed_origins_ask_across_sites() -> None:
     assert refusal("/props", frozenset({"*"}), sec_fetch_site="cross-site") == ""
     own = "http://localhost:8080"
     assert refusal("/props", sec_fetch_site="same-origin", origin=own) == ""
+
+
+@pytest.mark.parametrize("secret", ["first", "last", "wrong", "", None])
+def test_every_key_is_compared_in_constant_time(secret: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody learns by the time of a refusal how much of a key was right, or which key it was."""
+    ring = KeyRing(plain_keys(["first", "second", "last"]))
+    compared, compare = list[bytes](), hmac.compare_digest
+
+    def spied(one: bytes, other: bytes) -> bool:
+        compared.append(one)
+        return compare(one, other)
+
+    class Digest(bytes):
+        def __eq__(self, other: object) -> bool:
+            raise AssertionError("compared byte by byte")
+
+        __hash__ = bytes.__hash__
+
+    monkeypatch.setattr(hmac, "compare_digest", spied)
+    monkeypatch.setattr(keys, "digest_of", lambda secret: Digest(digest_of(secret)))
+    found = ring.find(secret)
+    assert (found.name if found else None) == {"first": "key-1", "last": "key-3"}.get(secret or "")
+    assert compared == [key.digest for key in ring]

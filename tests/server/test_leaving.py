@@ -1,0 +1,40 @@
+"""Clients that leave in numbers: the engine ends idle, and other requests keep their bits."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.served_here import served_here, until
+from tests.support.undisturbed import undisturbed
+
+pytestmark = [pytest.mark.faults, pytest.mark.slow]
+PATH = "/v1/chat/completions"
+N_CLIENTS = 1000
+# Each prompt has a beginning of its own, so that none is found in the prefix cache.
+BODY: dict[str, Any] = {"max_tokens": 50, "ignore_eos": True, "stream": True}
+
+
+def request(i: int) -> bytes:
+    body = json.dumps({**BODY, "messages": [{"role": "user", "content": f"{i} " + "llama " * 500}]}).encode()
+    return b"POST %s HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n%s" % (
+        PATH.encode(), len(body), body,
+    )  # fmt: skip
+
+
+def test_a_thousand_clients_that_leave_disturb_nobody() -> None:
+    with served_here(max_queue=2 * N_CLIENTS) as served:
+        counters = served.engine.counters
+        with undisturbed(served.http):
+            n_rows, n_under_way = counters.prefill_rows, 0
+            for i in range(N_CLIENTS):
+                before = counters.prefill_rows
+                with served.connect() as connection:
+                    connection.sendall(request(i))
+                    if i % 10 == 0:  # else it leaves at once, in the queue or before
+                        until(lambda: counters.prefill_rows > before)  # noqa: B023
+                        n_under_way += 1
+        served.wait_idle()
+        assert n_under_way == N_CLIENTS // 10
+        assert counters.prefill_rows > n_rows
