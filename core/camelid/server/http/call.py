@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from starlette.datastructures import Headers, QueryParams
 from starlette.types import Receive, Scope
@@ -16,12 +17,17 @@ from camelid.server.http.errors import ApiError
 from camelid.server.http.json_body import json_object
 from camelid.server.http.keys import Key
 
-if TYPE_CHECKING:
-    from camelid.server.fields.table import Table
-
 MAX_WARNINGS = 8
 INLINE_BYTES = 64 << 10  # a longer body takes milliseconds to parse and check: it has a thread for both
 PARSERS = ThreadPoolExecutor(2, "camelid json")
+
+
+class Fields(Protocol):
+    """The table of an endpoint's fields."""
+
+    def read(self, body: Mapping[str, Any], call: Call) -> Any:
+        """The checked values of a body. Raises ApiError 400."""
+        ...
 
 
 @dataclass(slots=True)
@@ -36,7 +42,7 @@ class Call:
     is_strict: bool = False
     warnings: list[str] = field(default_factory=list[str])
     closing: ExitStack = field(default_factory=ExitStack)  # closed after the reply
-    checked: tuple[Table, Any] | None = None  # a table, and what it read of a long body
+    checked: tuple[Fields, Any] | None = None  # a table, and what it read of a long body
     _body: bytes = b""
     _fields: dict[str, Any] | None = None
 
@@ -66,7 +72,7 @@ class Call:
         if len(self.warnings) < MAX_WARNINGS:
             self.warnings.append(f"the field '{printable(shown)}' is unknown and was ignored")
 
-    async def read(self, bodies: Bodies, table: Table | None = None) -> None:
+    async def read(self, bodies: Bodies, table: Fields | None = None) -> None:
         """Reads the body, and holds its bytes until `closing`; a long one is parsed and checked, too.
 
         Raises ApiError 413 beyond `max_body` bytes, 408 for a slow body, 503 beyond the bytes of all bodies,
