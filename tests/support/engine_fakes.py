@@ -204,7 +204,7 @@ async def make_engine(
     clock: Callable[[], float] = perf_counter,
 ) -> StepEngine:
     """An engine over one paged group and the ring, with the programs of plain requests."""
-    limits = Limits(chunk, parallel, context)
+    limits = Limits(chunk, parallel, context, step_s=1e9)  # chunks by rows, however slow the machine is
     return await open_engine(
         backend,
         STATES,
