@@ -71,8 +71,7 @@ def test_every_job_of_make_exhaustive_runs_weekly_and_accepts_no_unknown_skip(we
 
 def test_the_ci_script_lints_builds_and_tests() -> None:
     script = (ROOT / ".ci" / "run").read_text("utf-8")
-    assert re.findall(r"^make (\w+)", script, re.MULTILINE) == ["lint", "build", "test"]
-    assert script.endswith("\n  .venv/bin/python -m pytest --last-failed --last-failed-no-failures none\n}\n")
+    assert re.findall(r"^make (.*)$", script, re.MULTILINE) == ["lint", "build", "test"]
     assert re.search("^set -eu$", script, re.MULTILINE) and "\nexport CI=true\n" in script
     assert "\n.ci/setup cached-rivals\n" in script
 
