@@ -1,4 +1,4 @@
-"""What `camelid chat` talks to: a model loaded here, or one behind a server, by the same few methods."""
+"""The model of `camelid chat`: loaded here, or behind a server, by the same methods."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ SEED_UNKNOWN = -1
 
 @dataclass(slots=True)
 class Tally:
-    """What has arrived of one answer."""
+    """The arrived part of one answer."""
 
     clock: Callable[[], float] = perf_counter
     parts: list[Part] = field(default_factory=list[Part])

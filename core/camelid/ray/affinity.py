@@ -1,4 +1,4 @@
-"""What binds a request to a replica: the head of its prompt, and the stored response that it names.
+"""Links from a request to a replica: the head of its prompt, and the stored response that it names.
 
 Each replica stores the responses that it made. Their ids hold its tag, so that a request that names one finds
 its home.

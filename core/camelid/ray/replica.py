@@ -35,7 +35,7 @@ Messages = list[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What every replica serves, and to whom."""
+    """Models and settings of every replica."""
 
     model: str
     words: Mapping[str, Any]

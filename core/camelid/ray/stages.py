@@ -87,7 +87,7 @@ class Stage:
             os._exit(1)
 
     def address(self) -> str:
-        """Where it serves: another port after each restart."""
+        """Address of the server: another port after each restart."""
         return self._server.address
 
     def node(self) -> str:

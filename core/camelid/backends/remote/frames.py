@@ -47,7 +47,7 @@ ERRORS = {
 
 
 class Kind(IntEnum):
-    """What a message is. An engine sends HELLO, CALL, RUN and BYE; a stage the others."""
+    """Kind of a message. An engine sends HELLO, CALL, RUN and BYE; a stage the others."""
 
     HELLO = 1
     CALL = 2

@@ -49,7 +49,7 @@ def _status(number: int) -> str:
 
 
 def _split(data: bytes, n: int) -> Sequence[memoryview[float] | None]:
-    """As many equal rows of float32; None for rows without."""
+    """Equal rows of float32; None for rows without them."""
     if not data:
         return [None] * n
     if not n or len(data) % (4 * n):

@@ -92,7 +92,7 @@ def generate_shape(piece: Piece) -> Body:
 
 @dataclass(frozen=True, slots=True)
 class Dialogue:
-    """What /api/chat and /api/generate differ in; `asks` is the field without which nothing is answered."""
+    """Differences of /api/chat and /api/generate; `asks` is the field without which nothing is answered."""
 
     table: Table
     asks: str
