@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 import tracemalloc
 
 import pytest
 from tests.support.exhaustive import share_of
+from tests.support.processor_time import within
 from tests.support.text.conversations import CHATML
 from tests.support.text.made import byte_level
 from tests.support.text.template_cases import HOSTILE
@@ -138,10 +138,8 @@ def test_random_operations_never_make_text_trusted() -> None:
 @pytest.mark.parametrize("max_steps", share_of([40_000, 100_000]))
 @pytest.mark.parametrize("attack", HOSTILE)
 def test_a_hostile_template_is_stopped_quickly(attack: str, max_steps: int) -> None:
-    start = time.process_time()
-    with pytest.raises(TemplateError):
+    with within(max_steps / 25_000), pytest.raises(TemplateError):
         compile_template(HOSTILE[attack], max_steps=max_steps).render([{"content": "x" * 10**4}])
-    assert time.process_time() - start < max_steps / 25_000
 
 
 LOOP = "{% set t = 'a b\\n' * 5000 %}{% for i in range(90000) %}{% set v = ... %}{% endfor %}"
@@ -154,10 +152,8 @@ WORK = [
 @pytest.mark.faults
 @pytest.mark.parametrize("work", WORK)
 def test_work_on_texts_is_charged_by_their_length(work: str) -> None:
-    start = time.process_time()
-    with pytest.raises(TemplateError, match="steps"):
+    with within(4), pytest.raises(TemplateError, match="steps"):
         compile_template(LOOP.replace("...", work), max_steps=100_000).render([])
-    assert time.process_time() - start < 4
 
 
 @pytest.mark.faults
@@ -177,13 +173,12 @@ def test_parts_are_charged_before_their_creation(work: str) -> None:
 
 
 def test_ranges_are_never_searched_linearly() -> None:
-    start = time.process_time()
-    source = (
-        "{% set r = range(3 * 10**7) %}{{ ['x' in r, none in r, 2.5 in r, 7 in r, 7.0 in r, true in r] }}"
-    )
-    ((text, _),) = compile_template(source).render([])
-    assert text == "[False, False, False, True, True, True]"
-    assert time.process_time() - start < 0.5
+    with within(0.5):
+        source = (
+            "{% set r = range(3 * 10**7) %}{{ ['x' in r, none in r, 2.5 in r, 7 in r, 7.0 in r, true in r] }}"
+        )
+        ((text, _),) = compile_template(source).render([])
+        assert text == "[False, False, False, True, True, True]"
 
 
 def test_out_of_memory_is_the_templates_error() -> None:
@@ -247,17 +242,15 @@ def test_shared_parts_are_charged_per_use() -> None:
 @pytest.mark.faults
 @pytest.mark.parametrize("n", share_of([15_000, 30_000]))
 def test_a_long_source_is_parsed_in_linear_time(n: int) -> None:
-    start = time.process_time()
-    for source in ("a ~ ", "a or ", "1 < "):
-        compile_template(f"{{{{ {source * n} a }}}}")
-    assert time.process_time() - start < n / 3750
+    with within(n / 3750):
+        for source in ("a ~ ", "a or ", "1 < "):
+            compile_template(f"{{{{ {source * n} a }}}}")
 
 
 def test_a_long_conversation_is_rendered_within_a_second() -> None:
     messages = [{"role": "user", "content": "word " * 200}] * 1000
-    start = time.process_time()
-    rendered = compile_template(CHATML).render(messages)
-    assert time.process_time() - start < 1
+    with within(1):
+        rendered = compile_template(CHATML).render(messages)
     assert sum(len(text) for text, _ in rendered) > 1_000_000
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 from tests.support.exhaustive import share_of
+from tests.support.processor_time import within
 from tests.support.text.texts import random_texts
 from tests.support.text.words_oracle import words_of
 from tokenizers import Regex
@@ -57,10 +56,8 @@ REFUSED = {
 @pytest.mark.faults
 @pytest.mark.parametrize("regex", REFUSED, ids=lambda regex: regex[:20])
 def test_unsupported_or_slow_regexes_are_refused_by_name(regex: str) -> None:
-    start = time.process_time()
-    with pytest.raises(UnsupportedModelError, match=REFUSED[regex]) as caught:
+    with within(5), pytest.raises(UnsupportedModelError, match=REFUSED[regex]) as caught:
         automaton(regex)
-    assert time.process_time() - start < 5
     assert len(str(caught.value)) < 300
 
 
@@ -68,6 +65,5 @@ def test_unsupported_or_slow_regexes_are_refused_by_name(regex: str) -> None:
 @pytest.mark.parametrize("regex", [*REGEXES[:3], r"(a+)+b", r"a*b|a", r"\s*x", r"(?:a|aa)*c", r"(?:.a)*!"])
 def test_long_texts_take_linear_time(regex: str, unit: str) -> None:
     text = unit * 60_000
-    start = time.process_time()
-    assert sum(b - a for a, b in automaton(regex).spans(text)) <= len(text)
-    assert time.process_time() - start < 3
+    with within(3):
+        assert sum(b - a for a, b in automaton(regex).spans(text)) <= len(text)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
 from functools import cache
 
 import pytest
 from tests.support.exhaustive import share_of
+from tests.support.processor_time import within
 from tests.support.text.made import rwkv
 from tests.support.text.texts import random_texts
 
@@ -137,6 +137,5 @@ def test_the_search_is_bounded_by_the_longest_token() -> None:
 @pytest.mark.parametrize("text", share_of([("a" * 1023 + "c") * 300, "a" * 300_000]))
 def test_texts_that_nearly_match_long_tokens_cost_linear_time(text: str) -> None:
     tokenizer = rwkv(["a", "c", *("a" * n + "b" for n in range(1, 1024))])
-    start = time.process_time()
-    assert len(tokenizer.encode(text)) == len(text)
-    assert time.process_time() - start < 10
+    with within(10):
+        assert len(tokenizer.encode(text)) == len(text)

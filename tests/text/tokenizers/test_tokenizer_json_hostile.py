@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 import random
-import time
 import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 from tests.support.exhaustive import share_of
+from tests.support.processor_time import within
 from tests.support.text.hf_families import published
 from tests.text.to_gguf.test_tokenizer_hostile import nested, spoil
 
@@ -113,14 +113,13 @@ def test_wrong_values_raise_only_documented_errors(family: str) -> None:
         changed = copy.deepcopy(small)
         for _ in range(rng.randrange(1, 4)):
             spoil(changed, rng)
-        start = time.process_time()
-        try:
-            tokenizer = tokenizer_from_json(TokenizerFiles(changed))
-            tokenizer.decode(tokenizer.encode("a <s> llama, \n<mask> 12 \U0001f999", special=True))
-        except (ModelFormatError, UnsupportedModelError, RequestError) as error:
-            refusals += 1
-            assert len(str(error)) < 1000
-        assert time.process_time() - start < 2
+        with within(2):
+            try:
+                tokenizer = tokenizer_from_json(TokenizerFiles(changed))
+                tokenizer.decode(tokenizer.encode("a <s> llama, \n<mask> 12 \U0001f999", special=True))
+            except (ModelFormatError, UnsupportedModelError, RequestError) as error:
+                refusals += 1
+                assert len(str(error)) < 1000
     assert 20 < refusals < 300
 
 

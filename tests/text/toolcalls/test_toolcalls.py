@@ -6,12 +6,12 @@ import itertools
 import json
 import random
 import re
-import time
 from collections.abc import Iterable, Iterator, Mapping
 from posixpath import commonprefix
 
 import pytest
 from tests.support.exhaustive import share_of
+from tests.support.processor_time import within
 from tests.support.text.toolcall_cases import CASES, JSON_WRITERS, PLAIN, TEXT_WRITERS, TOOLS, WEATHER, Case
 
 from camelid.errors import UnsupportedModelError
@@ -286,17 +286,15 @@ HOSTILE = {
 def test_hostile_text_takes_linear_time(name: str) -> None:
     family = FAMILIES[name]
     head = WRITERS[name]((("now", {"options": {"list": ["x"]}}),)).split("x")[0]
-    start = time.process_time()
-    for text in HOSTILE.values():
-        for prefix in ("", head, *family.openings):
-            unit = text or head
-            parts_of(name, [prefix + unit * (50_000 // len(unit))])
-    assert time.process_time() - start < 10
+    with within(10):
+        for text in HOSTILE.values():
+            for prefix in ("", head, *family.openings):
+                unit = text or head
+                parts_of(name, [prefix + unit * (50_000 // len(unit))])
 
 
 @pytest.mark.parametrize("unit", share_of(["<", '{"a":[', "<tool_call>", " "], 2))
 def test_text_fed_by_characters_takes_linear_time(unit: str) -> None:
-    start = time.process_time()
-    text = '<tool_call>{"name": "f", "arguments": ' + unit * (200_000 // len(unit))
-    assert len(emitted(parts_of("hermes", text))) > 180_000
-    assert time.process_time() - start < 20
+    with within(20):
+        text = '<tool_call>{"name": "f", "arguments": ' + unit * (200_000 // len(unit))
+        assert len(emitted(parts_of("hermes", text))) > 180_000
