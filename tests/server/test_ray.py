@@ -30,7 +30,7 @@ from starlette.responses import Response  # noqa: E402
 from camelid.errors import RequestError  # noqa: E402
 from camelid.ray import Autoscaling, app  # noqa: E402
 from camelid.ray.affinity import Affinity, affinity_of, tag_of  # noqa: E402
-from camelid.ray.gate import Gate, Relay  # noqa: E402
+from camelid.ray.gate import MAX_BODIES, Gate, Relay  # noqa: E402
 from camelid.ray.heads import BLOCK_CHARS, MAX_BLOCKS, Heads, chain  # noqa: E402
 from camelid.ray.replica import MAX_BODY  # noqa: E402
 from camelid.ray.router import AffinityRouter, ranked, tag  # noqa: E402
@@ -325,6 +325,33 @@ def test_a_gate_sends_nothing_of_a_body_that_is_too_large_or_ends_early() -> Non
         through("/v1/responses", [large[0], {"type": "http.disconnect"}], has_slots=True),
     ]
     assert [(reply.status_code, handle.sent) for reply, handle in replies] == [(413, []), (499, [])]
+
+
+def test_a_gate_bounds_the_bodies_under_way_together() -> None:
+    part = {"type": "http.request", "body": bytes(MAX_BODY), "more_body": True}
+
+    async def run() -> tuple[int, int]:
+        over = asyncio.Event()
+        gate = Gate(cast("Any", Handle()), has_slots=True)
+        scope = {"type": "http", "path": "/v1/responses", "method": "POST", "headers": []}
+
+        def open_body(messages: list[dict[str, Any]]) -> asyncio.Task[Response]:
+            async def receive() -> Any:
+                if not messages:
+                    await over.wait()
+                return messages.pop() if messages else {"type": "http.disconnect"}
+
+            return asyncio.create_task(gate(Request(scope, receive)))
+
+        held = [open_body([part]) for _ in range(MAX_BODIES // MAX_BODY)]
+        await asyncio.sleep(0.01)
+        refused = (await open_body([{**part, "body": b"{}"}])).status_code
+        over.set()
+        await asyncio.gather(*held)
+        return refused, (await open_body([*body_of(b"{}")])).status_code
+
+    refused, status = asyncio.run(run())
+    assert (refused, status) == (503, 200)
 
 
 def test_unknown_load_option_is_refused_before_anything_starts() -> None:

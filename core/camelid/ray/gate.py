@@ -21,7 +21,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from camelid.ray.affinity import affinity_of
 from camelid.ray.replica import MAX_BODY
-from camelid.server.http.body import ClientGone, read_body
+from camelid.server.http.body import Bodies, ClientGone, read_body
 from camelid.server.http.errors import ApiError, dialect_of, retry_later
 from camelid.server.http.reply import LINES_TYPE
 
@@ -29,6 +29,7 @@ from camelid.server.http.reply import LINES_TYPE
 SCOPE = ("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path",
          "headers", "client", "server")  # fmt: skip
 RETRY_S = 1.0
+MAX_BODIES = 16 * MAX_BODY  # bytes of all bodies under way
 GONE = 499  # the status of a reply that nobody reads
 
 
@@ -38,6 +39,7 @@ class Gate:
     def __init__(self, replicas: DeploymentHandle[Any], *, has_slots: bool) -> None:
         self._answer: Any = replicas.options(method_name="answer", stream=True)
         self._has_slots = has_slots
+        self._bodies = Bodies(MAX_BODIES)
 
     async def __call__(self, request: Request) -> Response:
         """The reply of a replica, relayed as it comes."""
@@ -45,7 +47,8 @@ class Gate:
         try:
             if is_of_slots(path) and not self._has_slots:
                 raise no_slots()
-            body = await read_body(request.receive, MAX_BODY)
+            with self._bodies.hold() as hold:
+                body = await read_body(request.receive, MAX_BODY, hold)
         except ApiError as error:
             return Failure(error, path, request_id(request))
         except ClientGone:
