@@ -14,6 +14,7 @@ from camelid.api.llm import LLM
 
 ASK: list[Any] = [{"role": "user", "content": "What is 12 plus 30?"}]
 PATH = "/v1/chat/completions"
+WRONG: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "nothing"}}}
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +99,21 @@ def test_a_prompt_beyond_the_context_names_both_numbers(server: Served) -> None:
         ({"top_logprobs": 3}, 400, "top_logprobs"),
         ({"store": True}, 400, "store"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 501, "messages"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"schema": WRONG}}},
+            400,
+            "response_format",
+        ),
+        ({"json_schema": WRONG}, 400, "json_schema"),
+        ({"grammar": "root ::= nowhere"}, 400, "grammar"),
+        (
+            {
+                "tools": [{"type": "function", "function": {"name": "f", "parameters": WRONG}}],
+                "tool_choice": "required",
+            },
+            400,
+            "tools",
+        ),
     ],
 )
 def test_a_bad_field_is_named(server: Served, change: dict[str, Any], status: int, param: str) -> None:

@@ -7,7 +7,8 @@ the first constrained request.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
 from typing import cast
@@ -19,7 +20,7 @@ from camelid.sampling.drawing import ConstraintFactory
 from camelid.text.grammar.automaton import Automaton, compile_rules
 from camelid.text.grammar.kept import KeptGrammars
 from camelid.text.grammar.matcher import Matcher
-from camelid.text.grammar.options import expect, rules_of_option
+from camelid.text.grammar.options import RULES, expect, rules_of_option
 from camelid.text.grammar.trie import TokenTable
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
@@ -49,7 +50,8 @@ class Constraints:
         if not name:
             return None
         key, tokens, workers = key_of(name, text), self._tokens, self.workers
-        automaton = self.kept.get(key) or self.kept.put(key, self._compile(name, text))
+        with errors_of(options):
+            automaton = self.kept.get(key) or self.kept.put(key, self._compile(name, text))
         calls = mapping_or_empty(options.get("tool_calls"))
         is_lazy = bool(calls) and calls.get("choice") != "required"
         if workers:
@@ -63,7 +65,8 @@ class Constraints:
         name, text = chosen(options)
         key = key_of(name, text)
         if name and self.workers and not self.kept.get(key):
-            automaton = await self.workers.compile(name, text)
+            with errors_of(options):
+                automaton = await self.workers.compile(name, text)
             if not self.kept.get(key):  # another request may have waited for the same grammar
                 self.kept.put(key, automaton)
 
@@ -88,6 +91,18 @@ def chosen(options: Mapping[str, object]) -> tuple[str, str]:
     if name == "response_format":
         name, value = unwrap_response_format(value)
     return name, json_text(name, value) if name else ""
+
+
+@contextmanager
+def errors_of(options: Mapping[str, object]) -> Iterator[None]:
+    """Gives errors of a grammar the field of the request, in which a schema may be a part."""
+    try:
+        yield
+    except RequestError as error:
+        option = next(iter(options))
+        field = {"tool_calls": "tools"}.get(option, option)
+        is_grammar = error.facts.get("field") in RULES
+        raise RequestError(error.message, **error.facts | ({"field": field} if is_grammar else {})) from None
 
 
 def key_of(name: str, text: str) -> bytes:

@@ -17,6 +17,7 @@ from camelid.server.http.errors import (
     native_body,
     ollama_body,
     openai_body,
+    responses_body,
 )
 from camelid.server.http.guard import PUBLIC
 from camelid.server.http.reply import EVENT_TYPE, JSON_TYPE, LINES_TYPE, JsonReply, Reply
@@ -34,9 +35,11 @@ def closed(**properties: Schema) -> Schema:
 
 
 MESSAGE = closed(message=TEXT, type=TEXT)
+OPENAI = closed(error=closed(message=TEXT, type=TEXT, param={}, code={}))
 # Dialect -> schema of its errors.
 ERRORS: Mapping[Dialect, Schema] = {
-    openai_body: closed(error=closed(message=TEXT, type=TEXT, param={}, code={})),
+    openai_body: OPENAI,
+    responses_body: OPENAI,
     native_body: closed(error=closed(message=TEXT, type=TEXT, code={"type": "integer"})),
     anthropic_body: closed(type={"const": "error"}, error=MESSAGE, request_id=TEXT),
     ollama_body: closed(error=TEXT),

@@ -46,6 +46,11 @@ ANTHROPIC_TYPES: Mapping[int, str] = {
 }
 # Codes of requests that a less busy machine serves.
 BUSY_CODES = frozenset({"grammar_workers_busy", "tokenizer_busy", "worker_not_started"})
+# Field of chat completions -> the same field of responses.
+RESPONSES_FIELDS: Mapping[str, str] = {
+    "response_format": "text.format", "messages": "input", "max_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
+}  # fmt: skip
 Body = dict[str, Any]
 
 
@@ -129,6 +134,13 @@ def openai_body(error: ApiError, request_id: str) -> Body:  # noqa: ARG001 - the
     }
 
 
+def responses_body(error: ApiError, request_id: str) -> Body:
+    """OpenAI's error object; fields of chat completions, which the engine has, by their names here."""
+    body = openai_body(error, request_id)
+    body["error"]["param"] = RESPONSES_FIELDS.get(error.param or "", error.param)
+    return body
+
+
 def native_body(error: ApiError, request_id: str) -> Body:  # noqa: ARG001
     """The error object of llama.cpp's server: the code is the status."""
     return {"error": {"code": error.status, "message": error.message, "type": error.type, **error.more}}
@@ -153,6 +165,7 @@ Dialect = Callable[[ApiError, str], Body]
 # Prefix of a path -> dialect of its errors; the first match counts.
 DIALECTS: tuple[tuple[str, Dialect], ...] = (
     ("/v1/messages", anthropic_body),
+    ("/v1/responses", responses_body),
     ("/v1/", openai_body),
     ("/api/", ollama_body),
     ("/", native_body),
