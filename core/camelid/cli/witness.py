@@ -44,9 +44,9 @@ def selection(function: F) -> F:
 @click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE...")
 @click.option("--head", default="", metavar="HASH", help="Fail unless a record has this hash, noted earlier.")
 def verify_command(files: tuple[Path, ...], head: str, verbose: bool) -> None:  # noqa: ARG001
-    """Check that no line of a log was changed, deleted, inserted or moved.
+    """Check a log for changed or missing lines.
 
-    Several files are the parts of one rotated log, in any order. Each intact file is summed up on a line; the
+    No line was changed, deleted, inserted or moved. Several files are the parts of one rotated log, in any order. Each intact file is summed up on a line; the
     first broken line is named, and the exit code is 1. A cut at the end of a line, or a log written anew as a
     whole, shows only against a hash noted elsewhere: see --head.
     """
@@ -103,7 +103,10 @@ def counted(n: int, noun: str, after: str = "") -> str:
 @click.argument("file", type=FILE)
 @selection
 def show_command(file: Path, seq: int | None, request_id: str | None, verbose: bool) -> None:
-    """Print the records of an intact log, one per line; -v, --record or --id print their whole JSON."""
+    """Print the records of an intact log.
+
+    One line per record; -v, --record or --id print its whole JSON.
+    """
     whole = verbose or seq is not None or request_id is not None
     with reading_bar(file) as progress:
         records = [record for record in read_records(file, progress) if is_chosen(record, seq, request_id)]

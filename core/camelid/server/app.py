@@ -59,6 +59,7 @@ FACES = (
     page,
 )
 ROUTES = openapi.with_document(tuple(route for face in FACES for route in face.ROUTES))
+OUTSIDE = "camelid.outside"  # mark of a path without the prefix
 REQUEST_ID = re.compile(r"[\x21-\x7e]{1,128}")
 
 
@@ -116,6 +117,11 @@ class App:
 
     def _route(self, call: Call) -> Route:
         """The row of a path and method; sets the path's parameters. Raises ApiError 404 or 405."""
+        if OUTSIDE in call.scope:
+            raise ApiError(
+                404, f"there is no endpoint {call.path!r:.200} here; paths begin with {self._prefix}",
+                code="not_found",
+            )  # fmt: skip
         rows = self._exact.get(call.path)
         if rows:
             return self._row(rows, call)
@@ -138,12 +144,13 @@ class App:
 
 
 def without_prefix(scope: Scope, prefix: str) -> Scope:
-    """The request with its path behind the prefix of --api-prefix; no path for one that lacks the prefix."""
+    """The request with its path behind the prefix of --api-prefix; a path without the prefix is marked."""
     if not prefix:
         return scope
     path: str = scope["path"]
-    is_behind = path == prefix or path.startswith(f"{prefix}/")
-    return {**scope, "path": (path.removeprefix(prefix) or "/") if is_behind else ""}
+    if path != prefix and not path.startswith(f"{prefix}/"):
+        return {**scope, OUTSIDE: True}
+    return {**scope, "path": path.removeprefix(prefix) or "/"}
 
 
 def check_scope(key: Key, route: Route, keys: KeyRing) -> None:

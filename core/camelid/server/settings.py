@@ -100,7 +100,13 @@ class Settings:
     api_keys: tuple[str, ...] = row(
         (), TEXTS(), "A key that clients must send.", "--api-key", llama="LLAMA_API_KEY"
     )
-    api_key_file: Path | None = row(None, File(), "File of keys, one a line.", llama="API_KEY_FILE")
+    api_key_file: Path | None = row(
+        None,
+        File(),
+        "File of keys, one per line: SECRET or NAME:SECRET:SCOPES:REQUESTS:TOKENS:CONCURRENCY, shortened at "
+        "will; scopes use, admin or use+admin; requests and tokens per minute.",
+        llama="API_KEY_FILE",
+    )
     no_auth: bool = row(False, Switch(), "Serve an address beyond loopback without any key.")
     config: Path | None = row(None, File(), "TOML file of settings; flags and environment override it.")
 
