@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
+import time
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from tests.support.served_here import served_here, until
+from tests.support.served_here import WAIT_S, served_here, until
 from tests.support.undisturbed import undisturbed
 
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
@@ -38,3 +41,18 @@ def test_a_thousand_clients_that_leave_disturb_nobody() -> None:
         served.wait_idle()
         assert n_under_way == N_CLIENTS // 10
         assert counters.prefill_rows > n_rows
+
+
+def test_the_servers_end_closes_connections_that_nobody_reads() -> None:
+    with socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.settimeout(WAIT_S)
+        with served_here() as served:
+            reader.connect(("127.0.0.1", served.port))
+            reader.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" * 8)
+            until(lambda: reader.recv(1, socket.MSG_PEEK) == b"H")
+            begun = time.monotonic()
+        assert time.monotonic() - begun < WAIT_S
+        with suppress(ConnectionResetError):
+            while reader.recv(1 << 16):
+                pass

@@ -243,13 +243,20 @@ def test_a_timeout_and_an_error_are_recorded(tmp_path: Path, monkeypatch: pytest
     async def fail(path: Path) -> None:
         with WitnessLog.open(path, {}) as log:
             async with service_with(log) as service:
-                late = await service.start(job(0, "A", max_tokens=200, ignore_eos=True, timeout_s=1e-6))
-                await asyncio.gather(late.completions(), return_exceptions=True)
+                engine = service.host.running.engine
+                step = engine.step
+
+                async def slow_step() -> bool:
+                    await asyncio.sleep(0.05)
+                    return await step()
 
                 async def fail_step() -> bool:
                     raise RequestError("the engine refuses: secret text", field="prompt")
 
-                monkeypatch.setattr(service.host.running.engine, "step", fail_step)
+                monkeypatch.setattr(engine, "step", slow_step)
+                late = await service.start(job(0, "A", max_tokens=200, ignore_eos=True, timeout_s=2.0))
+                await asyncio.gather(late.completions(), return_exceptions=True)
+                monkeypatch.setattr(engine, "step", fail_step)
                 failed = await service.start(job(1, "secret text"))
                 with pytest.raises(RequestError):
                     await failed.completions()

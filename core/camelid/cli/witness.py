@@ -46,9 +46,9 @@ def selection(function: F) -> F:
 def verify_command(files: tuple[Path, ...], head: str, verbose: bool) -> None:  # noqa: ARG001
     """Check a log for changed or missing lines.
 
-    No line was changed, deleted, inserted or moved. Several files are the parts of one rotated log, in any order. Each intact file is summed up on a line; the
-    first broken line is named, and the exit code is 1. A cut at the end of a line, or a log written anew as a
-    whole, shows only against a hash noted elsewhere: see --head.
+    A changed, deleted, inserted or moved line is named, and the exit code is 1. Several files are the parts
+    of one rotated log, in any order. Each intact file is summed up on a line. A cut at the end of a line, or
+    a log written anew as a whole, shows only against a hash noted elsewhere: see --head.
     """
     summaries = [verified(file, head) for file in files]
     for summary in summaries:

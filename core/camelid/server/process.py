@@ -74,6 +74,11 @@ class Process(uvicorn.Server):
         self.config.timeout_graceful_shutdown = round(min(max(end - time.monotonic(), 1.0), TAIL_S))
         self.should_exit = True
 
+    def abort(self) -> None:
+        """Ends the connections that outlast the server: their clients read no more."""
+        for connection in self.server_state.connections:
+            connection.transport.abort()
+
     def hang_up(self) -> None:
         """Reads keys, certificate and models again, unless it does so already."""
         if self._reloading is None or self._reloading.done():
@@ -129,6 +134,7 @@ async def serve(
             for task in (loading, watching):
                 task.cancel()
             await asyncio.wait((serving, loading, watching))
+            process.abort()
             await _end(server, ends_process=listening.ends_process)
 
 
