@@ -19,7 +19,7 @@ from camelid.server.sources import Configured
 
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Configured]]:
-    """What `camelid serve` would have started with."""
+    """The settings that `camelid serve` would start with."""
     found: list[Configured] = []
     monkeypatch.setattr(setup, "run", lambda configured, _: found.append(configured))
     yield found

@@ -147,7 +147,7 @@ def results_of(driver: Driver, url: str) -> dict[str, Any]:
 
 
 def is_right(name: str, value: Any, text: str, counts: list[int]) -> bool:
-    """Whether a client saw what it should, by the last word of the value's name."""
+    """Checks a value that a client printed, by the last word of the value's name."""
     match name.rpartition("_")[2]:
         case "parts":
             return value >= LEAST_PARTS[name]

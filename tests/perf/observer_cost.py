@@ -1,4 +1,4 @@
-"""What counting costs: `python -m tests.perf.observer_cost`. Nanoseconds per token, per step and per scrape.
+"""Cost of counting: `python -m tests.perf.observer_cost`. Nanoseconds per token, per step and per scrape.
 
 A token is a batch of one event of one choice; 64 requests are under way.
 """

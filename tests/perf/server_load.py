@@ -56,7 +56,7 @@ def prompt_of(stream: int) -> str:
 
 @dataclass(slots=True)
 class Load:
-    """What a generator saw. Gaps are between arrivals; tokens that arrive together share theirs."""
+    """Counts and times of a load generator. Gaps are between arrivals; tokens of one arrival share a gap."""
 
     n_frames: int = 0
     n_answers: int = 0

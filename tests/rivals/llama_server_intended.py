@@ -1,4 +1,4 @@
-"""What varies from run to run between llama-server and `camelid serve`, and the reviewed differences."""
+"""Values that vary from run to run, and reviewed differences, of llama-server and `camelid serve`."""
 
 from __future__ import annotations
 

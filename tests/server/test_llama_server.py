@@ -1,4 +1,4 @@
-"""What clients and tests of llama-server expect of a server that is started with its flags."""
+"""Replies under llama-server's flags, as its clients and its tests expect them."""
 
 from __future__ import annotations
 

@@ -368,7 +368,7 @@ def test_autoscaling_is_by_our_policy_over_the_engines_rows() -> None:
 
 
 def context(places: list[float], waiting: float | None) -> Any:
-    """What Ray tells a policy: a mean of each replica's places, and of the requests in the gate."""
+    """The input of a scaling policy: means of each replica's places, and of the requests in the gate."""
     metrics = {PLACES: dict(enumerate(places)), "running_requests": {0: 99.0}} if places else None
     config = SimpleNamespace(target_ongoing_requests=6)
     return SimpleNamespace(aggregated_metrics=metrics, total_queued_requests=waiting, config=config)

@@ -191,7 +191,7 @@ def test_an_answer_under_way_keeps_its_model_when_the_file_is_replaced(tmp_path:
 
 
 def replay_lines(path: Path, *words: str) -> dict[str, str]:
-    """What `camelid witness replay` says of each request id."""
+    """The verdict of `camelid witness replay` by request id."""
     done = CliRunner().invoke(main, ["witness", "replay", str(path), *words])
     assert done.exit_code == 0, done.output
     lines = [line for line in done.stdout.splitlines() if line.startswith("record")]

@@ -117,7 +117,7 @@ def n_running() -> int:
 
 @dataclass
 class Tally:
-    """What clients saw: whole answers, attempts that ended in an error, and answers that differ."""
+    """Tally of the clients: whole answers, attempts that ended in an error, and answers that differ."""
 
     n_tokens: int = 0
     whole: Counter[str] = field(default_factory=Counter)

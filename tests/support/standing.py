@@ -15,7 +15,7 @@ PATIENCE_S = 60.0  # limit of each wait: a hanging test fails
 
 @dataclass(frozen=True)
 class Stand:
-    """Whether the engine has reached its step, and whether it may go on."""
+    """Two events: the engine has reached its step, and it may go on."""
 
     reached: Event = field(default_factory=Event)
     go_on: Event = field(default_factory=Event)

@@ -34,7 +34,7 @@ def environment() -> dict[str, str]:
 
 
 def seen(words: list[str]) -> dict[str, Any]:
-    """What a writer printed."""
+    """The output of a writer."""
     done = subprocess.run(words, env=environment(), capture_output=True, text=True, timeout=120, check=False)
     assert not done.returncode, done.stderr
     return json.loads(done.stdout)

@@ -27,7 +27,7 @@ WORDS = (
     *("room", "mother", "area", "money", "story", "fact", "month", "lot", "right", "study", "book", "eye"),
     *("job", "word", "business", "issue", "side", "kind", "head", "house", "service", "friend", "father"),
 )
-PROBES = (1, 2)  # how often the two prompts that tell the tokens of a word hold all words
+PROBES = (1, 2)  # repeats of all words in the two prompts from which the tokens of a word follow
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,7 @@ class Model(Protocol):
         ...
 
     def stats(self, talk: Talk) -> list[str]:
-        """The lines of /stats after those of the last answer."""
+        """The lines of /stats that follow the last answer's lines."""
         ...
 
 

@@ -125,7 +125,7 @@ REFUSED: Lines = {
     "read `camelid --version`": "--version",
     "read `camelid --help`": "--usage --completion-bash -cl --cache-list",
 }
-# Flags that say what is so in any case.
+# Flags whose value holds here in any case.
 TRUE: Lines = {
     "": (
         "--jinja JINJA -cb --cont-batching CONT_BATCHING --no-mcp-proxy --no-ui-mcp-proxy "

@@ -57,7 +57,7 @@ class ServeCommand(CamelidCommand):
     """The command, which knows llama-server's flags too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reads the arguments, after those of llama-server that have no setting here."""
+        """Reads the arguments; flags of llama-server without a setting here come first."""
         return super().parse_args(ctx, own_arguments(args, say))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

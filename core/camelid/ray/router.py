@@ -49,7 +49,7 @@ class AffinityRouter(RequestRouter):
         return [[candidate_replicas[i]] for i in order]
 
     def _fulfill_next_pending_request(self, replica: RunningReplica, request_metadata: Any = None) -> None:  # noqa: ARG002 - Ray's signature
-        """Gives a free replica to the request that waited longest of those that it may answer.
+        """Gives a free replica to the longest waiting request that it may answer.
 
         Ray's FIFOMixin does so too, but knows no home. Under a full queue a prompt's prefix does not count.
         """
@@ -75,7 +75,7 @@ class AffinityRouter(RequestRouter):
         self._served.setdefault(replica_id, Heads()).add(affinity_argument(pending_request).head)
 
     def _learn(self, replicas: Sequence[RunningReplica]) -> None:
-        """Takes over what replicas report of other gates' requests, and forgets replicas that are gone."""
+        """Takes over the replicas' reports of other gates' requests, and forgets replicas that are gone."""
         self._served = {r.replica_id: self._served.get(r.replica_id) or Heads() for r in replicas}
         for replica in replicas:
             stats = replica.routing_stats

@@ -165,7 +165,7 @@ class LogWriter(logging.Handler):
             self._write("".join(f"{each}\n" for each in lines).encode("utf-8", "backslashreplace"))
 
     def close(self) -> None:
-        """Writes what waits, for at most a second: the reader may have stopped."""
+        """Writes the waiting lines, for at most a second: the reader may have stopped."""
         self._lines.put(None)
         self._thread.join(CLOSE_S)
         super().close()

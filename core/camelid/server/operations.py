@@ -1,4 +1,4 @@
-"""What operators read of a server, behind one object: metrics, spans, log lines."""
+"""Metrics, spans and log lines of a server, behind one object."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class Operations:
             self.traces(record)
 
     def close(self) -> None:
-        """Sends and writes what waits."""
+        """Sends the waiting spans and writes the waiting lines."""
         if self.traces:
             self.traces.close()
         if self.writer:

@@ -12,7 +12,7 @@ OTEL_VARIABLES = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperationsSettings:
-    """What operators read of a server.
+    """Settings of metrics, logs, spans and the witness log.
 
     `metrics_names` adds the names of "vllm" and "llamacpp". `otel` is the base URL of an OTLP/HTTP receiver,
     or "environment" for the variables of OpenTelemetry. Prompts and answers stay out of logs unless

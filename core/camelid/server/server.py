@@ -73,7 +73,7 @@ class Server:
         return self.settings.strict
 
     def close(self) -> None:
-        """Writes what waits: the witness log, log lines and spans."""
+        """Writes the waiting records of the witness log, log lines and spans."""
         if self.witness:
             self.witness.close()
         self.operations.close()

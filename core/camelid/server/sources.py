@@ -1,4 +1,4 @@
-"""Where settings come from: flags override the environment, which overrides the TOML file of --config."""
+"""Sources of settings: flags override the environment, which overrides the TOML file of --config."""
 
 from __future__ import annotations
 

@@ -130,7 +130,7 @@ class Traces:
         return self._extract({name: headers[name] for name in PARENT if name in headers})
 
     def close(self) -> None:
-        """Sends what waits, for at most two seconds."""
+        """Sends the waiting spans, for at most two seconds."""
         self._provider.force_flush(FLUSH_MS)
         self._provider.shutdown()
 

@@ -72,7 +72,7 @@ class LogFile:
             rest = rest[os.write(self._fd, rest) :]
 
     def _cut(self) -> None:
-        """Removes what a failed append left."""
+        """Removes the bytes that a failed append left."""
         if os.fstat(self._fd).st_size > self._size:
             os.ftruncate(self._fd, self._size)
 

@@ -104,7 +104,7 @@ class WitnessLog:
         self._inbox.put_reopen()
 
     def close(self, timeout_s: float = 10.0) -> int:
-        """Writes what waits and the end of the log; returns `n_dropped`. What a fault holds back is lost."""
+        """Writes the waiting records and the end; returns `n_dropped`. Records behind a fault are lost."""
         self._inbox.close()
         self._thread.join(timeout_s)
         if self._thread.is_alive():  # a disk that hangs

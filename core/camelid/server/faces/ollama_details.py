@@ -98,7 +98,7 @@ def template_of(entry: Entry, file: ModelFile) -> str:
 
 
 def capabilities(entry: Entry, file: ModelFile) -> list[str]:
-    """What a model can do: complete, call tools, think."""
+    """The capabilities of a model: completion, tools, thinking."""
     template = template_of(entry, file)
     has = {"tools": "tools" in template, "thinking": bool(template) and bool(detect(template).thinking)}
     return ["completion", *(name for name, is_there in has.items() if is_there)]

@@ -37,7 +37,7 @@ async def props(server: Server, call: Call) -> Reply:
 
 
 def server_props(server: Server) -> Body:
-    """What this server offers."""
+    """The properties of this server."""
     return {
         "ui": server.settings.page,
         "cors_proxy_enabled": False,

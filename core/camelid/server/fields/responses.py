@@ -112,7 +112,7 @@ FORMATS = typed(
 REASONING = Object(
     {
         "effort": OneOf(("none", "minimal", "low", "medium", "high", "xhigh")),
-        "summary": OneOf(("auto",)),  # what there is: the reasoning itself, without a summary
+        "summary": OneOf(("auto",)),  # the reply has the reasoning itself, without a summary
         "generate_summary": OneOf(("auto",)),
     }
 )

@@ -42,7 +42,7 @@ class Call:
     is_strict: bool = False
     warnings: list[str] = field(default_factory=list[str])
     closing: ExitStack = field(default_factory=ExitStack)  # closed after the reply
-    checked: tuple[Fields, Any] | None = None  # a table, and what it read of a long body
+    checked: tuple[Fields, Any] | None = None  # a table, and its fields of a long body
     _body: bytes = b""
     _fields: dict[str, Any] | None = None
 

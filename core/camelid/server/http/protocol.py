@@ -92,7 +92,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def on_response_complete(self) -> None:
-        """The reply is whole: frees what nobody read of the body, and bounds the wait for the rest."""
+        """The reply is whole: frees unread bytes of the body, and bounds the wait for its rest."""
         if self.cycle.response_complete:
             self.cycle.body.clear()
             if not self._in_head:

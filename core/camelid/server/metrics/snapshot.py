@@ -65,7 +65,7 @@ class ModelFacts:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What a scrape reads."""
+    """The figures of one scrape."""
 
     tally: Tally
     models: tuple[ModelFacts, ...]

@@ -13,7 +13,7 @@ from camelid.server.service.service import Service, Started
 
 
 class Tally:
-    """An `Observer` that counts what it sees; all but steps on the server's loop."""
+    """An `Observer` that counts events; all but steps on the server's loop."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self.now = now

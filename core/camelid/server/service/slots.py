@@ -37,7 +37,7 @@ class Started(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SlotSettings:
-    """What the server offers of slots and properties.
+    """Switches of the routes of slots and properties.
 
     `save_path` is the only folder of slot files; without it no slot is saved. `is_verbose` adds `__verbose`
     to replies; `shifts_context` lets llama.cpp's endpoints drop old tokens where the context is full.

@@ -36,7 +36,7 @@ class CallWriter:
 
     @classmethod
     def of(cls, family: Family, tools: Mapping[str, Schema], markers: Markers, parallel: bool) -> CallWriter:
-        """A writer with no rules yet but those of JSON."""
+        """A writer with the rules of JSON alone."""
         rules = {"ws": base_rules()["ws"], "gap": GAP_EXPR}
         return cls(family, tools, markers, parallel, RuleBuilder(rules))
 
