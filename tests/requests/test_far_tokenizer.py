@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import random
 import signal
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -132,3 +133,18 @@ def test_closing_ends_the_processes(far: FarTokenizer) -> None:
     assert [child.poll() is not None for child in children] == [True]
     with pytest.raises(RequestError, match="was closed"):
         far.encode("a")
+
+
+def test_closing_reaches_a_process_that_still_starts(
+    far: FarTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, children = far_tokenizer.start_child, list[subprocess.Popen[bytes]]()
+
+    def started_late(module: str, **options: bool) -> subprocess.Popen[bytes]:
+        far.close()
+        children.append(real(module, **options))
+        return children[-1]
+
+    monkeypatch.setattr(far_tokenizer, "start_child", started_late)
+    far.encode("a text")
+    assert [child.poll() is None for child in children] == [False]

@@ -7,8 +7,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import CancelledError
 from typing import Any
 from unittest.mock import patch
 
@@ -249,3 +251,30 @@ def test_close_ends_the_processes_and_their_jobs(constraints: Constraints) -> No
         assert workers.compiling._child is None
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize("closes", [False, True], ids=["stopped", "closed"])
+def test_a_job_that_ends_while_its_process_starts_is_never_done(
+    monkeypatch: pytest.MonkeyPatch, *, closes: bool
+) -> None:
+    process, starts, goes_on = GrammarProcess(), threading.Event(), threading.Event()
+    real = grammar_process.start_child
+
+    def started_late(*arguments: str) -> subprocess.Popen[bytes]:
+        starts.set()
+        assert goes_on.wait(20)
+        return real(*arguments)
+
+    monkeypatch.setattr(grammar_process, "start_child", started_late)
+    monkeypatch.setattr(GrammarProcess, "_talk", lambda *_: pytest.fail("the job is done"))
+    job = process.start(b"compile", b"choice", b'["a"]', answers={})
+    assert starts.wait(20)
+    ending = threading.Thread(target=process.close if closes else job.stop)
+    ending.start()
+    while not (process._is_closed or job.is_stopped):
+        time.sleep(0.001)
+    goes_on.set()
+    with pytest.raises(RequestError if closes else CancelledError):
+        job.future.result(20)
+    ending.join(20)
+    process.close()

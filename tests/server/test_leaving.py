@@ -43,6 +43,29 @@ def test_a_thousand_clients_that_leave_disturb_nobody() -> None:
         assert counters.prefill_rows > n_rows
 
 
+MESSAGES = [{"role": "user", "content": "Hi"}]
+REQUESTS: dict[str, dict[str, Any]] = {
+    "/v1/chat/completions": {"messages": MESSAGES, "max_tokens": 900, "ignore_eos": True},
+    "/v1/responses": {"input": "Hi", "max_output_tokens": 900},
+    "/v1/messages": {"messages": MESSAGES, "max_tokens": 900},
+    "/api/chat": {"model": "cria", "messages": MESSAGES},
+}
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+def test_a_client_that_reads_nothing_and_leaves_keeps_no_place(path: str) -> None:
+    """The stream waits for the reply before it on the connection to be read, and then ends."""
+    body = json.dumps({**REQUESTS[path], "stream": True})
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+    with served_here() as served, socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", served.port))
+        reader.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" + (head + body).encode())
+        until(lambda: served.service.admission.n_places > 0)
+        reader.close()
+        served.wait_idle()
+
+
 def test_the_servers_end_closes_connections_that_nobody_reads() -> None:
     with socket.socket() as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

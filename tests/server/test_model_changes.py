@@ -88,6 +88,55 @@ def test_a_changed_file_that_is_no_model_leaves_the_old_one(tmp_path: Path) -> N
     run(work)
 
 
+def test_a_changed_file_that_can_never_fit_leaves_the_old_one(tmp_path: Path) -> None:
+    async def work() -> None:
+        world = World()
+        models, file = changed_models(tmp_path, world)
+        entry, old = models.find("a4"), await models.service("a4")
+        file.write_text("larger")
+
+        async def need(_: str, __: LoadOptions) -> int:
+            return 11
+
+        models.memory.need = need  # pyright: ignore[reportAttributeAccessIssue]
+        with pytest.raises(ApiError) as refused:
+            await models.reload(entry)
+        assert (refused.value.status, entry.service, entry.state) == (400, old, "loaded")
+        assert (world.log, models.memory.n_held) == (["open a4"], 4)
+
+    run(work)
+
+
+def test_a_changed_file_of_a_failed_engine_closes_the_engine(tmp_path: Path) -> None:
+    async def work() -> None:
+        world = World()
+        models, file = changed_models(tmp_path, world)
+        entry, old = models.find("a4"), await models.service("a4")
+        old.host.fail(DeviceLostError("gone"))
+        entry.state = "failed"  # as `watch` leaves it between two attempts
+        file.write_text("newer")
+        assert await models.reload(entry) is True
+        await asyncio.sleep(0.1)
+        assert (world.log, models.memory.n_held) == (["open a4", "open a4", "close a4"], 4)
+
+    run(work)
+
+
+def test_a_client_that_leaves_interrupts_no_close() -> None:
+    async def work() -> None:
+        world = World()
+        models = world.models("a4")
+        await models.service("a4")
+        unloading = asyncio.ensure_future(models.unload(models.find("a4")))
+        await asyncio.sleep(0)
+        unloading.cancel()
+        await asyncio.wait((unloading,))
+        await asyncio.sleep(0.01)
+        assert (world.log, models.memory.n_held) == (["open a4", "close a4"], 0)
+
+    run(work)
+
+
 def test_a_lost_device_is_replaced_by_the_next_request() -> None:
     async def work() -> None:
         world = World()

@@ -209,6 +209,61 @@ def test_a_malformed_request_behind_a_stream_does_not_write_into_it() -> None:
     asyncio.run(main())
 
 
+def test_the_end_of_a_connection_reaches_the_running_request_before_one_that_waits() -> None:
+    async def main() -> None:
+        begun, gone = asyncio.Event(), asyncio.Event()
+
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await receive()
+            begun.set()
+            assert (await receive())["type"] == "http.disconnect"
+            gone.set()
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n" * 2)
+            await begun.wait()
+            writer.transport.abort()
+            await gone.wait()
+
+        await Scene(app).run(talk)
+
+    asyncio.run(main())
+
+
+def test_a_malformed_request_behind_two_does_not_write_into_the_first() -> None:
+    async def main() -> None:
+        async def app(scope: Any, receive: Any, send: Any) -> None:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+            await asyncio.Event().wait()
+
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            get = b"GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+            writer.write(get)
+            await reader.readuntil(b"begun\r\n")
+            writer.write(get + b"no request\r\n\r\n")
+            assert await reader.read() == b""
+
+        await Scene(app).run(talk)
+
+    asyncio.run(main())
+
+
+def test_empty_lines_keep_no_connection_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(protocol, "HEAD_S", 0.3)
+
+    async def main() -> None:
+        async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+            assert (await reply_of(reader)).startswith(b"HTTP/1.1 200")
+            writer.write(b"\r\n")
+            assert await reader.read() == b""
+
+        await Scene().run(talk)
+
+    asyncio.run(main())
+
+
 def test_a_body_that_nobody_reads_is_freed_with_the_reply() -> None:
     async def main() -> None:
         scene = Scene(reads=False)

@@ -217,6 +217,11 @@ class StepEngine:
         async with self._turn:
             return await self._step()
 
+    @property
+    def waits_for_mask(self) -> bool:
+        """True if a running sequence waits for its mask, which another process may have ready soon."""
+        return self._scheduler.has_late
+
     async def serve(self, outbox: Outbox) -> None:
         """Steps until the outbox has an event or is closed."""
         while not outbox.events and outbox.is_open:
@@ -224,7 +229,7 @@ class StepEngine:
                 if outbox.events or not outbox.is_open or await self._step():
                     continue
                 # a step that cannot be submitted closes the outbox with its error
-                if outbox.is_open and not self._scheduler.has_late:
+                if outbox.is_open and not self.waits_for_mask:
                     raise PlanError("the engine is idle, but a request waits: its units leaked", op="step")
             await asyncio.sleep(LATE_S)  # every running sequence waits for a mask
 

@@ -7,7 +7,7 @@ the first constrained request.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from hashlib import sha256
@@ -94,7 +94,7 @@ def chosen(options: Mapping[str, object]) -> tuple[str, str]:
 
 
 @contextmanager
-def errors_of(options: Mapping[str, object]) -> Iterator[None]:
+def errors_of(options: Mapping[str, object]) -> Generator[None]:
     """Gives errors of a grammar the field of the request, in which a schema may be a part."""
     try:
         yield

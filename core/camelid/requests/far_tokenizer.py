@@ -95,7 +95,7 @@ class EncodingProcess:
                 break
             try:
                 return self._try(spans, opens=opens, limit_s=limit_s)
-            except (EOFError, OSError):
+            except (EOFError, OSError, ValueError):  # ValueError: `close` has closed the pipes
                 self._end()
         if self._is_closed:
             raise RequestError("this model was closed; load the model again", field="llm")
@@ -119,6 +119,8 @@ class EncodingProcess:
             ) from None  # fmt: skip
         finally:
             limit.end()
+            if self._is_closed:  # perhaps while the child started
+                self._end()
 
     def _end(self) -> None:
         child, self._child = self._child, None

@@ -99,15 +99,19 @@ class GrammarProcess:
 
     def _result(self, job: Job) -> list[bytes]:
         for _ in range(2):
-            if job.is_stopped:
-                raise CancelledError
-            if self._is_closed:
-                raise RequestError("this model was closed; load the model again", field="llm")
+            self._check_wanted(job)
             try:
                 return self._try(job)
             except (EOFError, OSError):
                 self._end()
         raise too_costly("more than its worker process survives")
+
+    def _check_wanted(self, job: Job) -> None:
+        """Raises CancelledError for a stopped job, RequestError for one of a closed model."""
+        if job.is_stopped:
+            raise CancelledError
+        if self._is_closed:
+            raise RequestError("this model was closed; load the model again", field="llm")
 
     def _try(self, job: Job) -> list[bytes]:
         """Does a job once. Raises EOFError or OSError if the child is gone."""
@@ -116,6 +120,7 @@ class GrammarProcess:
         with self._lock:
             self._job = job
         try:
+            self._check_wanted(job)  # again: a child takes a while to start
             return self._talk(child, job)
         except (EOFError, OSError):
             if not limit.is_exceeded:

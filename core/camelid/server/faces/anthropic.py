@@ -37,6 +37,7 @@ async def messages(server: Server, call: Call) -> Reply:
     values = MESSAGES.read(call.json(), call)
     service = await server.service(values.own.get("model"))
     started = await service.start(messages_job(values, service, call))
+    call.closing.callback(started.close)
     reply = MessageReply(started, new_id("msg_"), shows_thinking(values.own))
     headers = {"request-id": call.request_id}
     if values.own.get("stream"):

@@ -118,6 +118,7 @@ async def answer(dialogue: Dialogue, server: Server, call: Call) -> Reply:
     job = dialogue.make(values, service, call, entry.row.options)
     keep_later(server, entry, call, keep_s)
     started = await service.start(job)
+    call.closing.callback(started.close)
     reply = OllamaReply(started, own.get("model") or entry.row.name, dialogue.shape, arrived, load_s)
     if own.get("stream", True):
         return StreamReply(reply.lines(), failed_line, media_type=LINES_TYPE)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from functools import partial
@@ -51,12 +52,12 @@ async def running(server: Server, call: Call) -> Reply:  # noqa: ARG001
         "models": [
             {
                 **card(server, entry),
-                **held_bytes(entry.service),
+                **await asyncio.to_thread(held_bytes, service),
                 "expires_at": expiry(entry),
-                "context_length": entry.service.context,
+                "context_length": service.context,
             }
-            for entry in server.models
-            if entry.service
+            for entry in list(server.models)
+            if (service := entry.service)
         ]
     })  # fmt: skip
 

@@ -57,6 +57,7 @@ async def responses(server: Server, call: Call) -> Reply:
     if wants_logprobs(own):
         options["logprobs"] = own.get("top_logprobs", 0)
     started = await service.start(response_job(turn, options, call, answer_limit_s(own)))
+    call.closing.callback(started.close)
     reply = ResponseReply(
         service, own, turn, id=new_id(server.responses.prefix),
         store=lambda stored: server.responses.add(call.key, stored),

@@ -29,6 +29,7 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*args, **kwargs)
         self._n_waiting = 0  # bytes since the last end of a head, or byte of a body
         self._in_head = True
+        self._running: Any = None  # uvicorn's `cycle` is the last one read, which may wait behind this one
 
     def connection_made(self, transport: Any) -> None:
         """Starts the time limit of the first head."""
@@ -36,16 +37,29 @@ class BoundedProtocol(HttpToolsProtocol):
         self._timer = self.loop.call_later(HEAD_S, self._time_out)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the time limit."""
+        """Ends the time limit, and the running request, of which uvicorn ends the last one read alone."""
         self._timer.cancel()
         super().connection_lost(exc)
+        if self._is_busy:
+            self._running.disconnected = True
+            self._running.message_event.set()
+
+    def _start_asgi_task(self, cycle: Any, app: Any) -> None:
+        self._running = cycle
+        super()._start_asgi_task(cycle, app)
+
+    @property
+    def _is_busy(self) -> bool:
+        return self._running is not None and not self._running.response_complete
 
     def _limit_time(self) -> None:
         self._timer.cancel()
         self._timer = self.loop.call_later(HEAD_S, self._time_out)
 
     def _time_out(self) -> None:
-        if not self.transport.is_closing():
+        if self.pipeline:  # nothing is read while requests wait behind the running one
+            self._limit_time()
+        elif not self.transport.is_closing():
             self.transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -58,6 +72,8 @@ class BoundedProtocol(HttpToolsProtocol):
             part, data = data[:room], data[room:]
             self._n_waiting += len(part)
             super().data_received(part)
+        if self._in_head and self._timer.cancelled() and not self._is_busy:
+            self._limit_time()  # a line without a request has ended uvicorn's limit of idle connections
 
     def on_message_begin(self) -> None:
         """A new request: its head is read."""
@@ -108,8 +124,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _is_answering(self) -> bool:
-        cycle: Any = self.cycle  # None before the first request
-        return cycle is not None and cycle.response_started and not cycle.response_complete
+        return self._is_busy and self._running.response_started
 
     def _refuse(self) -> None:
         if self._in_head and not self._is_answering:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeVar
 
 from camelid.api.thread import EngineThread
-from camelid.engine.engine import StepEngine
+from camelid.engine.engine import LATE_S, StepEngine
 from camelid.engine.programs import CANDIDATES, GUIDED
 from camelid.engine.request import Request
 from camelid.errors import DeviceLostError, RequestError
@@ -29,7 +29,7 @@ from camelid.server.service.prompt_progress import ProgressReport, PromptProgres
 
 T = TypeVar("T")
 MAX_EVENTS = 512  # unread events of an answer; beyond them its request is held
-IDLE_S = 0.05  # between steps while every request is held, or waits for a mask
+IDLE_S = 0.05  # between steps while every request is held
 
 
 class Batch(NamedTuple):
@@ -162,7 +162,7 @@ class Driver:
                 self.inbox.popleft()(self)
             if self._runs or self.engine.is_busy:
                 if not await self._step():
-                    await self._wait(IDLE_S)
+                    await self._wait(LATE_S if self.engine.waits_for_mask else IDLE_S)
                 await self._collect()
                 self._host.flush()
             else:

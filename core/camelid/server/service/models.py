@@ -55,6 +55,7 @@ class Models:
         self.memory = memory or Memory()
         self._room = asyncio.Lock()
         self._tasks = set[asyncio.Task[None]]()
+        self._ending = set[asyncio.Task[None]]()  # of `_tasks`: services that are being closed
         self._closing = set[Service]()  # replaced or unloaded, but requests still use them
         self.is_draining = False
 
@@ -164,14 +165,13 @@ class Models:
 
     async def _start(self, entry: Entry, progress: Progress | None = None) -> None:
         """Loads a model into its entry; the old service, if any, goes on with its requests alone."""
-        before = entry.state
         entry.state = "loading"
         try:
             service = await self._loaded(entry, progress)
         except BaseException as error:
             entry.state = "loaded" if entry.service else self._failed(entry, error)
             raise
-        old = self._detach(entry) if before == "loaded" else None
+        old = self._detach(entry)
         entry.service, entry.state, entry.error, entry.is_lost = service, "loaded", None, False
         entry.context, entry.pause_s, entry.used = service.context, FIRST_PAUSE_S, self.now()
         service.watch_idle(lambda: self._ended(entry, service))
@@ -270,8 +270,14 @@ class Models:
         await self._close(service)
 
     async def _close(self, service: Service | None) -> None:
-        if service is None:
-            return
+        """Closes a service in a task of its own, which no client that leaves interrupts."""
+        if service:
+            ending = self.spawn(self._end(service))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
+            await asyncio.shield(ending)
+
+    async def _end(self, service: Service) -> None:
         try:
             async with asyncio.timeout(CLOSE_S):
                 await service.close()
@@ -285,15 +291,15 @@ class Models:
         """Replaces a loaded model whose file changed; True if it did. No request is lost.
 
         Requests under way end on the old one. Where both do not fit, the old one is unloaded first if it is
-        idle. Raises as `load`; the old one then stays.
+        idle. Raises as `load`; the old one then stays, unless it made room.
         """
         async with entry.lock:
             if entry.service is None or mark_of(entry.row.file) == entry.mark:
                 return False
             try:
                 await self._start(entry)
-            except ApiError:
-                if not entry.is_idle:
+            except ApiError as error:
+                if error.status != 503 or not entry.is_idle:
                     raise
                 await self._close(self._detach(entry))
                 await self._start(entry)
@@ -375,7 +381,7 @@ class Models:
     async def close(self) -> None:
         """Ends every service, and every load under way."""
         running = list(self._tasks)
-        for task in running:
+        for task in {*running} - self._ending:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
         for entry in self:

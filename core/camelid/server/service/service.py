@@ -368,8 +368,10 @@ class Service:
     async def close(self) -> None:
         """Ends the engine."""
         self._pool.shutdown(wait=False)
-        await asyncio.to_thread(self.builder.close)
-        await self.host.close()
+        try:
+            await asyncio.to_thread(self.builder.close)
+        finally:
+            await self.host.close()
 
 
 def failed(begun: asyncio.Future[None]) -> bool:
