@@ -6,7 +6,10 @@ from typing import Any
 
 import pytest
 from tests.server.test_anthropic import ADD, ASK, PATH
+from tests.support.processor_time import within
 from tests.support.served import Served
+
+from camelid.server.faces.anthropic_prompt import joined, system_messages
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA=="}}
 BASH = {"type": "bash_20250124", "name": "bash"}
@@ -63,3 +66,13 @@ def refused(server: Served, change: dict[str, Any], status: int, kind: str, said
     assert (error["type"], error["error"]["type"]) == ("error", kind)
     assert said_by in error["error"]["message"]
     assert error["request_id"] == reply.headers["x-request-id"]
+
+
+@pytest.mark.faults
+def test_many_blocks_are_joined_in_linear_time() -> None:
+    """Joining them two by two would take 52 s for 16,000 blocks of 900 characters."""
+    texts = [{"role": "user", "content": "x" * 900}] * 16_000
+    with within(2):
+        (message,) = joined(texts)
+        assert system_messages([{"type": "text", "text": "\n" * 8_000_000}])
+    assert message["content"] == "\n".join(text["content"] for text in texts)

@@ -10,7 +10,7 @@ from typing import Any
 import ollama
 import pytest
 from tests.support.dialects import prompt_of, saying, thinker, thinker_library
-from tests.support.served import Served
+from tests.support.served import Served, served
 from tests.support.served_here import ServedHere, until
 
 from camelid.api.llm import LLM
@@ -299,6 +299,13 @@ def test_options_that_change_nothing_are_allowed(server: Served) -> None:
     reply = server.post("/api/chat", {"messages": ASK, "stream": False, "options": options})
     assert reply.status_code == 200, reply.text
     assert "'odd' is unknown" in reply.headers["warning"]
+
+
+def test_the_servers_bound_of_an_answer_holds_without_num_predict() -> None:
+    with served("--backend", "cpu", "-n", "3") as server:
+        for options, n_tokens in (({}, 3), ({"num_predict": 5}, 5)):
+            body = {"prompt": "A", "raw": True, "stream": False, "options": options}
+            assert server.post("/api/generate", body).json()["eval_count"] == n_tokens
 
 
 def test_an_error_after_the_first_byte_is_a_line(thinking: ServedHere) -> None:

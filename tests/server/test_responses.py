@@ -282,6 +282,15 @@ def test_input_tokens_are_those_of_the_answer(client: openai.OpenAI) -> None:
         assert count.input_tokens == create(client, max_output_tokens=1, **more).usage.input_tokens
 
 
+def test_the_parts_of_a_message_are_lines_of_its_text(client: openai.OpenAI) -> None:
+    parts: Any = [{"type": "input_text", "text": text} for text in ("What is", "12 plus 30?")]
+    counts = [
+        client.responses.input_tokens.count(model="cria", input=[{"role": "user", "content": content}])
+        for content in (parts, "What is\n12 plus 30?")
+    ]
+    assert counts[0].input_tokens == counts[1].input_tokens
+
+
 def test_obfuscation_pads_deltas(client: openai.OpenAI) -> None:
     events = list(create(client, stream=True, stream_options={"include_obfuscation": True}))
     assert all(hasattr(e, "obfuscation") == e.type.endswith(".delta") for e in events)

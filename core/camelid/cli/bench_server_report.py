@@ -1,4 +1,4 @@
-"""Results of `camelid bench --server`: percentiles of what the client saw, as facts and as lines."""
+"""Results of `camelid bench --server`: percentiles of the client's times, as facts and as lines."""
 
 from __future__ import annotations
 

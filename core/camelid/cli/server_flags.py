@@ -1,4 +1,4 @@
-"""The flags of `chat` and `bench` for a server, and the refusal of those that have no meaning there."""
+"""The flags of `chat` and `bench` for a server, and the refusal of flags without a meaning there."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def summary_line(summary: Summary) -> str:
 
 
 def counted(n: int, noun: str, after: str = "") -> str:
-    """A number of things: no gaps, 1 gap (2 requests lost)."""
+    """A count and its noun: no gaps, 1 gap (2 requests lost)."""
     return f"{n:,} {noun}{'' if n == 1 else 's'}{after}" if n else f"no {noun}s"
 
 

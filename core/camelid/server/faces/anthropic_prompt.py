@@ -58,8 +58,15 @@ def blocks_of(turn: Body) -> Sequence[Body]:
 
 def system_messages(blocks: Sequence[Body]) -> list[Body]:
     """The system message; none for a prompt of billing lines only."""
-    lines = [line for block in blocks for line in block["text"].split("\n") if not line.startswith(BILLING)]
+    lines = [line for block in blocks for line in without_billing(block["text"])]
     return [{"role": "system", "content": "\n".join(lines)}] if lines else []
+
+
+def without_billing(text: str) -> list[str]:
+    """A text without its lines of billing; a usual text as it is, since 8 MB of lines take a second."""
+    if BILLING not in text:
+        return [text]
+    return [line for line in text.split("\n") if not line.startswith(BILLING)]
 
 
 def user_messages(blocks: Sequence[Body]) -> list[Body]:
@@ -118,24 +125,24 @@ ROLES: Mapping[str, Callable[[Sequence[Body]], list[Body]]] = {
 
 def joined(messages: Iterable[Body]) -> list[Body]:
     """The messages with neighbours of one role as one: templates expect turns to alternate."""
-    result: list[Body] = []
+    runs: list[list[Body]] = []
     for message in messages:
-        if result and result[-1]["role"] == message["role"] != "tool":
-            result[-1] = both(result[-1], message)
+        if runs and runs[-1][0]["role"] == message["role"] != "tool":
+            runs[-1].append(message)
         else:
-            result.append(message)
-    return result
+            runs.append([message])
+    return [one_of(run) if len(run) > 1 else run[0] for run in runs]
 
 
-def both(first: Body, second: Body) -> Body:
-    """One message of two; texts are joined by a line break."""
+def one_of(run: Sequence[Body]) -> Body:
+    """One message of several; texts are joined by line breaks."""
     texts = {
-        name: "\n".join(text for message in (first, second) if (text := message.get(name)))
+        name: "\n".join(text for message in run if (text := message.get(name)))
         for name in ("content", "reasoning_content")
-        if name in first or name in second
+        if any(name in message for message in run)
     }
-    calls = [*first.get("tool_calls", ()), *second.get("tool_calls", ())]
-    return {**first, **texts, **({"tool_calls": calls} if calls else {})}
+    calls = [call for message in run for call in message.get("tool_calls", ())]
+    return {**run[0], **texts, **({"tool_calls": calls} if calls else {})}
 
 
 def tool_options(own: Mapping[str, Any]) -> Body:

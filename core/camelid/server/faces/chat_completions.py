@@ -269,12 +269,12 @@ class ChatReply:
         with_usage = wants_usage(self.own)
         head = ChunkHead.of(self.id, CHUNK, self.service, with_usage=with_usage)
         done: dict[int, Completion] = {}
-        times: dict[int, LiveTimings] = {}
+        times = [LiveTimings(started.request.n_prompt) for _ in range(started.job.n)]
         opened = set[int]()
         async with aclosing(started.batches()) as batches:
             async for batch in batches:
                 frames: list[bytes] = []
-                live = times.setdefault(batch.choice, LiveTimings(started.request.n_prompt))
+                live = times[batch.choice]
                 live.note(batch)
                 frames += self.progress_frames(head, batch)
                 if batch.choice not in opened and (batch.events or batch.completion):

@@ -121,7 +121,8 @@ async def start_all(service: Service, jobs: Sequence[Job]) -> list[Started]:
     started: list[Started] = []
     try:
         for job in jobs:
-            started.append(await service.start(job))  # noqa: PERF401 - an error closes the started ones
+            await asyncio.sleep(0)  # a short text is tokenized on this loop
+            started.append(await service.start(job))
     except BaseException:
         for each in started:
             each.close()

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from camelid.requests.output_text import Completion, Event, OutputText
+from camelid.requests.output_text import Completion, Event
 from camelid.server.faces.common import Body, model_tokenizer, timings
 from camelid.server.faces.native_probs import TokenProbs
 from camelid.server.faces.native_settings import generation_settings
@@ -89,7 +89,7 @@ def final_body(
     """llama.cpp's final object of one choice."""
     request, service = started.request, started.service
     tokenizer = model_tokenizer(service)
-    word = stopping_word(done, started, tokenizer)
+    word = done.stop_sequence or ""
     text, token_ids = ("", []) if is_prompt_only else (done.text, done.token_ids)
     settings, times = generation_settings(request, started.job.options, own), timings(done)
     if is_prompt_only:
@@ -122,17 +122,6 @@ def is_truncated(started: Started, done: Completion) -> bool:
     n_tokens = request.n_prompt + len(done.token_ids)
     is_at_limit = request.max_tokens is not None and len(done.token_ids) >= request.max_tokens
     return n_tokens > context or (n_tokens == context and not is_at_limit)
-
-
-def stopping_word(done: Completion, started: Started, tokenizer: Tokenizer) -> str:
-    """The stop sequence that ended the answer; "" if none did."""
-    stops: Sequence[str] = started.job.options.get("stop", ())
-    if done.finish_reason != "stop" or not stops:
-        return ""
-    source = OutputText(tokenizer, (), after=started.request.prompt_ids[-1])
-    whole = "".join(map(source.push, done.token_ids)) + source.flush()
-    rest = whole[len(done.text) :] if whole.startswith(done.text) else ""
-    return min((stop for stop in stops if rest.startswith(stop)), key=len, default="")
 
 
 def shown_text(token_ids: Sequence[int], tokenizer: Tokenizer) -> str:

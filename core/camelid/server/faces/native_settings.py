@@ -25,7 +25,7 @@ NUMBERS = {
 # Our name of a sampler -> llama.cpp's, where they differ.
 SAMPLER_NAMES = {"typical_p": "typ_p"}
 
-# llama.cpp's parameters of what is not there, at their values for "off".
+# llama.cpp's parameters of features that are missing, at their values for "off".
 ABSENT: Body = {
     "adaptive_target": -1.0, "adaptive_decay": 0.9, "backend_sampling": False, "generation_prompt": "",
     "speculative.types": "none",

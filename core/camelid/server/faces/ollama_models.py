@@ -26,7 +26,7 @@ from camelid.server.http.reply import LINES_TYPE, JsonReply, Reply, StreamReply
 from camelid.server.http.route import Route
 from camelid.server.server import Server
 
-API_VERSION = "0.12.0"  # of Ollama, whose API this is: clients compare it with what they need
+API_VERSION = "0.12.0"  # of Ollama, whose API this is: clients compare it with the version that they need
 HIDDEN = (
     "tokenizer.ggml.tokens",
     "tokenizer.ggml.merges",

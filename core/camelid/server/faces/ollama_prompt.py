@@ -21,7 +21,7 @@ from camelid.server.service.fill_in import fill_in_ids, suffix_tokens
 from camelid.server.service.job import Job
 from camelid.server.service.service import Service
 
-# Option that must equal what the model was loaded with -> its load option.
+# Option that must equal the loaded model's value -> its load option.
 LOAD_OPTIONS = {"num_batch": "chunk", "num_thread": "threads"}
 
 
@@ -184,7 +184,8 @@ def sampling_options(body: Mapping[str, Any], service: Service, call: Call, load
     most = own.get("num_predict", -1)
     if most == 0:
         raise ApiError(400, "num_predict is 0, expected at least 1, or -1 for no bound", param="num_predict")
-    options["max_tokens"] = most if most > 0 else None
+    if "num_predict" in own:
+        options["max_tokens"] = most if most > 0 else None
     return options
 
 

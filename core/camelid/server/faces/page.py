@@ -1,4 +1,4 @@
-"""GET / and the files of the chat page. They are public; what the page asks for needs a key as ever."""
+"""GET / and the files of the chat page. They are public; the page's requests need a key."""
 
 from __future__ import annotations
 

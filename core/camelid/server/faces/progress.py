@@ -13,7 +13,7 @@ from camelid.server.service.prompt_progress import PromptProgress
 
 
 def wants_progress(own: Mapping[str, Any]) -> bool:
-    """True if chunks tell facts that only reports on the prompt have."""
+    """True if chunks hold facts that only reports on the prompt have."""
     return bool(own.get("stream") and (own.get("return_progress") or own.get("timings_per_token")))
 
 

@@ -63,7 +63,7 @@ def sleeping_props(entry: Entry) -> Body:
 async def loaded_props(service: Service) -> Body:
     """llama.cpp's object. The model's path is its file's name alone: folders are nobody's business."""
     file = service.host.running.file
-    template = file.template or ""
+    template = service.template or file.template or ""
     request = await service.request(Job(prompt=(0,)))
     is_seeded = service.default_options().get("seed") is not None
     settings = generation_settings(request, service.default_options(), {})

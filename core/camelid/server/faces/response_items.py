@@ -39,9 +39,9 @@ class Conversation:
 
     def add_message(self, item: Item) -> None:
         """A message of any role."""
-        role, content = ROLES.get(item["role"], item["role"]), message_content(item["content"])
+        role, content = ROLES.get(item["role"], item["role"]), item["content"]
         if role != "assistant":
-            self.messages.append({"role": role, "content": content})
+            self.messages.append({"role": role, "content": message_content(content)})
             return
         answer = self._answer()
         if answer["content"] or "tool_calls" in answer:
@@ -86,12 +86,9 @@ READERS: Mapping[str, Callable[[Conversation, Item], None]] = {
 }
 
 
-def message_content(content: str | Sequence[Item]) -> str | list[Body]:
-    """Content as text, or as parts if there are several."""
-    if isinstance(content, str):
-        return content
-    texts = [part_text(part) for part in content]
-    return "".join(texts) if len(texts) < 2 else [{"type": "text", "text": text} for text in texts]
+def message_content(content: str | Sequence[Item]) -> str:
+    """Content as text: its parts as lines, since not every template knows parts."""
+    return content if isinstance(content, str) else "\n".join(map(part_text, content))
 
 
 def joined_text(parts: Iterable[Item]) -> str:

@@ -1,4 +1,4 @@
-"""/slots: what runs under each number, and its tokens and rows saved, restored and erased."""
+"""/slots: the request under each number, and its tokens and rows saved, restored and erased."""
 
 from __future__ import annotations
 

@@ -80,8 +80,13 @@ class Table:
                 continue
             row = self.fields.get(name)
             if row:
-                target = values.options if row.option else values.own
-                target[row.option or name] = row.kind.read(value, name)
+                target, key = values.options if row.option else values.own, row.option or name
+                read = row.kind.read(value, name)
+                if target.get(key, read) != read:
+                    raise ApiError(
+                        400, f"{name!r} and another field of its meaning differ; leave one out", param=name
+                    )
+                target[key] = read
                 if row.note:
                     call.warnings.append(f"the field '{name}' has no effect: {row.note}")
             elif name in self.refused:
