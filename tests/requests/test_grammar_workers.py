@@ -15,6 +15,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
+from tests.support.served_here import until
 
 import camelid
 from camelid.errors import RequestError
@@ -271,8 +272,7 @@ def test_a_job_that_ends_while_its_process_starts_is_never_done(
     assert starts.wait(20)
     ending = threading.Thread(target=process.close if closes else job.stop)
     ending.start()
-    while not (process._is_closed or job.is_stopped):
-        time.sleep(0.001)
+    until(lambda: process._is_closed or job.is_stopped)
     goes_on.set()
     with pytest.raises(RequestError if closes else CancelledError):
         job.future.result(20)

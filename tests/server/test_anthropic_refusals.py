@@ -70,7 +70,7 @@ def refused(server: Served, change: dict[str, Any], status: int, kind: str, said
 
 @pytest.mark.faults
 def test_many_blocks_are_joined_in_linear_time() -> None:
-    """Joining them two by two would take 52 s for 16,000 blocks of 900 characters."""
+    """Joining them two by two took 0.2 s for 1,000 blocks and 0.8 s for 2,000."""
     texts = [{"role": "user", "content": "x" * 900}] * 16_000
     with within(2):
         (message,) = joined(texts)

@@ -19,7 +19,7 @@ from camelid.server.service.service import Limits
 pytestmark = pytest.mark.faults
 CHAT, PATH = "/v1/chat/completions", "/v1/completions"
 LONGEST_S = 20.0
-LONGEST_TEXT_S = 120.0  # of a text: at idle priority for up to 32 s a million letters, then in the server
+LONGEST_TEXT_S = 120.0  # for a text: up to 32 s a million letters at idle priority, then in the server
 
 
 @pytest.fixture(scope="module")

@@ -22,12 +22,17 @@ def changed_models(tmp_path: Path, world: World, size: int = 4) -> tuple[Models,
     models = world.models(f"a{size}")
     entry = models.find(f"a{size}")
     entry.row = ModelRow(f"a{size}", str(file), LoadOptions(parallel=2))
+    needs(models, size)
+    return models, file
+
+
+def needs(models: Models, size: int) -> None:
+    """Sets the bytes that every model needs."""
 
     async def need(_: str, __: LoadOptions) -> int:
         return size
 
     models.memory.need = need  # pyright: ignore[reportAttributeAccessIssue]
-    return models, file
 
 
 def test_a_changed_file_is_loaded_beside_the_old_one(tmp_path: Path) -> None:
@@ -94,11 +99,7 @@ def test_a_changed_file_that_can_never_fit_leaves_the_old_one(tmp_path: Path) ->
         models, file = changed_models(tmp_path, world)
         entry, old = models.find("a4"), await models.service("a4")
         file.write_text("larger")
-
-        async def need(_: str, __: LoadOptions) -> int:
-            return 11
-
-        models.memory.need = need  # pyright: ignore[reportAttributeAccessIssue]
+        needs(models, 11)
         with pytest.raises(ApiError) as refused:
             await models.reload(entry)
         assert (refused.value.status, entry.service, entry.state) == (400, old, "loaded")

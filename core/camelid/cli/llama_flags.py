@@ -13,20 +13,8 @@ from dataclasses import dataclass
 import click
 
 LLAMA_PREFIX = "LLAMA_ARG_"
-TRISTATE = frozenset(
-    {
-        "on",
-        "enabled",
-        "true",
-        "1",
-        "off",
-        "disabled",
-        "false",
-        "0",
-        "auto",
-        "-1",
-    }
-)  # values of flags whose value may be missing
+# Values of flags whose value may be missing.
+TRISTATE = frozenset(["on", "enabled", "true", "1", "off", "disabled", "false", "0", "auto", "-1"])
 Lines = Mapping[str, str]
 
 # Reason -> flags that are refused. Their values are never read.

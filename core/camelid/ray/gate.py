@@ -29,7 +29,7 @@ from camelid.server.http.reply import LINES_TYPE
 SCOPE = ("type", "asgi", "http_version", "method", "scheme", "path", "raw_path", "query_string", "root_path",
          "headers", "client", "server")  # fmt: skip
 RETRY_S = 1.0
-MAX_BODIES = 16 * MAX_BODY  # bytes of all bodies under way
+MAX_BODIES = 16 * MAX_BODY  # bytes of all bodies that are being read
 GONE = 499  # the status of a reply that nobody reads
 
 

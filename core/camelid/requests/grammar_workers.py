@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 
-from camelid.errors import RequestError
 from camelid.requests.grammar_process import LIMIT_S, GrammarProcess, Job
 from camelid.text.grammar.automaton import Automaton
 from camelid.text.grammar.configs import Config
@@ -17,7 +16,6 @@ from camelid.text.grammar.matcher import Matcher
 from camelid.text.grammar.network import Network, Tables
 from camelid.text.grammar.trie import TokenTable
 from camelid.text.grammar.worker import vocabulary_parts
-from camelid.text.grammar.worker_errors import BUSY, TOO_COSTLY
 from camelid.text.idle_process import packed_ids
 
 
@@ -57,9 +55,6 @@ class GrammarWorkers:
             self._compiled[name, text] = job
         try:
             return Automaton(Network(Tables.of_parts(await job.wait())))
-        except RequestError as error:
-            is_limit = error.facts.get("code") in (TOO_COSTLY, BUSY)
-            raise RequestError(error.message, **error.facts | ({"field": name} if is_limit else {})) from None
         finally:
             if job.is_over and self._compiled.get((name, text)) is job:
                 del self._compiled[name, text]

@@ -63,7 +63,7 @@ def system_messages(blocks: Sequence[Body]) -> list[Body]:
 
 
 def without_billing(text: str) -> list[str]:
-    """A text without its lines of billing; a usual text as it is, since 8 MB of lines take a second."""
+    """A text without its lines of billing; a text without them is not split (0.1 s a million lines)."""
     if BILLING not in text:
         return [text]
     return [line for line in text.split("\n") if not line.startswith(BILLING)]

@@ -121,7 +121,7 @@ async def start_all(service: Service, jobs: Sequence[Job]) -> list[Started]:
     started: list[Started] = []
     try:
         for job in jobs:
-            await asyncio.sleep(0)  # a short text is tokenized on this loop
+            await asyncio.sleep(0)  # other tasks between short prompts, which this loop tokenizes
             started.append(await service.start(job))
     except BaseException:
         for each in started:

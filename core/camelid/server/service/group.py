@@ -139,7 +139,7 @@ class JobGroup:
 
 async def checked(service: Service, job: Job) -> CheckedJob:
     """A job with its request. Raises RequestError or ContextOverflowError."""
-    await asyncio.sleep(0)  # a short text is tokenized on this loop, 2,048 of them with other work between
+    await asyncio.sleep(0)  # other tasks between short prompts, which this loop tokenizes
     request = await service.request(job)
     service.check(request)
     return CheckedJob(job, request)

@@ -278,6 +278,7 @@ class Models:
             await asyncio.shield(ending)
 
     async def _end(self, service: Service) -> None:
+        """Closes a service within `CLOSE_S`, and frees its bytes."""
         try:
             async with asyncio.timeout(CLOSE_S):
                 await service.close()
