@@ -12,6 +12,8 @@ import pytest
 from tests.support.served_here import WAIT_S, served_here, until
 from tests.support.undisturbed import undisturbed
 
+from camelid.server.http import reply
+
 pytestmark = [pytest.mark.faults, pytest.mark.slow]
 PATH = "/v1/chat/completions"
 N_CLIENTS = 1000
@@ -52,17 +54,34 @@ REQUESTS: dict[str, dict[str, Any]] = {
 }
 
 
+def streaming(path: str) -> bytes:
+    body = json.dumps({**REQUESTS[path], "stream": True})
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
+    return (head + body).encode()
+
+
 @pytest.mark.parametrize("path", REQUESTS)
 def test_a_client_that_reads_nothing_and_leaves_keeps_no_place(path: str) -> None:
     """The stream waits for the reply before it on the connection to be read, and then ends."""
-    body = json.dumps({**REQUESTS[path], "stream": True})
-    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-length: {len(body)}\r\n\r\n"
     with served_here() as served, socket.socket() as reader:
         reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         reader.connect(("127.0.0.1", served.port))
-        reader.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" + (head + body).encode())
+        reader.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" + streaming(path))
         until(lambda: served.service.admission.n_places > 0)
         reader.close()
+        served.wait_idle()
+
+
+@pytest.mark.parametrize("path", REQUESTS)
+def test_a_client_that_stays_and_reads_nothing_keeps_no_place(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reply, "BLOCKED_S", 0.4)
+    with served_here() as served, socket.socket() as reader:
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect(("127.0.0.1", served.port))
+        reader.sendall(b"GET /openapi.json HTTP/1.1\r\nhost: localhost\r\n\r\n" + streaming(path))
+        until(lambda: served.service.admission.n_places > 0)
         served.wait_idle()
 
 

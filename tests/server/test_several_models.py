@@ -258,6 +258,18 @@ def test_a_file_that_was_replaced_by_rubbish_leaves_the_old_model(folder: Path, 
         assert server.get("/health").status_code == 200
 
 
+def test_a_missing_file_is_named_without_its_folder(folder: Path, tmp_path: Path) -> None:
+    file = tmp_path / "a.gguf"
+    shutil.copy(folder / "a.gguf", file)
+    with served(str(file), "--backend", "cpu", "--lazy") as server:
+        file.unlink()
+        refused, listed = server.post(PATH, asked("a")), server.get("/v1/models")
+    assert (refused.status_code, listed.status_code) == (500, 200)
+    for reply in (refused, listed):
+        assert "a.gguf: there is no such file" in reply.text
+        assert str(tmp_path) not in reply.text
+
+
 def resident_bytes(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 

@@ -100,13 +100,13 @@ class Reply:
             async for piece in self._chunks():
                 yield piece
         elif "content-length" in self.headers:
-            left = int(self.headers["content-length"])
+            left = self._length()
             while left:
                 piece = await self._read(min(left, READ_BYTES))
                 left -= len(piece)
                 yield piece
         else:
-            while piece := await self.connection.reader.read(READ_BYTES):
+            while piece := await self._received(READ_BYTES):
                 yield piece
             return
         self.connection.is_free = self.headers.get("connection", "").lower() != "close"
@@ -119,11 +119,24 @@ class Reply:
             if piece:
                 yield piece
 
+    def _length(self) -> int:
+        text = self.headers["content-length"]
+        if not text.isdecimal():
+            raise ServerError(f"content-length is {text!r:.80}, expected a number of bytes", status=0)
+        return int(text)
+
     async def _read(self, n: int) -> bytes:
-        data = await self.connection.reader.read(n)
+        data = await self._received(n)
         if not data:
             raise ServerError("the connection ended before the answer did", status=0)
         return data
+
+    async def _received(self, n: int) -> bytes:
+        """Up to `n` bytes; none at the end of the connection. Raises ServerError for a broken one."""
+        try:
+            return await self.connection.reader.read(n)
+        except OSError as error:
+            raise ServerError(f"the connection broke off: {error.strerror or error}", status=0) from error
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """The data of server-sent events up to [DONE]; comments are left out."""

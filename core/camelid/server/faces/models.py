@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from math import prod
 from typing import Any
 
+from camelid.errors import CamelidError
 from camelid.server.faces.ollama_details import card, main_type
 from camelid.server.fields.kinds import Flag, Text
 from camelid.server.fields.table import Field, Table
 from camelid.server.http.call import Call
+from camelid.server.http.errors import without_folders
 from camelid.server.http.reply import JsonReply, Reply
 from camelid.server.http.route import Route
 from camelid.server.server import Server
@@ -83,7 +85,9 @@ def model_object(server: Server, entry: Entry) -> dict[str, Any]:
     """OpenAI's model object, with the state, the context length and the memory."""
     status: dict[str, Any] = {"value": entry.state}
     if entry.state == "failed":
-        status |= {"failed": True, "error": str(entry.error)}
+        error = entry.error
+        text = without_folders(error) if isinstance(error, CamelidError) else str(error)
+        status |= {"failed": True, "error": text}
     return {
         "id": entry.row.name,
         "object": "model",

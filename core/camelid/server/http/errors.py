@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from camelid.errors import (
@@ -98,14 +99,20 @@ def api_error(error: BaseException) -> ApiError:
             400, error.message, param=str(param) if param else None, code=str(code) if code else None
         )
     if isinstance(error, UnsupportedModelError):
-        return ApiError(501, error.message, code="not_supported")
+        return ApiError(501, without_folders(error), code="not_supported")
     if isinstance(error, DeviceLostError):  # the model is loaded again at once
         return retry_later(503, error.message, 2, "device_lost")
     if isinstance(error, OutOfMemoryError):
         return retry_later(503, error.message, 5, "out_of_memory")
     if isinstance(error, CamelidError):
-        return ApiError(500, error.message, code=type(error).__name__)
+        return ApiError(500, without_folders(error), code=type(error).__name__)
     return ApiError(500, f"{type(error).__name__} in the server; its log has the traceback", code="bug")
+
+
+def without_folders(error: CamelidError) -> str:
+    """The message of an error; of the path of a file in it, the name alone."""
+    path = str(error.facts.get("path") or "")
+    return error.message.replace(path, PurePath(path).name) if path else error.message
 
 
 def _overflow(error: ContextOverflowError) -> ApiError:

@@ -139,8 +139,14 @@ class Responder:
 
     async def _stream(self, reply: StreamReply) -> None:
         headers = {"cache-control": "no-cache", "x-accel-buffering": "no", **reply.headers}
-        await self._start(200, headers, reply)
         frames = reply.frames
+        try:
+            with Watch() as watch:
+                watch.since = watch.now()  # earlier replies on this connection may be unread
+                await self._start(200, headers, reply)
+        except BaseException:
+            await aclose(frames)
+            raise
         try:
             with Watch() as watch:
                 await self._push_all(reply, watch)
