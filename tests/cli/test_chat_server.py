@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from math import inf
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,7 +30,7 @@ from tests.support.served_here import served_here
 
 from camelid.cli.chat_server import FIELDS, NOT_THERE, request_fields
 from camelid.cli.chat_settings import NAMES
-from camelid.cli.http_client import Address, Chunks, Client, ServerError
+from camelid.cli.http_client import Address, Chunks, Client, Reply, ServerError
 from camelid.cli.main import main
 from camelid.errors import RequestError
 
@@ -234,6 +235,7 @@ def cut(*pieces: bytes) -> Script:
         (cut(whole(FULL, 503, retry_after="7")), "answered 503: full; try again in 7 s"),
         (cut(whole({"error": "no such model"}, 404)), "answered 404: no such model"),
         (cut(b"HTTP/1.1 500 X\r\ncontent-length: 4\r\n\r\noops"), "answered 500: oops"),
+        (cut(b"HTTP/1.1 500 X\r\ncontent-length: many\r\n\r\noops"), "content-length is 'many'"),
     ],
 )  # fmt: skip
 def test_a_failed_turn_leaves_the_conversation(script: Script, message: str) -> None:
@@ -303,6 +305,19 @@ def test_a_connection_is_used_again_and_replaced_if_it_was_closed() -> None:
     with scripted(script) as fake:
         asyncio.run(work(Client(Address.of(fake.url))))
     assert [one.connection for one in fake.asked] == [0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-length": "9"}, {"transfer-encoding": "chunked"}])
+def test_a_connection_that_is_reset_is_no_bug(headers: dict[str, str]) -> None:
+    async def read() -> None:
+        reader = asyncio.StreamReader()
+        reader.set_exception(ConnectionResetError(104, "Connection reset by peer"))
+        connection: Any = SimpleNamespace(reader=reader)
+        async for _ in Reply(200, headers, connection).pieces():
+            pass
+
+    with pytest.raises(ServerError, match="broke off: Connection reset by peer"):
+        asyncio.run(read())
 
 
 def test_a_refusal_has_its_status() -> None:
