@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 from tests.support.scripted_server import END, HEAD, Asked, Pieces, answer, delta, event, scripted, whole
 from tests.support.served_here import served_here
 
-from camelid.cli import bench_server_load
+from camelid.cli import bench_server_load, http_client
 from camelid.cli.bench_server_load import PROBES, Generator, Prompts, Sample, Shape, poisson
 from camelid.cli.bench_server_report import SHARES, Case, mean_gap, percentile
 from camelid.cli.bench_server_report import Result as Measured
@@ -243,6 +243,14 @@ def test_a_slow_answer_is_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     with scripted(script) as fake:
         done = bench(fake.url, "-p", 60, "-n", 2, "--streams", 2, "--requests", 2)
     assert "2 x timeout: after 0.1 s" in done.stdout
+
+
+def test_a_server_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_client, "POST_S", 0.1)
+    with scripted(lambda asked: [(1.0, b"")]) as fake:
+        done = bench(fake.url, "-p", 60, "-n", 2)
+    assert done.exit_code == 1
+    assert "no whole reply of /v1/chat/completions within 0.1 s" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from typing import Any
+
 import pytest
-from tests.support.served_here import served_here
+from tests.support.served_here import served_here, until
 
 from camelid.errors import DeviceLostError
+from camelid.server.service.host import Answer, Batch, Driver
 
 CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 
@@ -25,3 +29,26 @@ def test_a_lost_device_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         assert int(reply.headers["retry-after"]) >= 1
         with pytest.raises(DeviceLostError, match="gone"):
             host.check()
+
+
+@pytest.mark.faults
+def test_a_request_that_meets_the_engines_end_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It passed the check of the engine's health before the end, and reaches the engine's thread after it."""
+
+    async def fault(driver: Driver) -> None:
+        raise RuntimeError("the driver fails")
+
+    with served_here() as served:
+        host, request = served.service.host, served.service.builder.request("Hi", {})
+        monkeypatch.setattr(Driver, "_step", fault)
+        refused = served.http.post("/v1/chat/completions", json=CHAT)
+        assert refused.status_code >= 500
+        until(lambda: host.failure is not None)
+        answer = Answer(host, 1)
+
+        async def first() -> Batch:
+            return await anext(answer)
+
+        waiting: Any = asyncio.run_coroutine_threadsafe(first(), host._loop)
+        host.post(lambda driver: driver.submit(answer, request, 1))
+        assert isinstance(waiting.result(20).error, RuntimeError)

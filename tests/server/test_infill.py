@@ -62,7 +62,8 @@ def test_a_long_prompt_is_cut_far_from_the_middle(room: int) -> None:
 def test_the_answer_keeps_its_room() -> None:
     assert answer_room({"n_predict": 10}, 100) == 11
     assert answer_room({"n_predict": 90}, 100) == 51
-    assert answer_room({}, 100) == 26
+    assert answer_room({"max_completion_tokens": 10}, 100) == 11
+    assert answer_room({}, 100) == answer_room({"n_predict": -1}, 100) == 26
 
 
 def test_a_model_with_the_tokens_fills_in(tmp_path: Path) -> None:

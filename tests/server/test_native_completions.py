@@ -75,6 +75,15 @@ def test_a_stream_repeats_no_text_in_its_last_object(server: Served) -> None:
     assert {part["id_slot"] for part in (*parts, last)} == {0}
 
 
+def test_text_that_a_stop_withheld_is_in_the_last_object_if_wanted(server: Served) -> None:
+    fields: dict[str, Any] = {"temperature": 0, "n_predict": 400}
+    whole = ask(server, **fields)
+    assert whole["stop_type"] == "eos"  # no token follows the text
+    fields["stop"] = [whole["content"][-1] + "nowhere at all"]
+    assert chunks(server, **fields)[-1]["content"] == whole["content"][-1]
+    assert chunks(server, response_fields=["stop"], **fields)[-1] == {"stop": True}
+
+
 def test_every_way_to_stop_has_its_name(server: Served) -> None:
     text = ask(server, n_predict=40, seed=1, **FREE)["content"]
     word = text[5:9]

@@ -299,6 +299,7 @@ def test_options_that_change_nothing_are_allowed(server: Served) -> None:
     reply = server.post("/api/chat", {"messages": ASK, "stream": False, "options": options})
     assert reply.status_code == 200, reply.text
     assert "'odd' is unknown" in reply.headers["warning"]
+    assert "num_ctx has no effect: the model keeps its context of 1024" in reply.headers["warning"]
 
 
 def test_the_servers_bound_of_an_answer_holds_without_num_predict() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -30,8 +31,8 @@ from starlette.responses import Response  # noqa: E402
 from camelid.errors import RequestError  # noqa: E402
 from camelid.ray import Autoscaling, app  # noqa: E402
 from camelid.ray.affinity import Affinity, affinity_of, tag_of  # noqa: E402
-from camelid.ray.gate import MAX_BODIES, Gate, Relay  # noqa: E402
-from camelid.ray.heads import BLOCK_CHARS, MAX_BLOCKS, Heads, chain  # noqa: E402
+from camelid.ray.gate import MAX_BODIES, SHORT_BODY, Gate, Relay  # noqa: E402
+from camelid.ray.heads import BLOCK_CHARS, MAX_BLOCKS, Heads, chain, head_of  # noqa: E402
 from camelid.ray.replica import MAX_BODY  # noqa: E402
 from camelid.ray.router import AffinityRouter, ranked, tag  # noqa: E402
 from camelid.ray.scaling import PLACES, replicas_for_places  # noqa: E402
@@ -316,6 +317,21 @@ def test_a_gate_sends_the_affinity_and_the_whole_body() -> None:
     parts[0]["more_body"] = True
     _, handle = through("/v1/responses", parts, has_slots=False)
     assert [(each[0].home, each[2]) for each in handle.sent] == [("0a1b2c3d", body)]
+
+
+def test_a_gate_reads_a_long_body_beside_its_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = list[str]()
+
+    def noted(path: str, body: bytes) -> Affinity:
+        threads.append(threading.current_thread().name)
+        return affinity_of(path, body)
+
+    monkeypatch.setattr("camelid.ray.gate.affinity_of", noted)
+    fields = {"messages": [{"role": "user", "content": "a" * SHORT_BODY}]}
+    _, handle = through("/v1/chat/completions", body_of(json.dumps(fields).encode()), has_slots=False)
+    assert handle.sent[0][0].head == head_of(fields)
+    through("/v1/chat/completions", body_of(b"{}"), has_slots=False)
+    assert [name == "MainThread" for name in threads] == [False, True]
 
 
 def test_a_gate_sends_nothing_of_a_body_that_is_too_large_or_ends_early() -> None:

@@ -27,7 +27,7 @@ from tests.support.witness import (
 
 from camelid.errors import WitnessError
 from camelid.witness import file as log_file
-from camelid.witness.inbox import Bounds
+from camelid.witness.inbox import Bounds, Gap, Inbox, Item, Reopen
 from camelid.witness.log import WitnessLog
 from camelid.witness.verify import check_sequence, verify
 
@@ -126,6 +126,22 @@ def test_an_overflow_is_counted_and_its_place_stated(tmp_path: Path, monkeypatch
     summary = verify(path)
     assert (summary.n_gaps, summary.n_lost) == (1, log.n_dropped)
     assert facts_of(path)[-1]["n_dropped"] == log.n_dropped
+
+
+def test_a_signal_during_a_loss_reopens_behind_the_gap() -> None:
+    class Interrupted(Inbox):
+        """An inbox whose sender is interrupted by a signal as soon as a gap stands at the end."""
+
+        def _add(self, item: Item) -> None:
+            super()._add(item)
+            if isinstance(item, Gap):
+                self.put_reopen()
+
+    inbox = Interrupted(Bounds(records=0))
+    assert not inbox.put(dict, 1)
+    gap, reopen = *inbox.take(), *inbox.take()
+    assert isinstance(gap, Gap) and isinstance(reopen, Reopen)
+    assert gap.n_lost == inbox.n_lost == 1
 
 
 LONG = "x" * 400_000

@@ -19,6 +19,7 @@ from camelid.errors import CamelidError
 from camelid.version import __version__
 
 CONNECT_S, CLOSE_S = 10.0, 1.0
+GET_S, POST_S = 60.0, 600.0  # until a whole reply; a first POST may load the model
 READ_BYTES = 64 << 10
 MAX_ERROR_BYTES = 1 << 20
 DONE = b"[DONE]"
@@ -205,25 +206,32 @@ class Client:
 
     async def get(self, path: str) -> Json:
         """The JSON reply of a GET. Raises ServerError."""
-        return await self._json("GET", path, b"")
+        return await self._json("GET", path, b"", GET_S)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Json:
         """The JSON reply of a POST. Raises ServerError."""
-        return await self._json("POST", path, json.dumps(body).encode())
+        return await self._json("POST", path, json.dumps(body).encode(), POST_S)
 
-    async def _json(self, method: str, path: str, body: bytes) -> Json:
-        reply = await self._send(method, path, body)
+    async def _json(self, method: str, path: str, body: bytes, limit_s: float) -> Json:
         try:
-            text = await self._checked(reply)
-        finally:
-            await self._leave(reply.connection)
+            async with asyncio.timeout(limit_s):
+                text = await self._text(method, path, body)
+        except TimeoutError as error:
+            raise ServerError(f"no whole reply of {path} within {limit_s:g} s", status=0) from error
         try:
             value = json.loads(text)
         except ValueError:
             value = None
         if not isinstance(value, dict):
-            raise ServerError(f"the reply of {path} is no JSON object: {text[:80]!r}", status=reply.status)
+            raise ServerError(f"the reply of {path} is no JSON object: {text[:80]!r}", status=200)
         return cast(Json, value)
+
+    async def _text(self, method: str, path: str, body: bytes) -> str:
+        reply = await self._send(method, path, body)
+        try:
+            return await self._checked(reply)
+        finally:
+            await self._leave(reply.connection)
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         """The data of the events of a streamed POST. Closing the generator ends the request."""

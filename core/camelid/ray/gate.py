@@ -9,6 +9,7 @@ Ray's proxy routes by path alone. The gate reads the prompt too, so that the rou
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -19,7 +20,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
-from camelid.ray.affinity import affinity_of
+from camelid.ray.affinity import Affinity, affinity_of
 from camelid.ray.replica import MAX_BODY
 from camelid.server.http.body import Bodies, ClientGone, read_body
 from camelid.server.http.errors import ApiError, dialect_of, retry_later
@@ -30,6 +31,7 @@ SCOPE = ("type", "asgi", "http_version", "method", "scheme", "path", "raw_path",
          "headers", "client", "server")  # fmt: skip
 RETRY_S = 1.0
 MAX_BODIES = 16 * MAX_BODY  # bytes of all bodies that are being read
+SHORT_BODY = 64 << 10  # read in about 1 ms
 GONE = 499  # the status of a reply that nobody reads
 
 
@@ -55,8 +57,15 @@ class Gate:
             return Response(status_code=GONE)
         scope = {name: request.scope[name] for name in SCOPE if name in request.scope}
         scope["headers"] = [(bytes(name), bytes(value)) for name, value in scope["headers"]]
-        replies = self._answer.remote(affinity_of(path, body), scope, body)
+        replies = self._answer.remote(await affinity(path, body), scope, body)
         return Relay(replies, path, request_id(request))
+
+
+async def affinity(path: str, body: bytes) -> Affinity:
+    """The affinity of a request; of a long body in a thread, so that no other relay waits for its parser."""
+    if len(body) <= SHORT_BODY:
+        return affinity_of(path, body)
+    return await asyncio.to_thread(affinity_of, path, body)
 
 
 def is_of_slots(path: str) -> bool:

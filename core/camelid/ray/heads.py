@@ -11,12 +11,17 @@ from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Any, cast
+from typing import Any
+
+from camelid.server.http.errors import ApiError
+from camelid.server.http.json_body import json_object
 
 BLOCK_CHARS = 128
 MAX_BLOCKS = 64  # of a head: 8,192 characters tell conversations apart
 MAX_HEADS = 4096  # hashes that are remembered per replica
+MAX_CHARS = BLOCK_CHARS * MAX_BLOCKS
 HASH_BYTES = 8
+ENCODER = json.JSONEncoder()  # by parts: a prompt of 16 MB is not encoded whole
 PARTS = ("model", "cache_salt", "tools", "system", "instructions", "messages", "prompt", "input")
 
 Head = tuple[int, ...]
@@ -25,10 +30,9 @@ Head = tuple[int, ...]
 def fields_of(body: bytes) -> Mapping[str, Any]:
     """The fields of a request; none for a body that is no JSON object, which the replica refuses."""
     try:
-        value = json.loads(body)
-    except (ValueError, RecursionError):
+        return json_object(body)
+    except ApiError:
         return {}
-    return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
 
 def head_of(fields: Mapping[str, Any]) -> Head:
@@ -38,8 +42,12 @@ def head_of(fields: Mapping[str, Any]) -> Head:
 
 def prompt_text(fields: Mapping[str, Any]) -> str:
     """The fields that precede an answer, in the order of chat templates."""
-    text = "".join(json.dumps(fields[name]) for name in PARTS if fields.get(name))
-    return text[: BLOCK_CHARS * MAX_BLOCKS]
+    text = ""
+    for part in (part for name in PARTS if fields.get(name) for part in ENCODER.iterencode(fields[name])):
+        text += part
+        if len(text) >= MAX_CHARS:
+            break
+    return text[:MAX_CHARS]
 
 
 def chain(text: str) -> Head:

@@ -168,10 +168,10 @@ class Inbox:
     def _drop(self) -> None:
         """Counts a lost request in the gap at the queue's end."""
         self.n_lost += 1
-        if not (self._items and isinstance(self._items[-1], Gap)):
-            self._add(self.gap(OVERFLOW))
-        gap = self._items[-1]
-        assert isinstance(gap, Gap)
+        gap = self._items[-1] if self._items else None
+        if not isinstance(gap, Gap):
+            gap = self.gap(OVERFLOW)
+            self._add(gap)
         gap.n_lost, gap.until, gap.uptime_s = gap.n_lost + 1, now(), self.uptime_s()
 
 

@@ -95,9 +95,9 @@ def native_options(values: Values, service: Service, *, shifts: bool) -> Body:
     """The options of the Python API. Like llama.cpp, an answer ends with the context instead of failing."""
     own, options = values.own, values.options
     options["overflow"] = "shift" if shifts else "stop"
-    limits = [own[name] for name in ("n_predict", "max_completion_tokens", "max_tokens") if name in own]
-    if limits:
-        options["max_tokens"] = None if limits[0] < 0 else max(limits[0], 1)
+    limit = answer_limit(own)
+    if limit is not None:
+        options["max_tokens"] = None if limit < 0 else max(limit, 1)
     if shifts and own.get("n_discard"):
         raise ApiError(400, "n_discard is not supported: a shift drops half of the tokens", param="n_discard")
     options["logprobs"] = n_logprobs(own, options)
@@ -108,6 +108,12 @@ def native_options(values: Values, service: Service, *, shifts: bool) -> Body:
     if biases:
         options["logit_bias"] = biases
     return options
+
+
+def answer_limit(own: Body) -> int | None:
+    """The most tokens of an answer as a request asks for it, -1 for no bound; None leaves it to the server."""
+    names = ("n_predict", "max_completion_tokens", "max_tokens")
+    return next((own[name] for name in names if name in own), None)
 
 
 def check_slot(id_slot: int, service: Service) -> None:
@@ -154,9 +160,8 @@ async def frames(choices: Sequence[NativeChoice]) -> AsyncIterator[bytes]:
 
 def final_chunks(choice: NativeChoice, done: Completion, bodies: list[Body]) -> list[Body]:
     """The final object; the text withheld up to the end, which has no token, is a part of it."""
-    last = choice.final(done, is_streamed=True)
-    withheld = bodies.pop() if bodies and not bodies[-1]["tokens"] and bodies[-1]["content"] else None
-    return [last | {"content": withheld["content"]} if withheld else last]
+    has_withheld = bodies and not bodies[-1]["tokens"] and bodies[-1]["content"]
+    return [choice.final(done, is_streamed=True, withheld=bodies.pop()["content"] if has_withheld else "")]
 
 
 async def batches(choices: Sequence[NativeChoice]) -> AsyncGenerator[tuple[NativeChoice, Batch], None]:

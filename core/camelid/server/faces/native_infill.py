@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
 
-from camelid.server.faces.common import model_tokenizer
-from camelid.server.faces.native_completions import answered, native_jobs
+from camelid.server.faces.common import Body, model_tokenizer
+from camelid.server.faces.native_completions import answer_limit, answered, native_jobs
 from camelid.server.fields.native import INFILL
 from camelid.server.http.call import Call
 from camelid.server.http.reply import Reply
@@ -31,13 +29,13 @@ async def infill(server: Server, call: Call) -> Reply:
     return await answered(service, call, values, jobs)
 
 
-def answer_room(own: Mapping[str, Any], context: int) -> int:
-    """Tokens of the context that are kept for the answer: n_predict, at most half of all."""
-    n_predict = own.get("n_predict", own.get("max_tokens", -1))
-    return min(n_predict if n_predict >= 0 else context // 4, context // 2) + 1
+def answer_room(own: Body, context: int) -> int:
+    """Tokens of the context that are kept for the answer: its limit, at most half of all."""
+    limit = answer_limit(own)
+    return min(context // 4 if limit is None or limit < 0 else limit, context // 2) + 1
 
 
-def infill_ids(own: Mapping[str, Any], tokens: FimTokens, tokenizer: Tokenizer, room: int) -> list[int]:
+def infill_ids(own: Body, tokens: FimTokens, tokenizer: Tokenizer, room: int) -> list[int]:
     """The prompt, cut to `room` tokens: the prefix keeps its end, the suffix its beginning, 3 to 1.
 
     Other files come first, and only as far as room is left; their beginning is cut.

@@ -70,12 +70,12 @@ class NativeChoice:
             "tokens_evaluated": self.live.n_prompt,
         }
 
-    def final(self, done: Completion, *, is_streamed: bool) -> Body:
-        """The final object; a stream's has no content, which its chunks had."""
+    def final(self, done: Completion, *, is_streamed: bool, withheld: str = "") -> Body:
+        """The final object; a stream's has only the text that its chunks withheld."""
         body = final_body(self.started, self.choice, done, self.own, is_prompt_only=self.is_prompt_only)
         body["index"] = self.index
         if is_streamed:
-            body |= {"content": "", "tokens": []}
+            body |= {"content": withheld, "tokens": []}
         elif not self.own.get("return_tokens"):
             body["tokens"] = []
         if self.probabilities and not is_streamed:

@@ -179,6 +179,8 @@ def sampling_options(body: Mapping[str, Any], service: Service, call: Call, load
             400, f"num_ctx is {own['num_ctx']}, but the model is loaded with a context of {service.context}; "
             "ask for less, or load the model with a larger context", param="num_ctx",
         )  # fmt: skip
+    if own.get("num_ctx", service.context) < service.context:
+        call.warnings.append(f"num_ctx has no effect: the model keeps its context of {service.context}")
     for name, load_name in LOAD_OPTIONS.items():
         check_loaded(name, own.get(name), getattr(load, load_name))
     most = own.get("num_predict", -1)

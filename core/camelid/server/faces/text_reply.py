@@ -95,22 +95,27 @@ class TextReply:
         """The changes of all choices, as they come."""
         async with aclosing(self._group.pieces()) as pieces:
             async for piece in pieces:
-                for change in self._of_prompt(piece) if piece.is_scoring else self._of_answer(piece):
+                changes = await self._of_prompt(piece) if piece.is_scoring else self._of_answer(piece)
+                for change in changes:
                     if not change.is_empty:
                         yield change
 
-    def _of_prompt(self, piece: Piece) -> Iterator[Change]:
+    async def _of_prompt(self, piece: Piece) -> list[Change]:
         """The echoed prompt of every choice, once it is scored; its end without answers."""
         done, chain = piece.batch.completion, self._group.chains[piece.chain]
         if done is None:
-            return
+            return []
         self._scored[piece.chain] = done
         first = piece.chain * self._asked.n_made
-        for choice in self._choices[first : first + self._asked.n_made]:
-            logprobs = None
-            if self._asked.has_echo and choice.logprobs:
-                logprobs = choice.logprobs.of_prompt(chain[0].request.prompt_ids, piece.batch.scores)
-            yield choice.change((), logprobs, "length" if len(chain) == 1 else None)
+        prompt_ids, reason = chain[0].request.prompt_ids, "length" if len(chain) == 1 else None
+
+        def change(choice: Choice) -> Change:
+            known = choice.logprobs if self._asked.has_echo else None
+            logprobs = known and known.of_prompt(prompt_ids, piece.batch.scores)
+            return choice.change((), logprobs, reason)
+
+        choices = self._choices[first : first + self._asked.n_made]
+        return [await self._service.in_pool(prompt_ids, lambda c=choice: change(c)) for choice in choices]
 
     def _of_answer(self, piece: Piece) -> Iterator[Change]:
         batch = piece.batch

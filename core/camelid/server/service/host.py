@@ -133,10 +133,13 @@ class Driver:
         self._host = host
         self._runs: dict[Answer, Run] = {}
         self._wake = asyncio.Event()
+        self._has_ended = False
 
     def wake(self) -> None:
-        """Ends the driver's wait."""
+        """Ends the driver's wait. After its end, ends the requests that came meanwhile."""
         self._wake.set()
+        if self._has_ended:
+            self._fail_all()
 
     async def run(self) -> None:
         """Steps until its task is cancelled. An exception is the end of the engine and of every request."""
@@ -146,10 +149,12 @@ class Driver:
             self._host.fail(error)
             raise
         finally:
-            self._fail_all(self._host.failure or unloaded())
+            self._has_ended = True
+            self._fail_all()
 
-    def _fail_all(self, error: Exception) -> None:
+    def _fail_all(self) -> None:
         """Ends every request with an error, also those that wait to be submitted."""
+        error = self._host.failure or unloaded()
         while self.inbox:
             self.inbox.popleft()(self)
         for run in list(self._runs.values()):

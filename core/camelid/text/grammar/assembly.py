@@ -92,25 +92,28 @@ def place_of(state: State, class_of: bytes, numbers: dict[str, int]) -> Place:
 
 
 def ending(network: Network, *, reading: bool) -> set[int]:
-    """The rules that can end; without `reading`, the rules that match the empty text."""
-    rule_at_end = {end: rule for rule, end in enumerate(network.tables.ends)}
+    """The rules that can end; without `reading`, the rules that match the empty text.
+
+    The search of a rule ends at its last state, and tries the states nearest to it first.
+    """
     found, seen = set[int](), set(network.starts)
-    waiting: dict[int, list[int]] = {}
-    todo = list(network.starts)
+    waiting: dict[int, list[tuple[int, int]]] = {}  # rule -> (calling rule, return state)
+    todo = list(enumerate(network.starts))
     while todo:
-        state = todo.pop()
-        following = set(following_states(network, state, reading))
-        for rule, to in network.place(state).calls:
-            if rule in found:
-                following.add(state + to)
+        rule, state = todo.pop()
+        if rule in found:
+            continue
+        following = {(rule, each) for each in following_states(network, state, reading)}
+        for callee, to in network.place(state).calls:
+            if callee in found:
+                following.add((rule, state + to))
             else:
-                waiting.setdefault(rule, []).append(state + to)
-        rule = rule_at_end.get(state)
-        if rule is not None:
+                waiting.setdefault(callee, []).append((rule, state + to))
+        if state == network.tables.ends[rule]:
             found.add(rule)
-            following.update(waiting.pop(rule, []))
-        todo += following - seen
-        seen |= following
+            following = set(waiting.pop(rule, ()))
+        todo += sorted(each for each in following if each[1] not in seen)
+        seen.update(each[1] for each in following)
     return found
 
 
