@@ -111,7 +111,7 @@ def native_options(values: Values, service: Service, *, shifts: bool) -> Body:
 
 
 def answer_limit(own: Body) -> int | None:
-    """The most tokens of an answer as a request asks for it, -1 for no bound; None leaves it to the server."""
+    """The most tokens that a request asks for, -1 for no bound; None leaves it to the server."""
     names = ("n_predict", "max_completion_tokens", "max_tokens")
     return next((own[name] for name in names if name in own), None)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from camelid.server.faces.common import Body, model_tokenizer
 from camelid.server.faces.native_completions import answer_limit, answered, native_jobs
 from camelid.server.fields.native import INFILL

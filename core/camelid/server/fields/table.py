@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from camelid.server.fields.kinds import Kind, Schema
+from camelid.server.fields.kinds import Kind
 from camelid.server.http.call import Call
 from camelid.server.http.errors import ApiError
 
@@ -97,9 +97,3 @@ class Table:
             if row.is_required and body.get(row.name) is None:
                 raise ApiError(400, f"the field {row.name!r} is missing", param=row.name)
         return values
-
-    def schema(self) -> Schema:
-        """The body as a JSON Schema, for the OpenAPI document."""
-        properties = {name: row.kind.schema() for name, row in self.fields.items()}
-        required = [name for name, row in self.fields.items() if row.is_required]
-        return {"type": "object", "properties": properties, "required": required}
