@@ -38,6 +38,9 @@ PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 MODULE := PYTHONPATH=core:native:. $(BIN)/python -m
 export PYTHON
 export PROMPT
+# Python keeps bytecode although containers often switch it off: tests start hundreds of processes, and each would
+# compile the sources anew for a second. An empty value counts as unset.
+export PYTHONDONTWRITEBYTECODE :=
 
 run: .venv/.run
 	@$(KERNELS)
