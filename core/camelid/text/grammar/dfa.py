@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Items
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TypeAlias
 
 from camelid.errors import RequestError
@@ -143,35 +143,54 @@ class Nfa:
 
     def closure(self, states: Iterable[int]) -> frozenset[int]:
         seen = set(states)
-        stack = list(seen)
+        stack = [state for state in seen if self.empty[state]]
         while stack:
             fresh = [target for target in self.empty[stack.pop()] if target not in seen]
             seen.update(fresh)
             stack.extend(fresh)
         return frozenset(seen)
 
+    def shortest(self, end: int) -> int:
+        """The least number of characters that lead to `end`; 0 if none do.
+
+        A state is entered by empty moves alone or from one state alone, so its first distance is the least.
+        """
+        distances, queue = {0: 0}, deque([0])
+        while queue and end not in distances:
+            state = queue.popleft()
+            for target in self.empty[state]:
+                if target not in distances:
+                    distances[target] = distances[state]
+                    queue.appendleft(target)
+            for _, _, target in self.edges[state]:
+                if target not in distances:
+                    distances[target] = distances[state] + 1
+                    queue.append(target)
+        return distances.get(end, 0)
+
 
 def split(edges: Iterable[Edge]) -> Iterator[tuple[int, int, frozenset[int]]]:
     """Cuts overlapping edges at each other's borders: (first, last, all targets), sorted and disjoint."""
-    starts: dict[int, list[int]] = {}
-    stops: dict[int, list[int]] = {}
+    targets_of: dict[Range, list[int]] = {}
     for first, last, target in edges:
-        starts.setdefault(first, []).append(target)
-        stops.setdefault(last + 1, []).append(target)
-    borders = sorted(starts.keys() | stops.keys())
-    active: Counter[int] = Counter()
-    for border, following in pairwise(borders):
-        active.update(starts.get(border, ()))
-        active.subtract(stops.get(border, ()))
-        targets = frozenset(target for target, count in active.items() if count)
-        if targets:
-            yield border, following - 1, targets
+        targets_of.setdefault((first, last), []).append(target)
+    starts: dict[int, set[Range]] = {}
+    stops: dict[int, set[Range]] = {}
+    for first, last in targets_of:
+        starts.setdefault(first, set()).add((first, last))
+        stops.setdefault(last + 1, set()).add((first, last))
+    active = set[Range]()
+    for border, following in pairwise(sorted(starts.keys() | stops.keys())):
+        active = (active | starts.get(border, set())) - stops.get(border, set())
+        if active:
+            yield border, following - 1, frozenset(chain.from_iterable(map(targets_of.__getitem__, active)))
 
 
 def dfa_of(expr: Expr) -> Dfa:
     """The automaton of a regular language. Raises RequestError beyond MAX_DFA_STATES and MAX_DFA_EDGES."""
     nfa = Nfa()
     end = nfa.add(expr, 0)
+    check_size(nfa.shortest(end) + 1, 0)  # the states on the way of a shortest text all differ
     start = nfa.closure([0])
     index = {start: 0}
     queue = deque([start])

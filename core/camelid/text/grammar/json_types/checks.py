@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, cast
 
 from camelid.text.grammar.json_types import constraints
@@ -95,7 +96,13 @@ def has_pattern(place: Place, value: str) -> bool:
 
 
 def is_enumerated(place: Place, value: object) -> bool:
-    return constraints.identity(value) in map(constraints.identity, place.get("enum"))
+    return constraints.identity(value) in listed(place)
+
+
+@lru_cache(maxsize=8)  # of the schema that is being compiled
+def listed(place: Place) -> frozenset[object]:
+    """The identities of the place's enum: each of its values is looked up among all of them."""
+    return frozenset(map(constraints.identity, place.get("enum")))
 
 
 def is_const(place: Place, value: object) -> bool:

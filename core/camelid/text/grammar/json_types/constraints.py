@@ -158,6 +158,15 @@ def required(places: Places) -> list[str]:
     return list(dict.fromkeys(key for _, keys in with_keyword(places, "required") for key in keys))
 
 
+def dependents(places: Places) -> dict[str, set[str]]:
+    """The keys that each key of dependentRequired demands."""
+    found: dict[str, set[str]] = {}
+    for _, table in with_keyword(places, "dependentRequired"):
+        for key, others in table.items():
+            found.setdefault(key, set()).update(others)
+    return found
+
+
 def item_places(places: Places, index: int) -> Places:
     """The places that the item at an index must satisfy."""
     found: list[Place] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import TypeAlias
@@ -68,7 +68,10 @@ class ObjectWriter:
         keys = self.keys(listed)
         others = [] if listed is not None else [self.other(*group) for group in self.groups(keys)]
         members = {key: self.builder.add("member", self.member(key)) for key in keys if self.is_name(key)}
-        rest = ObjectStates(self, keys, members, one_of(*others) if others else None)
+        rest = ObjectStates(
+            self, keys, {key: i for i, key in enumerate(keys)}, members, one_of(*others) if others else None,
+            frozenset(constraints.required(self.places)), constraints.dependents(self.places),
+        )  # fmt: skip
         return in_order("{", self.builder.machine("object", rest.start, rest.write))
 
     def member(self, key: str) -> Expr:
@@ -163,16 +166,19 @@ class ObjectStates:
 
     writer: ObjectWriter
     keys: list[str]
+    index_of: dict[str, int]
     members: dict[str, Ref]
     other: Expr | None
+    required: frozenset[str]
+    dependents: dict[str, set[str]]
 
     @property
     def start(self) -> State:
         return (0, 0, frozenset(), frozenset())
 
-    def dependents(self, key: str) -> set[str]:
-        tables = constraints.with_keyword(self.writer.places, "dependentRequired")
-        return {other for _, table in tables for other in table.get(key, ())}
+    def later(self, index: int, keys: Iterable[str]) -> frozenset[str]:
+        """The keys behind an index."""
+        return frozenset(key for key in keys if self.index_of[key] > index)
 
     def write(self, state: State, ref: Callable[[State], Ref]) -> Expr:
         index, count, owed, barred = state
@@ -180,16 +186,15 @@ class ObjectStates:
             return self.end(count)
         least, most = constraints.size(self.writer.places, "Properties")
         key = self.keys[index]
-        later = set(self.keys[index + 1 :])
         ways: list[Expr] = []
         if key in self.members and key not in barred and (most is None or count < most):
-            more = (owed | self.dependents(key)) & later
+            more = self.later(index, owed.union(self.dependents.get(key, ())))
             counted = min(count + 1, max(1, least, most or 0))
-            following = ref((index + 1, counted, frozenset(more), barred & later))
+            following = ref((index + 1, counted, more, self.later(index, barred)))
             ways.append(in_order(COMMA if count else WS, self.members[key], following))
-        if key not in owed and key not in constraints.required(self.writer.places):
-            lost = {other for other in later if key in self.dependents(other)}
-            ways.append(ref((index + 1, count, owed & later, frozenset((barred & later) | lost))))
+        if key not in owed and key not in self.required:
+            lost = barred.union(other for other, wanted in self.dependents.items() if key in wanted)
+            ways.append(ref((index + 1, count, self.later(index, owed), self.later(index, lost))))
         return one_of(*ways)
 
     def end(self, count: int) -> Expr:
