@@ -227,10 +227,23 @@ def test_a_replica_is_killed_under_load(nodes: Any, client: httpx.Client) -> Non
     assert (len(tally.texts), tally.n_tokens) == (n, n * N_TOKENS)
     assert tally.errors, "nothing ran on the replica"
     assert set(tally.errors) <= {"503 replica_lost", "in the stream: replica_lost"}
-    replies = [client.get(f"{RESPONSES}/{id}") for id in ids.values()]
+    replies = [asked_again(client, f"{RESPONSES}/{id}") for id in ids.values()]
     assert sorted(reply.status_code for reply in replies) == [200, 404]
     messages = [reply.json()["error"]["message"] for reply in replies if reply.status_code == 404]
     assert messages[0].endswith("the replica that held it has ended")
+    until = time.monotonic() + SCALED_S
+    while n_running() < 2 and time.monotonic() < until:
+        time.sleep(0.2)
+    assert n_running() == 2, "Ray started no other replica"
+
+
+def asked_again(client: httpx.Client, path: str) -> httpx.Response:
+    """The reply to a GET, asked again while the router does not know yet that the replica is lost."""
+    until = time.monotonic() + GONE_S
+    while (reply := client.get(path)).status_code == 503 and time.monotonic() < until:
+        assert reply.json()["error"]["code"] == "replica_lost"
+        time.sleep(float(reply.headers["retry-after"]))
+    return reply
 
 
 OPTIONS = LoadOptions(backend="cpu", threads=1, parallel=6)

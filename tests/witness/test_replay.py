@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -80,16 +81,21 @@ def record_of(name: str, request: Any, completion: Completion) -> WitnessRecord:
     )  # fmt: skip
 
 
-async def record(path: Path, backend: str, *, with_content: bool) -> None:
+async def record(paths: Mapping[bool, Path], backend: str) -> None:
     """Records every request while four others run beside it; half of them hit the prefix cache."""
     async with await camelid.aload("cria", backend=backend, **LOAD) as llm:
-        identity = await llm.aidentity()
-        with WitnessLog.open(path, {"cria": identity}, with_content=with_content) as log:
+        models = {"cria": await llm.aidentity()}
+        with ExitStack() as stack:
+            logs = [
+                stack.enter_context(WitnessLog.open(path, models, with_content=with_content))
+                for with_content, path in paths.items()
+            ]
             for number, (name, (prompt, options)) in enumerate(REQUESTS.items()):
                 others = [("The", {"max_tokens": 30 + i, "temperature": 1.0, "seed": i}) for i in range(4)]
                 runs = [(prompt, {"seed": number, **options}), *others]
                 answers = await asyncio.gather(*(finished(llm, *run, choice=number % 3) for run in runs))
-                log.append(record_of(name, *answers[0]))
+                for log in logs:
+                    log.append(record_of(name, *answers[0]))
         assert llm.counters.decode_rows > 2 * llm.counters.steps_retired, "little ran beside"
         assert llm.counters.prefix_hits
 
@@ -104,8 +110,7 @@ def logs(backend: str, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, P
     """Logs without and with content."""
     folder = tmp_path_factory.mktemp("logs")
     paths = {with_content: folder / f"log-{with_content}" for with_content in (False, True)}
-    for with_content, path in paths.items():
-        asyncio.run(record(path, backend, with_content=with_content))
+    asyncio.run(record(paths, backend))
     return paths
 
 
