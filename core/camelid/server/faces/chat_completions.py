@@ -22,7 +22,7 @@ from camelid.server.faces.common import (
     usage,
 )
 from camelid.server.faces.native_reply import final_body
-from camelid.server.faces.openai_stream import DONE, ChunkHead, failed_frame
+from camelid.server.faces.openai_stream import CHAT_KIND, DONE, ChunkHead, failed_frame
 from camelid.server.faces.progress import LiveTimings, prompt_progress, wants_progress
 from camelid.server.fields.openai import CHAT
 from camelid.server.fields.table import Values
@@ -45,7 +45,6 @@ MEDIA = {
     "image_url": "image", "input_image": "image", "image": "image", "input_audio": "audio", "audio": "audio",
     "file": "file", "input_file": "file", "video_url": "video",
 }  # fmt: skip
-CHUNK = "chat.completion.chunk"
 # The delta that opens a choice: null as llama.cpp has it, so that no client shows an empty text.
 ROLE: Mapping[str, Any] = {"role": "assistant", "content": None}
 
@@ -267,7 +266,7 @@ class ChatReply:
     async def frames(self, started: Started) -> AsyncIterator[bytes]:
         """The reply as server-sent events."""
         with_usage = wants_usage(self.own)
-        head = ChunkHead.of(self.id, CHUNK, self.service, with_usage=with_usage)
+        head = ChunkHead.of(self.id, CHAT_KIND, self.service, with_usage=with_usage)
         done: dict[int, Completion] = {}
         times = [LiveTimings(started.request.n_prompt) for _ in range(started.job.n)]
         opened = set[int]()

@@ -11,6 +11,7 @@ from camelid.server.faces.common import created
 from camelid.server.http.errors import ApiError, openai_body
 from camelid.server.service.service import Service
 
+CHAT_KIND = "chat.completion.chunk"
 DONE = b"data: [DONE]\n\n"
 END = b"\n\n"
 TO_JSON = json.JSONEncoder().encode  # of a text: a fifth of the time of json.dumps
@@ -18,10 +19,11 @@ TO_JSON = json.JSONEncoder().encode  # of a text: a fifth of the time of json.du
 
 @dataclass(frozen=True, slots=True)
 class ChunkHead:
-    """The part that all chunks of a stream share. `text_key` is "text" in text completions."""
+    """The part that all chunks of a stream share."""
 
     fields: str  # JSON of the shared fields, without the closing brace
     usage_field: str
+    is_chat: bool
     _texts: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
 
     @classmethod
@@ -31,16 +33,17 @@ class ChunkHead:
             "id": id, "object": kind, "created": created(), "model": service.name,
             "system_fingerprint": service.fingerprint,
         }  # fmt: skip
-        return cls(json.dumps(shared)[:-1], ', "usage": null' if with_usage else "")
+        return cls(json.dumps(shared)[:-1], ', "usage": null' if with_usage else "", kind == CHAT_KIND)
 
     def text(self, choice: int, text: str) -> bytes:
-        """A chunk of chat text."""
+        """A chunk of text, of a chat or of a text completion."""
         around = self._texts.get(choice)
         if around is None:
+            key, close = ('"delta": {"content": ', "}}") if self.is_chat else ('"text": ', "}")
             around = self._texts[choice] = (
                 f'data: {self.fields}, "choices": [{{"index": {choice}, "logprobs": null, '
-                f'"finish_reason": null, "delta": {{"content": ',
-                f"}}}}]{self.usage_field}}}\n\n",
+                f'"finish_reason": null, {key}',
+                f"{close}]{self.usage_field}}}\n\n",
             )
         return (around[0] + TO_JSON(text) + around[1]).encode()
 

@@ -60,6 +60,11 @@ class Change:
             self.text or self.finish_reason or self.progress or (self.logprobs and self.logprobs["tokens"])
         )
 
+    @property
+    def is_plain(self) -> bool:
+        """True for text alone."""
+        return self.finish_reason is None and self.logprobs is None and self.progress is None
+
     def body(self, index: int) -> Body:
         """As an object of `choices`."""
         return {
@@ -140,6 +145,9 @@ class TextReply:
                 n_ends += change.finish_reason is not None
                 is_last = n_ends == len(self._choices) and change.finish_reason is not None
                 more = self._more(change, is_last=is_last)
+                if not more and change.is_plain:
+                    yield head.text(change.choice.index, change.text)
+                    continue
                 yield head.chunk([change.body(change.choice.index)], more)
         if self._asked.with_usage:
             yield head.usage(self._usage(), self._timings())
