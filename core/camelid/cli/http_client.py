@@ -19,7 +19,7 @@ from camelid.errors import CamelidError
 from camelid.version import __version__
 
 CONNECT_S, CLOSE_S = 10.0, 1.0
-GET_S, POST_S = 60.0, 600.0  # until a whole reply; a first POST may load the model
+GET_S, POST_S = 60.0, 600.0  # until a whole reply that is no stream; a first POST may load the model
 READ_BYTES = 64 << 10
 MAX_ERROR_BYTES = 1 << 20
 DONE = b"[DONE]"

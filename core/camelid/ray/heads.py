@@ -21,7 +21,7 @@ MAX_BLOCKS = 64  # of a head: 8,192 characters tell conversations apart
 MAX_HEADS = 4096  # hashes that are remembered per replica
 MAX_CHARS = BLOCK_CHARS * MAX_BLOCKS
 HASH_BYTES = 8
-ENCODER = json.JSONEncoder()  # by parts: a prompt of 16 MB is not encoded whole
+ENCODER = json.JSONEncoder()  # by parts: a list of a million token ids is not encoded whole
 PARTS = ("model", "cache_salt", "tools", "system", "instructions", "messages", "prompt", "input")
 
 Head = tuple[int, ...]
