@@ -260,6 +260,13 @@ def test_a_server_that_is_none(reply: bytes, monkeypatch: pytest.MonkeyPatch) ->
     assert "no JSON object" in done.stderr or "offers no model" in done.stderr
 
 
+def test_a_server_that_begins_no_stream_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("camelid.cli.http_client.POST_S", 0.1)
+    with scripted(lambda asked: [(1.0, b"")]) as fake:
+        done = chat(fake.url, "hi")
+    assert (done.exit_code, "no reply of /v1/chat/completions within 0.1 s" in done.stderr) == (1, True)
+
+
 def test_no_server() -> None:
     done = chat("127.0.0.1:1", "hi")
     assert (done.exit_code, "no server at 127.0.0.1:1" in done.stderr) == (1, True)

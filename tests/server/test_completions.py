@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,8 +15,10 @@ from tests.support.served_here import ServedHere, served_here
 import camelid
 from camelid.api.llm import LLM
 from camelid.requests.build import RequestBuilder
+from camelid.server.faces.legacy_logprobs import LegacyLogprobs
 from camelid.server.service.fill_in import fill_in_ids
 from camelid.server.service.host import Answer, Batch, EngineHost
+from camelid.server.service.service import INLINE_CHARS
 
 PATH = "/v1/completions"
 PROMPT = "Once upon a time there was a llama that"
@@ -155,6 +158,28 @@ def test_offsets_place_tokens_in_the_text(served: ServedHere) -> None:
             if not token.startswith(("bytes:", "<")):
                 assert choice["text"][at : at + len(token)] == token
         assert all(len(top) == 1 for top in found["top_logprobs"][1:])
+
+
+def test_log_probabilities_of_a_long_prompt_leave_the_event_loop(
+    served: ServedHere, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The choices of a prompt count together, since their log-probabilities are made at once."""
+    threads = list[int]()
+    made = LegacyLogprobs.of_prompt
+
+    def noted(self: LegacyLogprobs, *known: Any) -> Any:
+        threads.append(threading.get_ident())
+        return made(self, *known)
+
+    monkeypatch.setattr(LegacyLogprobs, "of_prompt", noted)
+    text = "the llama and the river " * 100
+    assert len(text) < INLINE_CHARS < 4 * len(text)
+    fields: dict[str, Any] = {"echo": True, "logprobs": 1, "max_tokens": 0, "n": 4}
+    choices = post(served, prompt=text, **fields)["choices"]
+    post(served, prompt="Hi", **fields)
+    assert [choice["logprobs"] for choice in choices] == [choices[0]["logprobs"]] * 4
+    loop = threads[-1]
+    assert [thread == loop for thread in threads] == [False] * 4 + [True] * 4
 
 
 def test_echo_needs_no_logprobs(served: ServedHere, llm: LLM) -> None:

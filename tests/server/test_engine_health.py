@@ -9,8 +9,10 @@ import pytest
 from tests.support.served_here import served_here, until
 
 from camelid.errors import DeviceLostError
+from camelid.server.http.errors import ApiError
 from camelid.server.service.host import Answer, Batch, Driver
 
+WATCH = "camelid.server.service.watch.check"  # loads a failed model again
 CHAT = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 4}
 
 
@@ -41,6 +43,7 @@ def test_a_request_that_meets_the_engines_end_is_told(monkeypatch: pytest.Monkey
     with served_here() as served:
         host, request = served.service.host, served.service.builder.request("Hi", {})
         monkeypatch.setattr(Driver, "_step", fault)
+        monkeypatch.setattr(WATCH, lambda models, entry: None)
         refused = served.http.post("/v1/chat/completions", json=CHAT)
         assert refused.status_code >= 500
         until(lambda: host.failure is not None)
@@ -51,4 +54,6 @@ def test_a_request_that_meets_the_engines_end_is_told(monkeypatch: pytest.Monkey
 
         waiting: Any = asyncio.run_coroutine_threadsafe(first(), host._loop)
         host.post(lambda driver: driver.submit(answer, request, 1))
-        assert isinstance(waiting.result(20).error, RuntimeError)
+        error = waiting.result(20).error
+        assert isinstance(error, ApiError)
+        assert (error.status, error.code) == (503, "engine_failed")

@@ -31,12 +31,13 @@ from starlette.responses import Response  # noqa: E402
 from camelid.errors import RequestError  # noqa: E402
 from camelid.ray import Autoscaling, app  # noqa: E402
 from camelid.ray.affinity import Affinity, affinity_of, tag_of  # noqa: E402
-from camelid.ray.gate import MAX_BODIES, SHORT_BODY, Gate, Relay  # noqa: E402
+from camelid.ray.gate import MAX_BODIES, Gate, Relay  # noqa: E402
 from camelid.ray.heads import BLOCK_CHARS, MAX_BLOCKS, Heads, chain, head_of  # noqa: E402
 from camelid.ray.replica import MAX_BODY  # noqa: E402
 from camelid.ray.router import AffinityRouter, ranked, tag  # noqa: E402
 from camelid.ray.scaling import PLACES, replicas_for_places  # noqa: E402
 from camelid.ray.stages import Cut  # noqa: E402
+from camelid.server.http.call import INLINE_BYTES  # noqa: E402
 from camelid.server.http.errors import ApiError  # noqa: E402
 from camelid.server.http.keys import ANONYMOUS  # noqa: E402
 from camelid.server.service.response_store import ResponseStore, StoredResponse  # noqa: E402
@@ -327,11 +328,11 @@ def test_a_gate_reads_a_long_body_beside_its_loop(monkeypatch: pytest.MonkeyPatc
         return affinity_of(path, body)
 
     monkeypatch.setattr("camelid.ray.gate.affinity_of", noted)
-    fields = {"messages": [{"role": "user", "content": "a" * SHORT_BODY}]}
+    fields = {"messages": [{"role": "user", "content": "a" * INLINE_BYTES}]}
     _, handle = through("/v1/chat/completions", body_of(json.dumps(fields).encode()), has_slots=False)
     assert handle.sent[0][0].head == head_of(fields)
     through("/v1/chat/completions", body_of(b"{}"), has_slots=False)
-    assert [name == "MainThread" for name in threads] == [False, True]
+    assert [name.startswith("camelid json") for name in threads] == [True, False]
 
 
 def test_a_gate_sends_nothing_of_a_body_that_is_too_large_or_ends_early() -> None:

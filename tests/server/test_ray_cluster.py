@@ -74,11 +74,17 @@ def alone(nodes: Any) -> Iterator[httpx.Client]:
 @pytest.fixture(scope="module")
 def counts(alone: httpx.Client) -> list[int]:
     """The replicas before and after a burst."""
-    before, until = n_running(), time.monotonic() + SCALED_S
+    before = n_running()
     with burst(alone):
-        while n_running() < 2 and time.monotonic() < until:
-            time.sleep(0.2)
-    return [before, n_running()]
+        return [before, running_soon(2)]
+
+
+def running_soon(n: int) -> int:
+    """The replicas that run, once they are `n` or SCALED_S is over."""
+    until = time.monotonic() + SCALED_S
+    while n_running() < n and time.monotonic() < until:
+        time.sleep(0.2)
+    return n_running()
 
 
 @contextmanager
@@ -231,10 +237,7 @@ def test_a_replica_is_killed_under_load(nodes: Any, client: httpx.Client) -> Non
     assert sorted(reply.status_code for reply in replies) == [200, 404]
     messages = [reply.json()["error"]["message"] for reply in replies if reply.status_code == 404]
     assert messages[0].endswith("the replica that held it has ended")
-    until = time.monotonic() + SCALED_S
-    while n_running() < 2 and time.monotonic() < until:
-        time.sleep(0.2)
-    assert n_running() == 2, "Ray started no other replica"
+    assert running_soon(2) == 2, "Ray started no other replica"
 
 
 def asked_again(client: httpx.Client, path: str) -> httpx.Response:

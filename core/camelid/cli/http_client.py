@@ -9,21 +9,22 @@ from __future__ import annotations
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from camelid.errors import CamelidError
 from camelid.version import __version__
 
 CONNECT_S, CLOSE_S = 10.0, 1.0
-GET_S, POST_S = 60.0, 600.0  # until a whole reply that is no stream; a first POST may load the model
+GET_S, POST_S = 60.0, 600.0  # until the reply, or the head of a stream; a first POST may load the model
 READ_BYTES = 64 << 10
 MAX_ERROR_BYTES = 1 << 20
 DONE = b"[DONE]"
 Json = dict[str, Any]
+T = TypeVar("T")
 
 
 class ServerError(CamelidError):
@@ -205,19 +206,15 @@ class Client:
     _free: list[Connection] = field(default_factory=list[Connection])
 
     async def get(self, path: str) -> Json:
-        """The JSON reply of a GET. Raises ServerError."""
+        """The JSON reply of a GET. Raises ServerError, after GET_S too."""
         return await self._json("GET", path, b"", GET_S)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> Json:
-        """The JSON reply of a POST. Raises ServerError."""
+        """The JSON reply of a POST. Raises ServerError, after POST_S too."""
         return await self._json("POST", path, json.dumps(body).encode(), POST_S)
 
     async def _json(self, method: str, path: str, body: bytes, limit_s: float) -> Json:
-        try:
-            async with asyncio.timeout(limit_s):
-                text = await self._text(method, path, body)
-        except TimeoutError as error:
-            raise ServerError(f"no whole reply of {path} within {limit_s:g} s", status=0) from error
+        text = await within(limit_s, path, self._text(method, path, body))
         try:
             value = json.loads(text)
         except ValueError:
@@ -235,7 +232,7 @@ class Client:
 
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncGenerator[bytes, None]:
         """The data of the events of a streamed POST. Closing the generator ends the request."""
-        reply = await self._send("POST", path, json.dumps(body).encode())
+        reply = await within(POST_S, path, self._send("POST", path, json.dumps(body).encode()))
         try:
             if reply.status != 200:
                 await self._checked(reply)
@@ -285,6 +282,15 @@ class Client:
         """Closes the free connections."""
         while self._free:
             await self._free.pop().aclose()
+
+
+async def within(limit_s: float, path: str, work: Awaitable[T]) -> T:
+    """The result of a request. Raises ServerError after `limit_s` seconds."""
+    try:
+        async with asyncio.timeout(limit_s):
+            return await work
+    except TimeoutError as error:
+        raise ServerError(f"no reply of {path} within {limit_s:g} s", status=0) from error
 
 
 async def exchange(connection: Connection, data: bytes) -> Reply:

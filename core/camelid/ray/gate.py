@@ -23,6 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 from camelid.ray.affinity import Affinity, affinity_of
 from camelid.ray.replica import MAX_BODY
 from camelid.server.http.body import Bodies, ClientGone, read_body
+from camelid.server.http.call import INLINE_BYTES, PARSERS
 from camelid.server.http.errors import ApiError, dialect_of, retry_later
 from camelid.server.http.reply import LINES_TYPE
 
@@ -31,7 +32,6 @@ SCOPE = ("type", "asgi", "http_version", "method", "scheme", "path", "raw_path",
          "headers", "client", "server")  # fmt: skip
 RETRY_S = 1.0
 MAX_BODIES = 16 * MAX_BODY  # bytes of all bodies that are being read
-SHORT_BODY = 64 << 10  # read in about 1 ms
 GONE = 499  # the status of a reply that nobody reads
 
 
@@ -51,21 +51,22 @@ class Gate:
                 raise no_slots()
             with self._bodies.hold() as hold:
                 body = await read_body(request.receive, MAX_BODY, hold)
+                known = await affinity(path, body)
         except ApiError as error:
             return Failure(error, path, request_id(request))
         except ClientGone:
             return Response(status_code=GONE)
         scope = {name: request.scope[name] for name in SCOPE if name in request.scope}
         scope["headers"] = [(bytes(name), bytes(value)) for name, value in scope["headers"]]
-        replies = self._answer.remote(await affinity(path, body), scope, body)
+        replies = self._answer.remote(known, scope, body)
         return Relay(replies, path, request_id(request))
 
 
 async def affinity(path: str, body: bytes) -> Affinity:
     """The affinity of a request; of a long body in a thread, so that no other relay waits for its parser."""
-    if len(body) <= SHORT_BODY:
+    if len(body) <= INLINE_BYTES:
         return affinity_of(path, body)
-    return await asyncio.to_thread(affinity_of, path, body)
+    return await asyncio.get_running_loop().run_in_executor(PARSERS, affinity_of, path, body)
 
 
 def is_of_slots(path: str) -> bool:

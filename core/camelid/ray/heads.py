@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -43,11 +43,18 @@ def head_of(fields: Mapping[str, Any]) -> Head:
 def prompt_text(fields: Mapping[str, Any]) -> str:
     """The fields that precede an answer, in the order of chat templates."""
     text = ""
-    for part in (part for name in PARTS if fields.get(name) for part in ENCODER.iterencode(fields[name])):
+    for part in encoded(fields):
         text += part
         if len(text) >= MAX_CHARS:
             break
     return text[:MAX_CHARS]
+
+
+def encoded(fields: Mapping[str, Any]) -> Iterator[str]:
+    """The JSON of these fields in pieces; a string is one piece."""
+    for name in PARTS:
+        if fields.get(name):
+            yield from ENCODER.iterencode(fields[name])
 
 
 def chain(text: str) -> Head:

@@ -191,9 +191,19 @@ def test_large_counts_cost_little(name: str) -> None:
         assert not matches(automaton, "?")
 
 
-def test_many_choices_take_linear_time() -> None:
-    with within(5):  # 0.3 to 1.2 s
-        rules_of_schema({"enum": [f"choice {i}" for i in range(20_000)]})
+MANY: dict[str, Any] = {
+    "choices": {"enum": [f"choice {i}" for i in range(20_000)]},
+    "dependent keys": {
+        "properties": {f"k{i}": {} for i in range(3000)},
+        "dependentRequired": {f"k{i}": [f"k{i + 1}"] for i in range(3000)},
+    },
+}
+
+
+@pytest.mark.parametrize("name", MANY)
+def test_many_choices_and_keys_take_linear_time(name: str) -> None:
+    with within(5):  # 0.3 to 2 s
+        rules_of_schema(MANY[name])
 
 
 def test_open_objects_follow_the_specification() -> None:

@@ -153,15 +153,15 @@ async def frames(choices: Sequence[NativeChoice]) -> AsyncIterator[bytes]:
         async for choice, batch in both:
             bodies = choice.read(batch)
             if batch.completion:
-                bodies += final_chunks(choice, batch.completion, bodies)
+                bodies.append(final_chunk(choice, batch.completion, bodies))
             if bodies:
                 yield b"".join(map(sse, bodies))
 
 
-def final_chunks(choice: NativeChoice, done: Completion, bodies: list[Body]) -> list[Body]:
-    """The final object; the text withheld up to the end, which has no token, is a part of it."""
+def final_chunk(choice: NativeChoice, done: Completion, bodies: list[Body]) -> Body:
+    """The final object; takes the text withheld up to the end, which has no token, from the last chunk."""
     has_withheld = bodies and not bodies[-1]["tokens"] and bodies[-1]["content"]
-    return [choice.final(done, is_streamed=True, withheld=bodies.pop()["content"] if has_withheld else "")]
+    return choice.final(done, is_streamed=True, withheld=bodies.pop()["content"] if has_withheld else "")
 
 
 async def batches(choices: Sequence[NativeChoice]) -> AsyncGenerator[tuple[NativeChoice, Batch], None]:

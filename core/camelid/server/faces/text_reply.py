@@ -120,7 +120,8 @@ class TextReply:
             return choice.change((), logprobs, reason)
 
         choices = self._choices[first : first + self._asked.n_made]
-        return [await self._service.in_pool(prompt_ids, lambda c=choice: change(c)) for choice in choices]
+        texts = [choice.echo for choice in choices if choice.logprobs]
+        return await self._service.in_pool(texts, lambda: [*map(change, choices)])
 
     def _of_answer(self, piece: Piece) -> Iterator[Change]:
         batch = piece.batch

@@ -136,10 +136,11 @@ class Driver:
         self._has_ended = False
 
     def wake(self) -> None:
-        """Ends the driver's wait. After its end, ends the requests that came meanwhile."""
+        """Ends the driver's wait; after the driver's end, refuses the requests that came meanwhile."""
         self._wake.set()
         if self._has_ended:
-            self._fail_all()
+            self._take_in()
+            self._host.flush()
 
     async def run(self) -> None:
         """Steps until its task is cancelled. An exception is the end of the engine and of every request."""
@@ -150,21 +151,19 @@ class Driver:
             raise
         finally:
             self._has_ended = True
-            self._fail_all()
+            for run in list(self._runs.values()):
+                self._fail(run, self._host.failure or unloaded())
+            self._take_in()
+            self._host.flush()
 
-    def _fail_all(self) -> None:
-        """Ends every request with an error, also those that wait to be submitted."""
-        error = self._host.failure or unloaded()
+    def _take_in(self) -> None:
+        """Runs the work that the server's loop posted."""
         while self.inbox:
             self.inbox.popleft()(self)
-        for run in list(self._runs.values()):
-            self._fail(run, error)
-        self._host.flush()
 
     async def _run(self) -> None:
         while True:
-            while self.inbox:
-                self.inbox.popleft()(self)
+            self._take_in()
             if self._runs or self.engine.is_busy:
                 if not await self._step():
                     await self._wait(LATE_S if self.engine.waits_for_mask else IDLE_S)
@@ -196,6 +195,9 @@ class Driver:
     def submit(self, answer: Answer, request: Request, n: int, *, reports: bool = False) -> None:
         """Submits a request; its further choices are forked after its first token."""
         run = self._runs[answer] = Run(answer, request, n, open=set(range(n)))
+        if self._has_ended:
+            self._fail(run, self._host.refusal)
+            return
         run.progress = ProgressReport(request.n_prompt) if reports else None
         try:
             run.streams.append(self.engine.submit(request))
@@ -315,17 +317,20 @@ class EngineHost:
         """Notes that the engine can answer no more; the first error stays."""
         self.failure = self.failure or error
 
+    @property
+    def refusal(self) -> ApiError:
+        """The error of a request that comes after the engine's end."""
+        if isinstance(self.failure, ApiError):
+            return self.failure
+        return retry_later(503, f"the engine failed and is loaded again: {self.failure}", 1, "engine_failed")
+
     def submit(self, request: Request, n: int = 1, *, reports: bool = False) -> Answer:
         """Queues a request with `n` choices, whose batches report on the prompt if `reports`.
 
         Raises ApiError 503 after the engine's end.
         """
-        if isinstance(self.failure, ApiError):
-            raise self.failure
         if self.failure:
-            raise retry_later(
-                503, f"the engine failed and is loaded again: {self.failure}", 1, "engine_failed"
-            )
+            raise self.refusal
         answer = Answer(self, n)
         self.post(lambda driver: driver.submit(answer, request, n, reports=reports))
         return answer

@@ -19,7 +19,7 @@ from camelid.server.http.errors import ApiError, retry_later
 from camelid.server.service.admission import Admission, Place
 from camelid.server.service.answer_time import AnswerTime
 from camelid.server.service.fingerprint import model_mark, named_fingerprint
-from camelid.server.service.host import Answer, Batch, EngineHost
+from camelid.server.service.host import Answer, Batch, EngineHost, unloaded
 from camelid.server.service.job import Job
 from camelid.server.service.scoring import scoring_request
 from camelid.server.service.slots import Slots
@@ -360,10 +360,17 @@ class Service:
         return options
 
     async def in_pool(self, texts: object, work: Any) -> Any:
-        """Runs text work: at once for short texts, else in a thread, since it takes milliseconds."""
+        """Runs text work: at once for short texts, else in a thread, since it takes milliseconds.
+
+        Raises ApiError 503 if the model is unloaded meanwhile.
+        """
         if size_of(texts) <= INLINE_CHARS:
             return work()
-        return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+        try:
+            done = asyncio.get_running_loop().run_in_executor(self._pool, work)
+        except RuntimeError as error:  # the pool is shut
+            raise unloaded() from error
+        return await done
 
     async def close(self) -> None:
         """Ends the engine."""

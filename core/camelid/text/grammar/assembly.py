@@ -94,7 +94,7 @@ def place_of(state: State, class_of: bytes, numbers: dict[str, int]) -> Place:
 def ending(network: Network, *, reading: bool) -> set[int]:
     """The rules that can end; without `reading`, the rules that match the empty text.
 
-    The search of a rule ends at its last state, and tries the states nearest to it first.
+    The search of a rule ends at its last state, and takes the states with the highest numbers first.
     """
     found, seen = set[int](), set(network.starts)
     waiting: dict[int, list[tuple[int, int]]] = {}  # rule -> (calling rule, return state)

@@ -150,7 +150,7 @@ class Nfa:
             stack.extend(fresh)
         return frozenset(seen)
 
-    def shortest(self, end: int) -> int:
+    def least_characters(self, end: int) -> int:
         """The least number of characters that lead to `end`; 0 if none do.
 
         A state is entered by empty moves alone or from one state alone, so its first distance is the least.
@@ -190,7 +190,7 @@ def dfa_of(expr: Expr) -> Dfa:
     """The automaton of a regular language. Raises RequestError beyond MAX_DFA_STATES and MAX_DFA_EDGES."""
     nfa = Nfa()
     end = nfa.add(expr, 0)
-    check_size(nfa.shortest(end) + 1, 0)  # the states on the way of a shortest text all differ
+    check_size(nfa.least_characters(end) + 1, 0)  # the states on the way of a shortest text all differ
     start = nfa.closure([0])
     index = {start: 0}
     queue = deque([start])

@@ -99,7 +99,7 @@ def is_enumerated(place: Place, value: object) -> bool:
     return constraints.identity(value) in listed(place)
 
 
-@lru_cache(maxsize=8)  # of the schema that is being compiled
+@lru_cache(maxsize=8)  # places: an alternative has few enums, and each is asked for one value after the other
 def listed(place: Place) -> frozenset[object]:
     """The identities of the place's enum: each of its values is looked up among all of them."""
     return frozenset(map(constraints.identity, place.get("enum")))

@@ -158,13 +158,16 @@ def required(places: Places) -> list[str]:
     return list(dict.fromkeys(key for _, keys in with_keyword(places, "required") for key in keys))
 
 
-def dependents(places: Places) -> dict[str, set[str]]:
-    """The keys that each key of dependentRequired demands."""
+def dependents(places: Places) -> tuple[dict[str, set[str]], dict[str, set[str]]]:
+    """By dependentRequired, the keys that each key demands, and the keys that demand it."""
     found: dict[str, set[str]] = {}
+    demanders: dict[str, set[str]] = {}
     for _, table in with_keyword(places, "dependentRequired"):
         for key, others in table.items():
             found.setdefault(key, set()).update(others)
-    return found
+            for other in others:
+                demanders.setdefault(other, set()).add(key)
+    return found, demanders
 
 
 def item_places(places: Places, index: int) -> Places:

@@ -70,7 +70,7 @@ class ObjectWriter:
         members = {key: self.builder.add("member", self.member(key)) for key in keys if self.is_name(key)}
         rest = ObjectStates(
             self, keys, {key: i for i, key in enumerate(keys)}, members, one_of(*others) if others else None,
-            frozenset(constraints.required(self.places)), constraints.dependents(self.places),
+            frozenset(constraints.required(self.places)), *constraints.dependents(self.places),
         )  # fmt: skip
         return in_order("{", self.builder.machine("object", rest.start, rest.write))
 
@@ -171,6 +171,7 @@ class ObjectStates:
     other: Expr | None
     required: frozenset[str]
     dependents: dict[str, set[str]]
+    demanders: dict[str, set[str]]
 
     @property
     def start(self) -> State:
@@ -193,7 +194,7 @@ class ObjectStates:
             following = ref((index + 1, counted, more, self.later(index, barred)))
             ways.append(in_order(COMMA if count else WS, self.members[key], following))
         if key not in owed and key not in self.required:
-            lost = barred.union(other for other, wanted in self.dependents.items() if key in wanted)
+            lost = barred.union(self.demanders.get(key, ()))
             ways.append(ref((index + 1, count, self.later(index, owed), self.later(index, lost))))
         return one_of(*ways)
 
