@@ -24,6 +24,7 @@ from camelid.backends.base import Backend, OpenSpec  # noqa: E402
 from camelid.backends.reference.backend import ReferenceBackend  # noqa: E402
 from camelid.backends.remote.backend import RemoteBackend  # noqa: E402
 from camelid.backends.remote.frames import HEADER, MAX_FRAMES, PROTOCOL, Kind, keys_of, table_bytes  # noqa: E402
+from camelid.backends.remote.server import StageServer  # noqa: E402
 from camelid.backends.remote.sources import digest  # noqa: E402
 from camelid.backends.remote.tables import table_of  # noqa: E402
 from camelid.backends.staged.backend import StagedBackend  # noqa: E402
@@ -248,6 +249,27 @@ def test_a_stage_frees_its_memory_when_its_engine_goes(says_goodbye: bool) -> No
         while not kept[0].is_closed and time.monotonic() < until:
             time.sleep(0.02)
         assert kept[0].is_closed
+
+
+def test_an_engine_whose_queue_outlives_its_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libzmq reports a disconnection before it cuts the queue: a message in between seems to be sent."""
+    kept, sent, send = Kept(), list[int](), StageServer._send
+
+    def late(server: StageServer, identity: bytes, *frames: bytes) -> bool:
+        if HEADER.unpack(frames[0])[0] != Kind.PING:
+            return send(server, identity, *frames)
+        sent.append(len(sent))
+        return len(sent) <= 3
+
+    monkeypatch.setattr(StageServer, "_send", late)
+    with stage(lambda: kept) as server:
+        peer = Raw(server.address)
+        peer.hello()
+        peer.close()
+        until = time.monotonic() + 10
+        while not kept.is_closed and time.monotonic() < until:
+            time.sleep(0.02)
+    assert len(sent) == 4, "a stage looks until the engine is gone"
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])

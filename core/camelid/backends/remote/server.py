@@ -36,6 +36,7 @@ from camelid.errors import BackendError
 
 LOG = logging.getLogger("camelid.stage")
 POLL_MS = 200  # between looks at the end
+LOOKS = 10  # at an engine after a disconnection: libzmq reports it before it takes the engine's queue away
 
 
 class StageServer:
@@ -60,6 +61,7 @@ class StageServer:
         self._socket.bind(address)
         self._engine: bytes | None = None  # the identity of its connection
         self._session: Session | None = None
+        self._looks = 0  # that are left
         self._is_ended = Event()
 
     @property
@@ -87,6 +89,9 @@ class StageServer:
                     await self._take(identity, frames)
                 if self._monitor in ready:
                     recv_monitor_message(self._monitor)
+                    self._looks = LOOKS
+                if self._looks and self._socket not in ready:
+                    self._looks -= 1
                     await self._look()
         finally:
             await self._leave()
