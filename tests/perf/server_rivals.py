@@ -83,14 +83,16 @@ def bench(url: str, options: argparse.Namespace) -> list[Row]:
 
 
 def compare(options: argparse.Namespace) -> None:
-    """Prints a row per number of clients: medians of both, and of the ratios."""
+    """Prints each run as it ends, then a row per number of clients: medians of both, and of the ratios."""
     rounds = list[tuple[list[Row], list[Row]]]()
-    servers: tuple[Callable[..., AbstractContextManager[str]], ...] = (ours, theirs)
-    for _ in range(options.rounds):
+    servers: dict[str, Callable[..., AbstractContextManager[str]]] = {"camelid": ours, "llama-server": theirs}
+    for i in range(options.rounds):
         both = list[list[Row]]()
-        for server in servers:
+        for name, server in servers.items():
             with server(options) as url:
                 both.append(bench(url, options))
+            rates = ", ".join(f"{row['tps']:.1f}" for row in both[-1])
+            print(f"round {i + 1}, {name}: {rates} tokens a second", flush=True)
         rounds.append((both[0], both[1]))
     for i, n in enumerate(options.clients):
         pairs = [(own[i], other[i]) for own, other in rounds]
