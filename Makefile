@@ -9,6 +9,7 @@
 #   make exhaustive-threads   make sanitize ARGS=--threads
 #   make exhaustive-rigs      make fuzz, make fuzz-engine, make vectors ARGS=--all
 #   make exhaustive-arm64     make arm64
+#   make exhaustive-isa       make isa
 #   make build    what `make test` needs: kernels, native and for pages, and the page
 #   make lint     ruff and pyright
 #   make bench    camelid bench                            make bench ARGS="-n 64"
@@ -19,11 +20,12 @@
 #   make clients  other projects' client libraries, driven against the server
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 #   make arm64    the kernels' tests on arm64's library, in qemu-user
+#   make isa      the shaders' machine code on GPUs that are not here, against bounds
 #   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads
 #   make wheel    one wheel with the CPU kernels of every platform, in dist/, tried
 .DEFAULT_GOAL := run
-JOBS := $(addprefix exhaustive-,parity tests sanitize threads rigs arm64)
-.PHONY: run web test exhaustive $(JOBS) build lint bench fuzz fuzz-engine goldens vectors clients rivals arm64 sanitize wheel clean
+JOBS := $(addprefix exhaustive-,parity tests sanitize threads rigs arm64 isa)
+.PHONY: run web test exhaustive $(JOBS) build lint bench fuzz fuzz-engine goldens vectors clients rivals arm64 isa sanitize wheel clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -77,6 +79,8 @@ exhaustive-rigs: .venv/.test
 
 exhaustive-arm64: arm64
 
+exhaustive-isa: isa
+
 build: .venv/.test
 	@$(KERNELS)
 	@$(MODULES)
@@ -114,6 +118,9 @@ rivals: .venv/.test .venv/.rivals
 arm64: .venv/.arm64
 	@PYTHONPATH=native $(BIN)/python -m camelid_native.build --quiet --zig --target linux-aarch64 --out build/native
 	@$(MODULE) tests.native.arm64 $(ARGS)
+
+isa: .venv/.test .venv/.isa
+	@$(MODULE) tests.perf.isa.gate $(ARGS)
 
 sanitize: .venv/.test
 	@$(MODULE) tests.native.sanitized $(ARGS)

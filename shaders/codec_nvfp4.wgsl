@@ -7,10 +7,8 @@ fn scale_of(code: u32) -> f32 {  // half of E4M3 in the low 7 bits; 0x7f, NaN in
 
 fn chunk_at(row: u32, c: u32) -> Chunk {
   let number = chunk_number(row, c);
-  let w = weights[number];
-  let low = w & vec4(NIBBLES);
-  let high = (w >> vec4(4u)) & vec4(NIBBLES);
-  let q = valued_runs(vec4(low.xy, high.xy), vec4(low.zw, high.zw), VALUES);
+  let p = paired_runs(weights[number]);
+  let q = array<vec4<f32>, 8>(p[0], p[1], p[4], p[5], p[2], p[3], p[6], p[7]);
   let scale = vec2(scale_of(byte(PLANE_1, 2u * number)), scale_of(byte(PLANE_1, 2u * number + 1u)));
   return Chunk(q, scale, vec2(0.0));
 }

@@ -8,6 +8,5 @@ fn chunk_at(row: u32, c: u32) -> Chunk {
   let w = weights[5u * block + 1u + part / 4u * 2u + part % 2u] >> shift;
   let s = vec2(byte(20u * block, group), byte(20u * block, group + 2u));
   let d = unpack2x16float(words[PLANE_1 + block]);
-  let q = runs(w & vec4(PAIRS_OF_BITS), (w >> vec4(2u)) & vec4(PAIRS_OF_BITS));
-  return Chunk(q, d.x * vec2<f32>(s & vec2(15u)), -d.y * vec2<f32>(s >> vec2(4u)));
+  return Chunk(two_bit_runs(w), two_bit_scale(d.x * vec2<f32>(s & vec2(15u))), -d.y * vec2<f32>(s >> vec2(4u)));
 }

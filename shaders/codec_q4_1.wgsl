@@ -2,5 +2,5 @@
 fn chunk_at(row: u32, c: u32) -> Chunk {
   let block = chunk_number(row, c);
   let d = unpack2x16float(words[PLANE_1 + block]);
-  return Chunk(nibble_runs(weights[block]), d.xx, d.yy);
+  return Chunk(nibble_runs(weights[block]), nibble_scale(d.xx), d.yy);
 }

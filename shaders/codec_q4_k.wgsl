@@ -4,5 +4,5 @@ fn chunk_at(row: u32, c: u32) -> Chunk {
   let at = number / 8u * 9u;
   let part = number % 8u;
   let s = scales_of(weights[at], part / 2u);
-  return Chunk(nibble_runs(weights[at + 1u + part]), s.scale, s.minimum);
+  return Chunk(nibble_runs(weights[at + 1u + part]), nibble_scale(s.scale), s.minimum);
 }

@@ -5,5 +5,5 @@ fn chunk_at(row: u32, c: u32) -> Chunk {
   let part = number % 8u;
   let w = weights[4u * block + part / 4u * 2u + part % 2u] >> vec4(part / 2u % 2u * 4u);
   let d = half(PLANE_1, block);
-  return Chunk(runs(w & vec4(PAIRS_OF_BITS), (w >> vec4(2u)) & vec4(PAIRS_OF_BITS)), vec2(d), vec2(-d));
+  return Chunk(two_bit_runs(w), two_bit_scale(vec2(d)), vec2(-d));
 }

@@ -1,6 +1,8 @@
-// quants: fields of blocks as floats, for codecs. NIBBLES selects the low nibble of each byte.
+// quants: fields of blocks as floats, for codecs. NIBBLES selects the low nibble of each byte, HIGH the high one.
 const NIBBLES: u32 = 0x0f0f0f0fu;
+const HIGH: u32 = 0xf0f0f0f0u;
 const PAIRS_OF_BITS: u32 = 0x03030303u;
+const NEXT_PAIRS: u32 = 0x0c0c0c0cu;
 const ONES: u32 = 0x01010101u;
 
 override PLANE_1: u32 = 0u;  // word offsets of the fields after the first
@@ -9,8 +11,7 @@ override PLANE_2: u32 = 0u;
 fn half(plane: u32, i: u32) -> f32 { return select_half(words[plane + i / 2u], i); }
 
 fn select_half(word: u32, i: u32) -> f32 {
-  let pair = unpack2x16float(word);
-  return select(pair.x, pair.y, i % 2u == 1u);
+  return unpack2x16float(word >> (16u * (i % 2u))).x;
 }
 
 fn byte(plane: u32, i: u32) -> u32 { return (words[plane + i / 4u] >> (8u * (i % 4u))) & 0xffu; }
@@ -24,7 +25,15 @@ fn runs(a: vec4<u32>, b: vec4<u32>) -> array<vec4<f32>, 8> {
     bytes(a.x), bytes(a.y), bytes(a.z), bytes(a.w), bytes(b.x), bytes(b.y), bytes(b.z), bytes(b.w));
 }
 
-fn nibble_runs(w: vec4<u32>) -> array<vec4<f32>, 8> { return runs(w & vec4(NIBBLES), (w >> vec4(4u)) & vec4(NIBBLES)); }
+// Fields of the second run that stay in place, times 4 or 16, need no shift; a scale of the run that is as many times
+// smaller gives the same bits.
+fn nibble_runs(w: vec4<u32>) -> array<vec4<f32>, 8> { return runs(w & vec4(NIBBLES), w & vec4(HIGH)); }
+
+fn two_bit_runs(w: vec4<u32>) -> array<vec4<f32>, 8> { return runs(w & vec4(PAIRS_OF_BITS), w & vec4(NEXT_PAIRS)); }
+
+fn nibble_scale(scale: vec2<f32>) -> vec2<f32> { return scale * vec2(1.0, 0.0625); }
+
+fn two_bit_scale(scale: vec2<f32>) -> vec2<f32> { return scale * vec2(1.0, 0.25); }
 
 // Four bits, one in each byte.
 fn spread(bits: u32) -> u32 { return (bits * 0x204081u) & ONES; }

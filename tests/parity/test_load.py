@@ -16,7 +16,7 @@ from tests.support.parity.case_tools import array, encoded, weight
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.codecs import decode
-from camelid.backends.common.grid_tables import grid_bytes
+from camelid.backends.common.grid_tables import book_bytes
 from camelid.backends.common.load_ops import load_rows
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
@@ -144,9 +144,9 @@ def test_a_stack_in_parts_is_the_stack_in_one(type_: str, tmp_path: Path) -> Non
     parts = [raw[i * each : (i + 1) * each] for i in range(4)]
     assert on_device(tmp_path, stored(tmp_path, shape, type_, parts)) == wanted
     book = LAYOUTS[type_].book
-    excess = len(wanted) - len(raw) - (len(grid_bytes(book)) if book else 0)
+    excess = len(wanted) - len(raw) - (len(book_bytes(book)) if book else 0)
     assert 0 <= excess < 16 * len(planes_of(type_))
-    data = wanted[: -len(grid_bytes(book))] if book else wanted
+    data = wanted[: -len(book_bytes(book))] if book else wanted
     assert sorted(data.replace(b"\0", b"")) == sorted(raw.replace(b"\0", b""))
 
 

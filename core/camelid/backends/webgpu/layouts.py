@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import accumulate
 
-from camelid.backends.common.grid_tables import grid_bytes
+from camelid.backends.common.grid_tables import book_bytes
 from camelid.formats.quants import QUANTS
 from camelid.plan.weights import Weight
 
@@ -29,7 +29,7 @@ class WeightLayout:
     - `files` are the shader files of its codec.
     - `planes` split a block; without planes the buffer has the file's bytes.
     - `span` is the distance of the two runs of a chunk in weights; see chunk.wgsl.
-    - `book` names the grid that follows the planes.
+    - `book` names the codebook that follows the planes.
     """
 
     files: tuple[str, ...]
@@ -43,8 +43,6 @@ def _row(
 ) -> tuple[str, WeightLayout]:
     return name, WeightLayout(("chunk", "quants", *more, f"codec_{name}"), planes, span, book)
 
-
-IQ4, E2M1 = ("values", "values_iq4"), ("values", "values_e2m1")
 
 LAYOUTS: dict[str, WeightLayout] = dict(
     (
@@ -73,12 +71,12 @@ LAYOUTS: dict[str, WeightLayout] = dict(
         _row("iq2_s", (2, 80), (0, 2), more=("grid_8",), book="iq2_s"),
         _row("iq3_xxs", (2, 96), (0, 2), more=("grid_4", "even_signs"), book="iq3_xxs"),
         _row("iq3_s", (2, 108), (0, 2), more=("grid_4",), book="iq3_s"),
-        _row("iq4_nl", (2, 16), (0, 2), more=IQ4),
-        _row("iq4_xs", (8, 128), (0, 8), more=IQ4),
+        _row("iq4_nl", (2, 16), (0, 2), more=("pairs",), book="iq4"),
+        _row("iq4_xs", (8, 128), (0, 8), more=("pairs",), book="iq4"),
         _row("tq1_0", (0, 48), (48, 4), (52, 2)),
         _row("tq2_0", (0, 64), (64, 2), span=32),
-        _row("mxfp4", (1, 16), (0, 1), more=E2M1),
-        _row("nvfp4", (4, 32), (0, 4), more=E2M1),
+        _row("mxfp4", (1, 16), (0, 1), more=("pairs",), book="e2m1"),
+        _row("nvfp4", (4, 32), (0, 4), more=("pairs",), book="e2m1"),
         _row("q1_0", (2, 16), (0, 2)),
         _row("q2_0", (2, 16), (0, 2)),
     )
@@ -112,7 +110,7 @@ def device_bytes(weight: Weight) -> int:
     layout = LAYOUTS[weight.type]
     if not layout.planes:
         return weight.n_bytes
-    return 4 * plane_words(weight)[-1] + (len(grid_bytes(layout.book)) if layout.book else 0)
+    return 4 * plane_words(weight)[-1] + (len(book_bytes(layout.book)) if layout.book else 0)
 
 
 def row_multiple(type_: str) -> int:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
-from camelid.backends.common.grid_tables import grid_bytes
+from camelid.backends.common.grid_tables import book_bytes
 from camelid.backends.webgpu.layouts import (
     LAYOUTS,
     READ_WRITE,
@@ -135,9 +135,9 @@ def _repack(section: Section, weight: Weight, join: Join) -> None:
         first += total
     book = LAYOUTS[weight.type].book
     if book:
-        data = base64.b64encode(grid_bytes(book)).decode()
+        data = base64.b64encode(book_bytes(book)).decode()
         to = (buffer_name(weight), 4 * plane_words(weight)[-1])
-        section.commands.append(("upload", (INLINE, data), 0, len(grid_bytes(book)), *to))
+        section.commands.append(("upload", (INLINE, data), 0, len(book_bytes(book)), *to))
 
 
 def _split(section: Section, weight: Weight, kernel: tuple[int, int], first: int, blocks: int) -> None:

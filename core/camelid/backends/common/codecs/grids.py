@@ -12,11 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from camelid.backends.common.codecs.bits import Bytes, Floats, fields, grouped, half, unpack
-from camelid.backends.common.grid_tables import GRIDS, grid_bytes
+from camelid.backends.common.grid_tables import GRIDS, VALUES, grid_bytes
 
-IQ4_VALUES = np.array(
-    [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113], dtype=np.int8
-)  # of iq4_nl and iq4_xs
+IQ4_VALUES = np.array(VALUES["iq4"], dtype=np.int8)
 
 
 @functools.cache

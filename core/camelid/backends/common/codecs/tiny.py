@@ -7,9 +7,9 @@ import functools
 import numpy as np
 
 from camelid.backends.common.codecs.bits import Bytes, Floats, fields, grouped, half, unpack
+from camelid.backends.common.grid_tables import VALUES
 
-# E2M1 of the OCP microscaling formats 1.0, doubled to make all 16 values whole; the scales are halved.
-E2M1 = np.array([0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12], dtype=np.int8)
+E2M1 = np.array(VALUES["e2m1"], dtype=np.int8)  # doubled; the scales are halved
 POWERS_OF_3 = np.array([1, 3, 9, 27, 81], dtype=np.uint8)
 
 

@@ -1,0 +1,108 @@
+"""Bounds of the compiled kernels: `make isa`, or `python -m tests.perf.isa.gate` for a table of all types.
+
+Compiles the matvec of every weight type, and every pipeline of an 8B shape in Q4_0, for GPUs of five vendors
+by both WGSL compilers, without bounds checks of the drivers. Ends with status 1 beyond a bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.perf.isa.__main__ import DRIVERS, HEAD, line
+from tests.perf.isa.compiled import COMPILERS, Compiled, compile_on
+from tests.perf.isa.devices import DEVICES, present
+from tests.perf.isa.pipelines import Pipeline, pipelines_of
+
+from camelid.backends.webgpu.layouts import LAYOUTS
+from camelid.engine.programs import DECODE, MIXED
+from camelid.loading.options import LoadOptions
+from camelid.model.presets import PRESETS
+from camelid.model.sizes import bare_model
+
+CHOSEN = ("rdna2", "rdna3", "irisxe", "arc", "ampere", "m1", "a740")
+MODEL = PRESETS["8b"]
+OPTIONS = LoadOptions(backend="webgpu", kv_type="f16", parallel=1)
+WIDE = 16  # bytes of a load
+# Mesa's NVIDIA driver splits Tint's loads into words, even without bounds checks.
+ONLY = {"nvidia": ("naga",)}
+MAY_SPILL = {"f64", "i64"}  # no model has matrices of these types
+
+# Most arithmetic instructions per weight on AMD's GPUs, by weight type.
+ARITHMETIC: dict[str, float] = {
+    "q4_0": 3.05, "q4_1": 3.0, "q5_0": 4.2, "q5_1": 4.0, "q8_0": 4.3,
+    "q2_k": 5.0, "q3_k": 5.0, "q4_k": 5.0, "q5_k": 5.0, "q6_k": 5.0,
+    "iq1_s": 7.0, "iq1_m": 7.0, "iq2_xxs": 7.0, "iq2_xs": 7.0, "iq2_s": 7.0, "iq3_xxs": 7.0, "iq3_s": 7.0,
+    "iq4_nl": 3.0, "iq4_xs": 3.0, "mxfp4": 3.0, "nvfp4": 3.5,
+    "tq1_0": 10.0, "tq2_0": 3.6, "q1_0": 3.6, "q2_0": 4.2,
+    "f32": 1.5, "f16": 1.6, "bf16": 2.5, "i8": 4.2, "i16": 3.5, "i32": 2.5, "f64": 25.0, "i64": 14.0,
+}  # fmt: skip
+# Times as many on other GPUs: Apple's figures are of a whole shader, NVIDIA and Adreno need a shift per byte.
+FACTORS = {"amd": 1.0, "intel": 1.25, "nvidia": 2.3, "apple": 1.8, "adreno": 1.8}
+
+
+def matvecs() -> list[Pipeline]:
+    """The matvec of the square matrices of an 8B shape, one per weight type."""
+    return [_square(name) for name in LAYOUTS]
+
+
+def _square(type_name: str) -> Pipeline:
+    pipelines = pipelines_of(bare_model(MODEL, type_name), OPTIONS, DECODE)
+    return next(p for p in pipelines if p.name == f"linear {type_name} K=4096 N=4096 TOKENS=1")
+
+
+def programs() -> list[Pipeline]:
+    """Every pipeline of the two programs that generation needs."""
+    model = bare_model(MODEL, "q4_0")
+    return [pipeline for program in (DECODE, MIXED) for pipeline in pipelines_of(model, OPTIONS, program)]
+
+
+def faults(c: Compiled) -> Iterator[str]:
+    """What is beyond a bound."""
+    if c.error:
+        yield c.error
+        return
+    if c.scratch and c.pipeline.weight_type not in MAY_SPILL:
+        yield f"{c.scratch:g} bytes of scratch, or spills; expected none"
+    if not c.per_product:
+        return
+    bound = ARITHMETIC[c.pipeline.weight_type] * FACTORS[DEVICES[c.device].isa]
+    if c.per_product > bound:
+        yield f"{c.per_product:.2f} arithmetic instructions per weight, expected at most {bound:.2f}"
+    if not c.is_whole and not c.loop.loads.get(WIDE):
+        yield f"no load of {WIDE} bytes"
+
+
+def compiled(
+    drivers: Path, names: Sequence[str], pipelines: Sequence[Pipeline]
+) -> Iterator[tuple[str, Compiled]]:
+    different = list({pipeline.key: pipeline for pipeline in pipelines}.values())  # drivers cache equal ones
+    for name in names:
+        for compiler in ONLY.get(DEVICES[name].isa, COMPILERS):
+            done = compile_on(drivers, name, different, compiler, is_checked=False)
+            yield from ((compiler, one) for one in done)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--drivers", type=Path, default=DRIVERS)
+    parser.add_argument("--quiet", action="store_true", help="rows beyond a bound only")
+    args = parser.parse_args()
+    drivers = args.drivers.resolve()
+    names = [name for name in CHOSEN if name in present(drivers)]
+    if not names:
+        raise SystemExit(f"no drivers in {drivers}: .ci/gpu-drivers {args.drivers}")
+    print(f"without a driver here: {', '.join(sorted(set(CHOSEN) - set(names))) or 'none'}\n{HEAD}")
+    n_faults = 0
+    for compiler, one in compiled(drivers, names, [*matvecs(), *programs()]):
+        found = list(faults(one))
+        n_faults += len(found)
+        if found or not args.quiet:
+            print(line(compiler, one), *(f"{fault}\n" for fault in found), flush=True)
+    sys.exit(f"{n_faults} beyond a bound" if n_faults else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""The compute pipelines of a plan, lowered without a device."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from camelid.backends.registry import open_backend
+from camelid.backends.webgpu import shaders
+from camelid.backends.webgpu.kernel import GPU_LANES
+from camelid.backends.webgpu.lower import program_section
+from camelid.loading.deployment import Deployment
+from camelid.loading.options import LoadOptions
+from camelid.model.arch import Model
+
+CHUNK = 32  # weights of a row that a lane takes at once
+ROWS = 4  # weight rows of a lane in matvec.wgsl
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """A pipeline: shader files, WGSL, access of its bindings, override constants, and its use in a step.
+
+    `weight_type` is the type of the weights that it reads, "" for none; `weight_bytes` their bytes in a step.
+    """
+
+    files: tuple[str, ...]
+    wgsl: str
+    access: tuple[str, ...]
+    constants: Mapping[str, float]
+    weight_type: str = ""
+    dispatches: int = 0
+    weight_bytes: int = 0
+
+    @property
+    def is_tiled(self) -> bool:
+        return "matmul" in self.files
+
+    @property
+    def name(self) -> str:
+        """The op's file, and the sizes that tell pipelines of one op apart."""
+        sizes = [f"{key}={self.constants[key]:g}" for key in ("K", "N", "TOKENS") if key in self.constants]
+        op = "_".join(self.files[-2:]) if self.is_tiled else self.files[-1]
+        return " ".join([op, self.weight_type, *sizes]).replace("  ", " ")
+
+    @property
+    def products(self) -> int:
+        """Products of a weight and a value per lane in an iteration of the hot loop, 0 if it is unknown.
+
+        A tile has loops in its loop, which compilers unroll or not.
+        """
+        return ROWS * CHUNK * int(self.constants.get("TOKENS", 1)) if "matvec" in self.files else 0
+
+    @property
+    def key(self) -> Hashable:
+        """The compilers' input: equal pipelines have equal machine code."""
+        return self.wgsl, self.access, tuple(sorted(self.constants.items()))
+
+    def json(self) -> dict[str, Any]:
+        """The entry of a worker."""
+        return {key: asdict(self)[key] for key in ("wgsl", "access", "constants")}
+
+
+def pipelines_of(model: Model, options: LoadOptions, program: str) -> list[Pipeline]:
+    """The pipelines of a model's program at its largest row bucket, as a GPU gets them."""
+    can = open_backend("webgpu").capabilities()
+    deployment = Deployment.of(model, options, can)
+    section = program_section(
+        deployment.plan(program), deployment.kv_cache().sizes(), shaders.join, GPU_LANES
+    )
+    return list(_pipelines(section.json()))
+
+
+def _pipelines(section: Mapping[str, Any]) -> Iterator[Pipeline]:
+    for number, entry in enumerate(section["pipelines"]):
+        groups = [c[2] for c in section["commands"] if c[0] == "dispatch" and c[1] == number]
+        files = tuple(entry["module"].split("+"))
+        yield Pipeline(
+            files,
+            section["modules"][entry["module"]],
+            tuple(section["layouts"][entry["layout"]]),
+            entry["constants"],
+            next((file.removeprefix("codec_") for file in files if file.startswith("codec_")), ""),
+            len(groups),
+            sum(_weight_bytes(section["groups"][group]) for group in groups),
+        )
+
+
+def _weight_bytes(group: Mapping[str, Any]) -> int:
+    """Bytes of the weights of a dispatch, each counted once though bound twice."""
+    bindings = {
+        (name, offset): size for name, offset, size in group["bindings"] if name.startswith("weight/")
+    }
+    return sum(bindings.values())
