@@ -1,8 +1,8 @@
 // kv_write: writes a row's key and value to its page, in the state's type. A stored row is TILE_WORDS words
 // of quants for each tile of 64 values, then SCALE_WORDS words of scales for each tile. grid: (tiles of the
 // wider of key and value, rows, key and value).
-@group(0) @binding(1) var<storage, read_write> k: array<f32>;
-@group(0) @binding(2) var<storage, read_write> v: array<f32>;
+@group(0) @binding(1) var<storage, read> k: array<f32>;
+@group(0) @binding(2) var<storage, read> v: array<f32>;
 @group(0) @binding(3) var<storage, read_write> keys: array<u32>;
 @group(0) @binding(4) var<storage, read_write> values: array<u32>;
 

@@ -1,4 +1,4 @@
-"""Op fusion: named rewrites that replace neighbouring ops of a plan by one fused op.
+"""Op fusion: named rewrites that replace ops of a plan by one fused or joined op.
 
 A rewrite keeps the meaning, up to rounding: an intermediate value that a fused op does not store is not
 rounded to its buffer's dtype. A rewrite that joins weights declares a new `Weight`.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from camelid.plan.join import join_linears, join_ropes
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Op, Plan, Stage
 from camelid.plan.weights import concat_rows
@@ -20,7 +21,7 @@ UNBOUNDED = 1 << 63
 
 
 def fuse(plan: Plan, known: Collection[str], *, most_bytes: int = UNBOUNDED) -> Plan:
-    """Applies each rewrite whose op is in `known`.
+    """Applies each rewrite whose name is in `known`.
 
     No rewrite joins weights to more than `most_bytes` bytes.
     """
@@ -92,4 +93,10 @@ def _linear_glu(gate: Op, up: Op, glu: Op) -> Op:
     return make_op("linear_glu", operands, {"act": glu.word("act")})
 
 
-REWRITES: dict[str, Callable[[Ops, int], Ops]] = {"add_norm": fuse_add_norm, "linear_glu": fuse_linear_glu}
+# In this order: rotations become neighbours when their inputs are joined.
+REWRITES: dict[str, Callable[[Ops, int], Ops]] = {
+    "add_norm": fuse_add_norm,
+    "linear_glu": fuse_linear_glu,
+    "join_linears": join_linears,
+    "join_ropes": join_ropes,
+}

@@ -59,6 +59,7 @@ class Kernel:
     - `attrs` are the attributes that the kernel supports with all values; `words` maps other attributes to
       their supported values, each with the number of its constant.
     - `vec4` lists views that are read four floats at a time.
+    - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
     - `refuses` returns the reason why an op cannot run, or "".
     """
 
@@ -73,6 +74,7 @@ class Kernel:
     attrs: tuple[str, ...] = ()
     words: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     vec4: tuple[str, ...] = ()
+    access: str = "write"
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
 
     @property

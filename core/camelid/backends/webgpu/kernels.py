@@ -85,7 +85,8 @@ def _reasons(op: Op, kernel: Kernel) -> Iterator[str]:
 
 def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
     buffers = [view.buffer.name for _, view in op.views()]
-    if len({*buffers}) < len(buffers):  # WebGPU forbids two writable bindings of one range
+    # WebGPU forbids two bindings of one range if one is writable.
+    if kernel.access == "write" and len({*buffers}) < len(buffers):
         yield f"two views of one buffer: {', '.join(buffers)}"
     yield from (f"{role} = {view}: it is not float32" for role, view in op.views() if view.dtype != F32)
     for role in kernel.vec4:

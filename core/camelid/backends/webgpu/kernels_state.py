@@ -132,7 +132,7 @@ KERNELS: dict[str, Kernel] = {
     "rope": Kernel(("rope",), ("x", "fine", "coarse"), _rope_constants, _rope_grid,
                    attrs=("head_dim", "dim", "offset"), words={"style": STYLES}),
     "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.tables"), _kv_constants,
-                       _kv_grid, state_codec=WRITE_STATE, refuses=_refuses_state),
+                       _kv_grid, state_codec=WRITE_STATE, access="read", refuses=_refuses_state),
     "attention": Kernel(("smooth_tanh", "attention"),
                         ("y", "q", "state.k", "state.v", "state.tables", "tail.*?", "sinks|bias?"),
                         _attention_constants, lambda op, c: (op.integer("n_heads"), rows_of(op, "q"), 1),

@@ -183,7 +183,7 @@ class _Lowering:
             return "read", self._step()  # WebGPU requires a binding; the kernel does not read it
         operand = dict(op.operands)[present]
         if isinstance(operand, View):
-            return "write", self._view(operand)
+            return KERNELS[op.name].access, self._view(operand)
         if isinstance(operand, Weight):
             return "read", (buffer_name(operand), 0, bound_bytes(operand))
         # No dispatch both reads and writes the ring.

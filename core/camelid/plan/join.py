@@ -1,0 +1,146 @@
+"""Rewrites that join ops of equal kind: linear maps of one input, and rotations of neighbouring columns.
+
+A row's values keep their meaning and the order of their sums. Joined outputs lie side by side in one buffer.
+No op that writes a view has two of them, since WebGPU forbids to bind a range twice where an op writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, permutations
+
+from camelid.plan.ops import OPS, make_op
+from camelid.plan.plan import Buffer, Op, Operand, View
+from camelid.plan.weights import Weight, concat_rows
+
+Ops = tuple[Op, ...]
+ALIGNED = 4  # columns; kernels read four floats at a time
+
+
+def join_linears(ops: Ops, most_bytes: int) -> Ops:
+    """Replaces linear maps of one view by one map with the rows of all weights.
+
+    The later maps move up to the first.
+    """
+    out, moved, places = list[Op](), set[int](), dict[str, View]()
+    apart = set(chain.from_iterable(map(_bound_together, ops)))
+    for i, op in enumerate(ops):
+        if i in moved:
+            continue
+        group = [i, *_partners(ops, i, moved, apart, most_bytes)]
+        moved.update(group)
+        out.append(_joined([ops[j] for j in group], places) if len(group) > 1 else op)
+    return tuple(_placed(op, places) for op in out)
+
+
+def _bound_together(op: Op) -> Iterator[tuple[Buffer, Buffer]]:
+    """Pairs of buffers that an op with a written view has."""
+    if next(_written(op), None):
+        yield from permutations({view.buffer for _, view in op.views()}, 2)
+
+
+def _partners(
+    ops: Ops, first: int, moved: set[int], apart: set[tuple[Buffer, Buffer]], most_bytes: int
+) -> Iterator[int]:
+    """Indices of the later maps that can be computed with the first one."""
+    if not _is_plain(ops[first]):
+        return
+    seen, n_bytes = {ops[first].view("y").buffer}, ops[first].weight("weight").n_bytes
+    joined = [ops[first].view("y").buffer]
+    for j in range(first + 1, len(ops)):
+        op = ops[j]
+        if j not in moved and _fits(op, ops[first]) and op.view("y").buffer not in seen:
+            y, n_bytes = op.view("y").buffer, n_bytes + op.weight("weight").n_bytes
+            if n_bytes > most_bytes:
+                return
+            if not any((other, y) in apart for other in joined):
+                joined.append(y)
+                yield j
+        if ops[first].view("x").buffer in set(_written(op)):
+            return
+        seen.update(view.buffer for _, view in op.views())
+
+
+def _is_plain(op: Op) -> bool:
+    """True for a linear map that fills its output's buffer, with weights as the file stores them."""
+    if op.name != "linear":
+        return False
+    y, weights = op.view("y"), [op.weight(role) for role in ("weight", "bias") if op.has(role)]
+    return y.cols == y.buffer.cols and not y.cols % ALIGNED and not any(w.load_ops for w in weights)
+
+
+def _fits(op: Op, first: Op) -> bool:
+    """True if both maps read one view, with weights of one type, and both have a bias or none."""
+    if not _is_plain(op) or op.view("x") != first.view("x") or op.has("bias") != first.has("bias"):
+        return False
+    roles = ("weight", "bias") if op.has("bias") else ("weight",)
+    same_type = all(op.weight(role).type == first.weight(role).type for role in roles)
+    y, other = op.view("y").buffer, first.view("y").buffer
+    return same_type and (y.rows, y.dtype) == (other.rows, other.dtype)
+
+
+def _written(op: Op) -> Iterator[Buffer]:
+    roles = (role.rstrip("?") for role in (*OPS[op.name].writes, *OPS[op.name].updates))
+    yield from (op.view(role).buffer for role in roles if op.has(role))
+
+
+def _joined(ops: Sequence[Op], places: dict[str, View]) -> Op:
+    """One map for all, whose outputs' columns go to `places` by buffer name."""
+    outputs = [op.view("y").buffer for op in ops]
+    names = "+".join(buffer.name for buffer in outputs)
+    buffer = replace(outputs[0], name=names, cols=sum(b.cols for b in outputs))
+    at = 0
+    for own in outputs:
+        places[own.name] = View(buffer, own.cols, at)
+        at += own.cols
+    operands: dict[str, Operand] = {"y": View(buffer, buffer.cols), "x": ops[0].view("x")}
+    operands["weight"] = concat_rows(_name(ops, "weight"), *(op.weight("weight") for op in ops))
+    if ops[0].has("bias"):
+        operands["bias"] = _concat_values(_name(ops, "bias"), [op.weight("bias") for op in ops])
+    return make_op("linear", operands, {})
+
+
+def _name(ops: Sequence[Op], role: str) -> str:
+    first, *others = (op.weight(role).name for op in ops)
+    return "+".join([first, *(name.partition("attn_")[2] or name for name in others)])
+
+
+def _concat_values(name: str, vectors: Sequence[Weight]) -> Weight:
+    parts = tuple(part for vector in vectors for part in vector.parts)
+    joined = replace(vectors[0], name=name, shape=(sum(v.cols for v in vectors),), parts=parts)
+    return joined.then("concat", 0)
+
+
+def _placed(op: Op, places: Mapping[str, View]) -> Op:
+    """The op on the joined buffers."""
+    operands = tuple((role, _place(operand, places)) for role, operand in op.operands)
+    return replace(op, operands=operands)
+
+
+def _place(operand: Operand, places: Mapping[str, View]) -> Operand:
+    if not isinstance(operand, View) or operand.buffer.name not in places:
+        return operand
+    place = places[operand.buffer.name]
+    return View(place.buffer, operand.cols, place.offset + operand.offset)
+
+
+def join_ropes(ops: Ops, _: int) -> Ops:
+    """Replaces rotations of neighbouring columns by the same angles by one rotation of all heads."""
+    out: list[Op] = []
+    for op in ops:
+        if out and _continues(op, out[-1]):
+            x = out[-1].view("x")
+            view = View(x.buffer, x.cols + op.view("x").cols, x.offset)
+            out[-1] = make_op("rope", {**dict(op.operands), "x": view}, dict(op.attrs))
+        else:
+            out.append(op)
+    return tuple(out)
+
+
+def _continues(op: Op, last: Op) -> bool:
+    if (op.name, last.name) != ("rope", "rope") or op.attrs != last.attrs:
+        return False
+    x, before = op.view("x"), last.view("x")
+    same_angles = (op.weight("fine"), op.weight("coarse")) == (last.weight("fine"), last.weight("coarse"))
+    return same_angles and x.buffer == before.buffer and x.offset == before.offset + before.cols

@@ -1,0 +1,120 @@
+"""Joined linear maps and rotations: the logits of a plan without them, and ops that must stay apart."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.hf_models import HfCase, load_cases, write_hf
+from tests.support.model.file_runs import load_hf, run
+from tests.support.model.runs import make_plan
+from tests.support.parity.compare import nmse
+
+from camelid.backends.reference.backend import ReferenceBackend
+from camelid.model.arch import Model
+from camelid.model.presets import PRESETS
+from camelid.model.sizes import bare_model
+from camelid.plan.fuse import REWRITES, UNBOUNDED, fuse
+from camelid.plan.join import join_linears, join_ropes
+from camelid.plan.ops import make_op
+from camelid.plan.plan import Buffer, Op, View
+from camelid.plan.weights import Part, Weight
+
+ALL = frozenset(REWRITES)
+APART = ALL - {"join_linears", "join_ropes"}
+CHUNK = 13
+# Architectures -> linear maps and rotations that the joins remove from a layer. A permuted or cast weight is
+# not joined: llama's of Hugging Face directories, and biases stored as bf16.
+REMOVED = {"llama31": (0, 0), "qwen2": (0, 0), "qwen3": (2, 0), "olmo2": (2, 0), "gpt2": (0, 0)}
+
+
+def removed(model: Model) -> tuple[float, ...]:
+    plan, n_layers = make_plan(model, CHUNK, context=CHUNK), len(model.spec.layers)
+    joined, apart = (Counter(op.name for op in fuse(plan, names).ops) for names in (ALL, APART))
+    return tuple((apart[name] - joined[name]) / n_layers for name in ("linear", "rope"))
+
+
+@pytest.mark.parametrize("case", load_cases(), ids=str)
+def test_every_architecture_keeps_its_logits(case: HfCase, tmp_path: Path) -> None:
+    loaded = load_hf(write_hf(tmp_path / case.name, case, dtype="bf16"))
+
+    def logits(fused: frozenset[str]) -> Any:
+        return asyncio.run(run(ReferenceBackend(), loaded, case.token_ids[:1], CHUNK, fused=fused))[0]
+
+    assert nmse(logits(ALL), logits(APART)) <= 1e-20
+    assert removed(loaded.model) == REMOVED.get(case.name, removed(loaded.model))
+
+
+def test_a_llama_of_a_gguf_file_has_one_map_and_one_rotation_per_layer() -> None:
+    assert removed(bare_model(PRESETS["8b"], "q4_0")) == (2, 1)
+
+
+def rows(name: str, cols: int) -> View:
+    return View(Buffer(name, "T", cols), cols)
+
+
+def matrix(name: str, n_out: int, type_: str = "f32") -> Weight:
+    weight = Weight(name=name, type=type_, shape=(n_out, 64), parts=())
+    return Weight(name=name, type=type_, shape=(n_out, 64), parts=(Part("file", 0, weight.n_bytes),))
+
+
+def linear(y: View, x: View, type_: str = "f32") -> Op:
+    return make_op(
+        "linear", {"y": y, "x": x, "weight": matrix(f"blk.0.attn_{y.buffer.name}", y.cols, type_)}, {}
+    )
+
+
+X, Q, K, V = rows("x", 64), rows("q", 64), rows("k", 32), rows("v", 32)
+MAPS = (linear(Q, X), linear(K, X), linear(V, X))
+
+
+def test_outputs_lie_side_by_side() -> None:
+    (op,) = join_linears(MAPS, UNBOUNDED)
+    weight = op.weight("weight")
+    assert (weight.name, weight.shape) == ("blk.0.attn_q+k+v", (128, 64))
+    assert [part.n_bytes for part in weight.parts] == [64 * 64 * 4, 32 * 64 * 4, 32 * 64 * 4]
+    add = make_op("add", {"x": rows("z", 32), "r": V}, {})
+    assert join_linears((*MAPS, add), UNBOUNDED)[1].view("r") == View(Buffer("q+k+v", "T", 128), 32, 96)
+
+
+SCALE = make_op("scale", {"x": X}, {"by": 2.0})
+READ = make_op("add", {"x": rows("z", 32), "r": K}, {})
+BOTH = make_op("add", {"x": K, "r": V}, {})
+CASES: dict[str, tuple[tuple[Op, ...], list[str]]] = {
+    "another type": ((linear(Q, X), linear(K, X, "f16"), linear(V, X)), ["q+v", "k"]),
+    "another input": ((linear(Q, X), linear(K, rows("z", 64)), linear(V, X)), ["q+v", "k"]),
+    "the input is written": ((linear(Q, X), SCALE, linear(K, X)), ["q", "k"]),
+    "the output is read before": ((linear(Q, X), READ, linear(K, X)), ["q", "k"]),
+    "both are bound where one is written": ((linear(K, X), linear(V, X), BOTH), ["k", "v"]),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_maps_that_stay_apart(name: str) -> None:
+    ops, joined = CASES[name]
+    made = [op for op in join_linears(ops, UNBOUNDED) if op.name == "linear"]
+    assert [op.view("y").buffer.name for op in made] == joined
+
+
+def test_a_joined_weight_has_a_bound() -> None:
+    most = 96 * 64 * 4
+    assert [op.view("y").buffer.name for op in join_linears(MAPS, most)] == ["q+k", "v"]
+
+
+def rope(x: View, name: str = "rope") -> Op:
+    tables = {
+        role: Weight(name=f"{name}.{role}", type="f32", shape=(4, 32), parts=())
+        for role in ("fine", "coarse")
+    }
+    return make_op("rope", {"x": x, **tables}, {"head_dim": 32, "dim": 32, "style": "neox"})
+
+
+def test_rotations_of_neighbours_are_one() -> None:
+    buffer = Buffer("qk", "T", 128)
+    q, k, far = View(buffer, 64), View(buffer, 32, 64), View(buffer, 32, 96)
+    assert [op.view("x") for op in join_ropes((rope(q), rope(k)), UNBOUNDED)] == [View(buffer, 96)]
+    for apart in ((rope(q), rope(far)), (rope(q), rope(k, "other")), (rope(k), rope(q))):
+        assert join_ropes(apart, UNBOUNDED) == apart
