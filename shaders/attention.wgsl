@@ -1,148 +1,25 @@
 // attention: y[t, h] = softmax(cap(SCALE * q[t, h] . keys)) @ values over the keys that the row sees, in
-// pages, with an online softmax over tiles of 64 keys. Mask causal: keys from state.write to state_row,
-// limited to the last WINDOW (0: no limit). Mask held: keys from state.write to held - 1. With a tail, keys
-// from the border on are read from the tail, as f16; see plan/tiers.py. A sink adds a score per head without
-// a value. A bias [BIAS_ROWS, query heads] is added to the scores by distance; its last row serves all larger
-// distances. grid: (query heads, rows).
+// pages. Mask causal: keys from state.write to state_row, limited to the last WINDOW (0: no limit). Mask held: keys
+// from state.write to held - 1. grid: (query heads, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
-@group(0) @binding(2) var<storage, read_write> q: array<f32>;
-@group(0) @binding(3) var<storage, read> keys: array<u32>;
-@group(0) @binding(4) var<storage, read> values: array<u32>;
-@group(0) @binding(6) var<storage, read> tail: array<u32>;  // keys, then values
-@group(0) @binding(7) var<storage, read> extra: array<f32>;  // sinks or bias; no op has both
 
-const LANES: u32 = 64u;
-const HELD: u32 = 1u;
-const KEYS: u32 = 0u;
-const VALUES: u32 = 1u;
-override HEADS_PER_KV: u32 = 1u;
-override HEAD_DIM: u32 = 64u;  // at most 256, like V_DIM; the widths of keys and values are multiples of 4
-override V_DIM: u32 = 64u;  // floats used of a value
-override V_HEAD: u32 = 64u;  // floats stored per value
-override WIDTH: u32 = 64u;  // floats of a key row: KV heads x HEAD_DIM
-override V_WIDTH: u32 = 64u;  // floats of a value row: KV heads x V_HEAD
-override SCALE: f32 = 1.0;
-override SOFTCAP: f32 = 0.0;
-override WINDOW: u32 = 0u;
-override MASK: u32 = 0u;
-override HAS_SINKS: bool = false;
-override HAS_BIAS: bool = false;
-override BIAS_ROWS: u32 = 1u;
-override HEADS: u32 = 1u;
-override HAS_TAIL: bool = false;
-override TAIL_GROUP: u32 = 0u;
-override TAIL_TABLE_AT: u32 = 0u;
-override TAIL_TABLE_COLS: u32 = 1u;
-override TAIL_VALUES_AT: u32 = 0u;
-override TAIL_ROWS: u32 = 256u;
-override TAIL_BATCH: u32 = 64u;
 override Y_STRIDE: u32 = 0u;
 override Y_OFFSET: u32 = 0u;
-override Q_STRIDE: u32 = 0u;
-override Q_OFFSET: u32 = 0u;
-override PARTS: u32 = V_DIM / 4u;  // lanes that share a value
-override SHARES: u32 = LANES / PARTS;  // values processed in parallel
-
-var<workgroup> query: array<vec4<f32>, LANES>;
-var<workgroup> scores: array<f32, LANES>;
-var<workgroup> places: array<u32, LANES>;  // pool row of each key of the tile
-var<workgroup> parts: array<vec4<f32>, LANES>;
-var<workgroup> part_sums: array<f32, LANES>;
-var<private> top: f32 = -3.0e38;  // the highest score so far
-var<private> weight_sum: f32 = 0.0;  // sum of weights of the lane's share
-var<private> out: vec4<f32>;
-
-fn word(tensor: u32, at: u32) -> u32 {
-  if (tensor == KEYS) { return keys[at]; }
-  return values[at];
-}
-
-fn held4(is_tail: bool, tensor: u32, row: u32, i: u32) -> vec4<f32> {
-  let width = select(V_WIDTH, WIDTH, tensor == KEYS);
-  if (!is_tail) { return stored4(tensor, row, width, i); }
-  let at = select(TAIL_VALUES_AT, 0u, tensor == KEYS) + row * (width / 2u) + 2u * i;
-  return vec4(unpack2x16float(tail[at]), unpack2x16float(tail[at + 1u]));
-}
-
-fn score(is_tail: bool, row: u32, kv_head: u32) -> f32 {
-  var sum = 0.0;
-  for (var i = 0u; i < HEAD_DIM / 4u; i++) {
-    sum += dot(query[i], held4(is_tail, KEYS, row, kv_head * (HEAD_DIM / 4u) + i));
-  }
-  sum *= SCALE;
-  if (SOFTCAP > 0.0) { sum = SOFTCAP * smooth_tanh(sum / SOFTCAP); }
-  return sum;
-}
-
-// Adds keys [first, end) to the lane's sums; `head` is a query head.
-fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head: u32, lane: u32) {
-  let kv_head = head / HEADS_PER_KV;
-  for (var tile = first; tile < end; tile += LANES) {
-    let key = tile + lane;
-    let n = min(LANES, end - tile);
-    workgroupBarrier();  // the query is loaded; all lanes have read the scores of the last tile
-    if (lane < n) {
-      places[lane] = pool_row(table, key);
-      scores[lane] = score(is_tail, places[lane], kv_head);
-      if (HAS_BIAS) { scores[lane] += extra[min(state_row - key, BIAS_ROWS - 1u) * HEADS + head]; }
-    }
-    workgroupBarrier();
-    var tile_top = top;
-    for (var i = 0u; i < n; i++) { tile_top = max(tile_top, scores[i]); }
-    let fade = exp(top - tile_top);
-    top = tile_top;
-    weight_sum *= fade;
-    out *= fade;
-    if (lane < PARTS * SHARES) {
-      for (var i = lane / PARTS; i < n; i += SHARES) {
-        let prob = exp(scores[i] - top);
-        weight_sum += prob;
-        out += prob * held4(is_tail, VALUES, places[i], kv_head * (V_HEAD / 4u) + lane % PARTS);
-      }
-    }
-  }
-}
-
-fn first_key(row: Row, state: Group) -> u32 {
-  let next = row.state_row + 1u;
-  if (MASK == HELD || WINDOW == 0u || next <= WINDOW) { return state.write; }
-  return max(state.write, next - WINDOW);
-}
-
-fn first_tail_key(row: Row) -> u32 {
-  let next = row.state_row + 1u;
-  return (max(next, TAIL_ROWS) - TAIL_ROWS) / TAIL_BATCH * TAIL_BATCH;
-}
 
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let row = row_at(group.y);
   let state = group_at(row.sequence, GROUP);
-  let q_at = group.y * Q_STRIDE + Q_OFFSET + group.x * HEAD_DIM + 4u * lane;
-  if (lane < HEAD_DIM / 4u) { query[lane] = vec4(q[q_at], q[q_at + 1u], q[q_at + 2u], q[q_at + 3u]); }
-  if (HAS_SINKS) {
-    top = extra[group.x];
-    weight_sum = select(0.0, 1.0, lane < PARTS);  // the sink counts in the first share only
-  }
   let first = first_key(row, state);
-  let end = select(row.state_row + 1u, state.held, MASK == HELD);
-  let border = select(end, first_tail_key(row), HAS_TAIL);
-  attend(false, table_of(state), first, border, row.state_row, group.x, lane);
-  if (HAS_TAIL) {
-    let recent = group_at(row.sequence, TAIL_GROUP);
-    let table = TAIL_TABLE_AT + recent.read * TAIL_TABLE_COLS;
-    attend(true, table, max(max(first, border), recent.write), end, row.state_row, group.x, lane);
+  let end = end_key(row, state);
+  load_query(group.y, group.x, lane);
+  var all = begun(extra[group.x]);
+  for (var start = first / SPLIT * SPLIT; start < end; start += SPLIT) {
+    all = joined(all, run_of(row, state, max(first, start), min(end, start + SPLIT), group.x, lane));
   }
-  parts[lane] = out;
-  part_sums[lane] = weight_sum;
-  workgroupBarrier();
   if (lane < PARTS) {
-    for (var share = 1u; share < SHARES; share++) {
-      out += parts[share * PARTS + lane];
-      weight_sum += part_sums[share * PARTS + lane];
-    }
     let to = group.y * Y_STRIDE + Y_OFFSET + group.x * V_DIM + 4u * lane;
-    let mean = out / weight_sum;
+    let mean = all.out / all.sum;
     for (var i = 0u; i < 4u; i++) { y[to + i] = mean[i]; }
   }
 }

@@ -11,17 +11,23 @@ import numpy as np
 import pytest
 from tests.support.exhaustive import share_of
 from tests.support.parity.adapters import DRIVERS, need_driver
-from tests.support.parity.case_tools import array, empty, weight
+from tests.support.parity.case_tools import array, empty, vector, weight
 from tests.support.parity.cases import OP_CASES, TYPES
+from tests.support.parity.cases_state import attention_case
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
+from tests.support.parity.sections import module_names
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase
 from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.backend import open_backend
-from camelid.backends.webgpu.kernel import GPU_LANES, ROW_WORDS, SOFTWARE_LANES
+from camelid.backends.webgpu.kernel import GPU_LANES, ROW_WORDS, SOFTWARE_LANES, TOKENS
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.backends.webgpu.lower import program_section
+from camelid.loading.deployment import Deployment
+from camelid.loading.options import LoadOptions
+from camelid.model.presets import PRESETS
+from camelid.model.sizes import bare_model
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Buffer, Plan, Stage, View
 from camelid.plan.step import Capacity, ProgramKey, StepLayout
@@ -65,6 +71,47 @@ def test_a_batch_changes_no_bit_of_a_row(
     together, *each = outputs(driver, [case, *ways])
     for got, row in zip(each, (0, 7, 8, 10) * 3, strict=True):
         assert np.array_equal(got[0], together[row])
+
+
+ATTENTION: dict[str, OpCase] = {
+    "all keys": attention_case([297, 298, 699], 4, 2, 128, 64, {}, {}, 33),
+    "a window": attention_case([127, 128, 300], 4, 2, 32, 32, {"window": 150}, {"sinks": vector(37, 4)}, 0),
+    "a bias": attention_case(
+        [299, 511], 4, 4, 32, 80, {"softcap": 2.0}, {"bias": weight("f32", 58, 80, 4)}, 0
+    ),
+    "held keys": attention_case([398, 399], 2, 1, 32, 32, {"mask": "held"}, {}, 130),
+    "two tiers": attention_case([320, 700], 4, 2, 48, 32, {}, {}, 0, 701, kv_type="q8_0", has_tail=True),
+}
+
+
+@pytest.mark.parametrize("way", ATTENTION)
+def test_attention_in_parallel_runs_keeps_the_bits_of_one_workgroup(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program for few rows has a workgroup per run of keys; a program for many rows, and software adapters,
+    have one for all.
+    """
+    few = ATTENTION[way]
+    many = replace(few, spare=TOKENS)
+    few_files, many_files = ([n.split("+")[-1] for n in names] for names in module_names([few, many]))
+    assert (few_files[-2:], many_files[-1]) == (["attention_part", "attention_join"], "attention")
+    software = outputs("llvmpipe", [few])[0]
+    monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", GPU_LANES)
+    parallel, alone_ = outputs("llvmpipe", [few, many])
+    assert np.isfinite(parallel).all()
+    assert np.array_equal(parallel, alone_) and np.array_equal(parallel, software)
+
+
+def test_four_thousand_keys_fill_a_large_gpu() -> None:
+    can = open_backend("Vulkan").capabilities()
+    options = LoadOptions(backend="webgpu", context=4096, parallel=1)
+    deployment = Deployment.of(bare_model(PRESETS["8b"], "q4_0"), options, can)
+    section = program_section(
+        deployment.plan("decode"), deployment.kv_cache().sizes(), shaders.join, GPU_LANES
+    )
+    parts = [i for i, entry in enumerate(section.pipelines) if entry["module"].endswith("attention_part")]
+    (grid,) = {command[3] for command in section.commands if command[0] == "dispatch" and command[1] in parts}
+    assert grid[0] * grid[2] >= 256
 
 
 @pytest.mark.parametrize("entry", ["decode", "mixed"])

@@ -120,7 +120,11 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "kv_f16": ("word(tensor, at + 1u)", "word(tensor, at)"),
     "kv_q8_0": ("(width / 32u + 1u) / 2u", "width / 64u"),
     "kv_q4_0": ("(i & 4u)", "(i & 0u)"),
-    "attention": ("next - WINDOW)", "next - WINDOW + 1u)"),
+    "softmax": ("next - WINDOW)", "next - WINDOW + 1u)"),
+    "attend": ("weight_sum += prob", "weight_sum += 1.1 * prob"),
+    "attention": ("all.out / all.sum", "all.out / (1.1 * all.sum)"),
+    "attention_part": ("vec4(part.top, part.sum", "vec4(part.top, 1.0"),
+    "attention_join": ("split++", "split += 2u"),
     "gather_rows": ("output_at(id.y)", "output_at(0u)"),
     "sample": ("top_p * sum", "sum"),
 }

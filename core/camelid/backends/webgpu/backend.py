@@ -58,7 +58,7 @@ class WebGpuProgram(HostProgram):
 class WebGpuBackend(Hosted):
     """Plans as tapes on one WebGPU device. Keeps promise A, and B within NMSE 1e-5."""
 
-    arena_buffers = ("arena/", "step/", "result/", "candidates/")
+    arena_buffers = ("arena/", "step/", "result/", "candidates/", "scratch/")
 
     def __init__(self, host: Host, api: str = "") -> None:
         super().__init__(host, "webgpu")

@@ -60,6 +60,7 @@ class Kernel:
       their supported values, each with the number of its constant.
     - `vec4` lists views that are read four floats at a time.
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
+    - `split` are kernels in place of this one, where they are faster.
     - `refuses` returns the reason why an op cannot run, or "".
     """
 
@@ -76,6 +77,7 @@ class Kernel:
     vec4: tuple[str, ...] = ()
     access: str = "write"
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
+    split: Split | None = None
 
     @property
     def operands(self) -> frozenset[str]:
@@ -86,6 +88,17 @@ class Kernel:
     def optional(self) -> tuple[str, ...]:
         """Roles of optional operands."""
         return tuple(role for b in self.bindings if b.endswith("?") for role in roles_of(b))
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Kernels that run one after the other, with partial results in the binding `scratch` of `n_bytes` bytes.
+
+    They have the constants, attributes and refusals of the kernel whose place they take; 0 bytes: not here.
+    """
+
+    kernels: tuple[Kernel, ...]
+    n_bytes: Callable[[Op, Context], int]
 
 
 def roles_of(binding: str) -> list[str]:

@@ -22,9 +22,20 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
-def shader_files(op: Op, context: Context) -> tuple[str, ...]:
-    """Shader files of the op's module, prelude first."""
+def kernels_of(op: Op, context: Context) -> tuple[Kernel, ...]:
+    """The kernels of the op's dispatches, in order."""
     kernel = KERNELS[op.name]
+    return kernel.split.kernels if kernel.split and scratch_bytes(op, context) else (kernel,)
+
+
+def scratch_bytes(op: Op, context: Context) -> int:
+    """Bytes that the op's kernels hand over to one another."""
+    split = KERNELS[op.name].split
+    return split.n_bytes(op, context) if split else 0
+
+
+def shader_files(kernel: Kernel, op: Op, context: Context) -> tuple[str, ...]:
+    """Shader files of a kernel's module, prelude first."""
     codec = LAYOUTS[op.weight(kernel.codec).type].files if kernel.codec else ()
     state = (
         kernel.state_codec[context.plan.state(op.state("state").group).kv_type] if kernel.state_codec else ()

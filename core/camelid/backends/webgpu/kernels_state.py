@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from camelid.backends.webgpu.kernel import LANES, Constants, Context, Files, Grid, Kernel, rows_of, tiles
+from camelid.backends.webgpu.kernel import (
+    LANES,
+    TOKENS,
+    Constants,
+    Context,
+    Files,
+    Grid,
+    Kernel,
+    Split,
+    rows_of,
+    tiles,
+)
 from camelid.backends.webgpu.state_buffers import KV_TYPES, regions, row_words, table_at
 from camelid.plan.plan import Op, Plan, StateSpec
 from camelid.plan.step import StepLayout
 from camelid.plan.tiers import BATCH, TAIL
 
-MAX_HEAD_DIM = 256  # size of the query array in attention.wgsl
-VECTOR = 4  # values of a state row that attention.wgsl reads at once
+MAX_HEAD_DIM = 256  # size of the query array in attend.wgsl
+RUN_KEYS, MOST_RUNS = 128, 64  # keys of a run of attention, at least; runs of a row, at most
+VECTOR = 4  # values of a state row that attend.wgsl reads at once
 READ_STATE = {kv_type: (f"kv_{kv_type}", "pages") for kv_type in KV_TYPES}
 WRITE_STATE: dict[str, Files] = {
     "f32": ("kv_write_f32", "pages"),
@@ -91,6 +103,8 @@ def _attention_constants(op: Op, c: Context) -> Constants:
         "HEAD_DIM": head_dim,
         "V_DIM": v_dim,
         "V_HEAD": constants["V_WIDTH"] // op.integer("n_kv_heads"),
+        "SPLIT": _run_keys(op, c),
+        "SPLITS": _n_runs(op, c),
         "SCALE": op.number("scale"),
         "SOFTCAP": op.number("softcap"),
         "WINDOW": op.integer("window"),
@@ -98,6 +112,36 @@ def _attention_constants(op: Op, c: Context) -> Constants:
         "BIAS_ROWS": op.weight("bias").rows if op.has("bias") else 1,
         **(_tail_constants(op, c) if op.has("tail") else {}),
     }
+
+
+def _context(op: Op, c: Context) -> int:
+    spec = _spec(op, "state", c.plan)
+    return c.pools[spec.name].table_cols * spec.unit_rows
+
+
+def _run_keys(op: Op, c: Context) -> int:
+    """Keys of a run, whose softmax sums are added in order: the same in every program of a deployment."""
+    return RUN_KEYS * tiles(_context(op, c), RUN_KEYS * MOST_RUNS)
+
+
+def _n_runs(op: Op, c: Context) -> int:
+    return tiles(_context(op, c), _run_keys(op, c))
+
+
+def _part_bytes(op: Op, c: Context) -> int:
+    """Bytes of the sums of all runs, for few rows on a GPU, which their heads alone do not fill; else 0."""
+    rows = c.plan.rows[op.view("q").rows]
+    if c.is_software or rows > TOKENS or _n_runs(op, c) == 1:
+        return 0
+    return 4 * rows * op.integer("n_heads") * _n_runs(op, c) * (_head_dims(op)[1] + VECTOR)
+
+
+def _head_grid(op: Op, _: Context) -> Grid:
+    return (op.integer("n_heads"), rows_of(op, "q"), 1)
+
+
+def _part_grid(op: Op, c: Context) -> Grid:
+    return (op.integer("n_heads"), rows_of(op, "q"), _n_runs(op, c))
 
 
 def _tail_constants(op: Op, c: Context) -> Constants:
@@ -125,6 +169,17 @@ def _rope_grid(op: Op, _: Context) -> Grid:
     return (tiles(pairs), rows_of(op, "x"), 1)
 
 
+HELD = ("q", "state.k", "state.v", "state.tables", "tail.*?", "sinks|bias?")
+RUNS = Split(
+    (
+        Kernel(("smooth_tanh", "softmax", "attend", "attention_part"), ("scratch+", *HELD),
+               _attention_constants, _part_grid, state_codec=READ_STATE),
+        Kernel(("pages", "softmax", "attention_join"), ("y", "scratch", "sinks|bias?"),
+               _attention_constants, _head_grid),
+    ),
+    _part_bytes,
+)  # fmt: skip
+
 KERNELS: dict[str, Kernel] = {
     "tables": Kernel(("tables",), ("state.tables+",), _paged_constants,
                      lambda op, c: ((UPDATES_WORD, LANES), 1, 1)),
@@ -133,9 +188,8 @@ KERNELS: dict[str, Kernel] = {
                    attrs=("head_dim", "dim", "offset"), words={"style": STYLES}),
     "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.tables"), _kv_constants,
                        _kv_grid, state_codec=WRITE_STATE, access="read", refuses=_refuses_state),
-    "attention": Kernel(("smooth_tanh", "attention"),
-                        ("y", "q", "state.k", "state.v", "state.tables", "tail.*?", "sinks|bias?"),
-                        _attention_constants, lambda op, c: (op.integer("n_heads"), rows_of(op, "q"), 1),
+    "attention": Kernel(("smooth_tanh", "softmax", "attend", "attention"), ("y", *HELD),
+                        _attention_constants, _head_grid,
                         attrs=("n_heads", "n_kv_heads", "scale", "window", "softcap"),
-                        state_codec=READ_STATE, words={"mask": MASKS}, refuses=_refuses_heads),
+                        state_codec=READ_STATE, words={"mask": MASKS}, refuses=_refuses_heads, split=RUNS),
 }  # fmt: skip

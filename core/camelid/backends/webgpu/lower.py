@@ -6,8 +6,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from camelid.backends.base import PoolSize
-from camelid.backends.webgpu.kernel import Constants, Context, roles_of
-from camelid.backends.webgpu.kernels import KERNELS, op_constants, refusal, shader_files
+from camelid.backends.webgpu.kernel import Constants, Context, Kernel, roles_of
+from camelid.backends.webgpu.kernels import (
+    KERNELS,
+    kernels_of,
+    op_constants,
+    refusal,
+    scratch_bytes,
+    shader_files,
+)
 from camelid.backends.webgpu.layouts import (
     READ_WRITE,
     STAGING,
@@ -40,6 +47,7 @@ Binding = tuple[str, int, int]
 STATE_KINDS = ("paged", "window", "ring")
 # Results in the order of reading: binding name -> (op that writes it, bytes per output).
 RESULTS = {"result": ("sample", 4 * RESULT_WORDS), "candidates": ("candidates", 4 * CANDIDATE_WORDS)}
+SCRATCH = "scratch"  # binding of partial results
 READBACK_RING = 3  # two steps in flight, and one step being read
 OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
 
@@ -102,10 +110,13 @@ def program_section(plan: Plan, pools: Mapping[str, PoolSize], join: Join, lanes
         **{name: n_bytes * plan.key.capacity.outputs for name, n_bytes in _results(plan).items()},
         "arena": max(arena.n_bytes, 16),
     }
+    context = Context(plan, dict(pools), lanes)
+    scratch = max((scratch_bytes(op, context) for op in plan.ops), default=0)
+    sizes |= {SCRATCH: scratch} if scratch else {}
     names = {role: f"{role}/{plan.key}" for role in sizes}
     for role, name in names.items():
         section.add_buffer(name, sizes[role], READ_WRITE)
-    lowering = _Lowering(section, plan, Context(plan, dict(pools), lanes), arena, names, join)
+    lowering = _Lowering(section, plan, context, arena, sizes, names, join)
     for op in plan.ops:
         lowering.add(op)
     section.step = (names["step"], sizes["step"])
@@ -123,20 +134,24 @@ class _Lowering:
         plan: Plan,
         context: Context,
         arena: Arena,
+        sizes: Mapping[str, int],
         names: Mapping[str, str],
         join: Join,
     ) -> None:
         self.section, self.plan, self.context = section, plan, context
-        self.arena, self.names, self.join = arena, names, join
+        self.arena, self.sizes, self.names, self.join = arena, sizes, names, join
 
     def add(self, op: Op) -> None:
         reason = refusal(op, self.plan)
         if reason:
             raise BackendError(f"{reason}. Use the reference backend", backend="webgpu")
-        kernel = KERNELS[op.name]
-        files = shader_files(op, self.context)
-        wgsl = self.join(*files)
         constants = self._constants(op)
+        for kernel in kernels_of(op, self.context):
+            self._add_kernel(op, kernel, constants)
+
+    def _add_kernel(self, op: Op, kernel: Kernel, constants: Constants) -> None:
+        files = shader_files(kernel, op, self.context)
+        wgsl = self.join(*files)
         for bindings, more in self._dispatches(op, kernel.bindings):
             access = ("read", *(word for word, _ in bindings))
             layout = self.section.add_layout(access)
@@ -173,6 +188,8 @@ class _Lowering:
     def _binding(self, op: Op, role: str) -> tuple[str, Binding]:
         access = "write" if role.endswith("+") else "read"
         name, _, tensor = role.rstrip("+?").partition(".")
+        if name == SCRATCH:
+            return access, (self.names[SCRATCH], 0, self.sizes[SCRATCH])
         if name in RESULTS:
             n_outputs = self.plan.key.capacity.outputs
             return "write", (self.names[name], 0, RESULTS[name][1] * n_outputs)
