@@ -24,10 +24,8 @@ NUMBERS = {
     "linear_glu_tile": {"TILE_OUTPUTS": kernels_matrix.TILE_ROWS // 2},
     "router": {"MAX_EXPERTS": kernels_matrix.MAX_EXPERTS, **ROUTER_GATES},
     "norm": {"LAYER": kernels_basic.NORM_KINDS["layer"], "L2": kernels_basic.NORM_KINDS["l2"]},
-    "attention": {
-        "HELD": kernels_state.MASKS["held"],
-        "LANES": kernels_state.MAX_HEAD_DIM // kernels_state.VECTOR,
-    },
+    "softmax": {"HELD": kernels_state.MASKS["held"]},
+    "attend": {"LANES": kernels_state.MAX_HEAD_DIM // kernels_state.VECTOR},
 }
 
 
