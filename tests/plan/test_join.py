@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.hf_models import HfCase, load_cases, write_hf
+from tests.support.model import stress_runs
 from tests.support.model.file_runs import load_hf, run
-from tests.support.model.runs import make_plan
+from tests.support.model.runs import cuts, make_plan
+from tests.support.model.stress.shapes import SHAPES
 from tests.support.parity.compare import nmse
 
 from camelid.backends.reference.backend import ReferenceBackend
@@ -46,6 +49,17 @@ def test_every_architecture_keeps_its_logits(case: HfCase, tmp_path: Path) -> No
 
     assert nmse(logits(ALL), logits(APART)) <= 1e-20
     assert removed(loaded.model) == REMOVED.get(case.name, removed(loaded.model))
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_of_other_architectures_keep_their_logits(name: str) -> None:
+    """Latent attention, experts, recurrent state; several streams and per-layer inputs."""
+    model, ids = SHAPES[name].model(), SHAPES[name].token_ids
+    steps = cuts(CHUNK, len(ids))
+    joined, apart = (
+        stress_runs.run(model, [ids], steps, edit=partial(fuse, known=names))[0] for names in (ALL, APART)
+    )
+    assert nmse(joined, apart) <= 1e-20
 
 
 def test_a_llama_of_a_gguf_file_has_one_map_and_one_rotation_per_layer() -> None:
