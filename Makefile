@@ -136,6 +136,7 @@ clean:
 
 .venv/.web .venv/.test: package-lock.json .npmrc .ci/system-packages
 .venv/.clients: tests/clients/js/package-lock.json
+.venv/.isa: .ci/gpu-drivers
 .venv/.%: $(SETUP)
 	@.ci/setup $*
 	@touch $@

@@ -52,17 +52,17 @@ fn held4(is_tail: bool, tensor: u32, row: u32, i: u32) -> vec4<f32> {
   return vec4(unpack2x16float(tail[at]), unpack2x16float(tail[at + 1u]));
 }
 
-fn score(is_tail: bool, row: u32, kv_head: u32) -> f32 {
-  var sum = 0.0;
+fn score(is_tail: bool, row: u32, kv_head: u32, bias: f32) -> f32 {
+  var sums = vec4<f32>();
   for (var i = 0u; i < HEAD_DIM / 4u; i++) {
-    sum += dot(query[i], held4(is_tail, KEYS, row, kv_head * (HEAD_DIM / 4u) + i));
+    sums = fma(query[i], held4(is_tail, KEYS, row, kv_head * (HEAD_DIM / 4u) + i), sums);
   }
-  sum *= SCALE;
-  if (SOFTCAP > 0.0) { sum = SOFTCAP * smooth_tanh(sum / SOFTCAP); }
-  return sum;
+  let sum = sums.x + sums.y + sums.z + sums.w;
+  if (SOFTCAP > 0.0) { return fma(SOFTCAP, smooth_tanh(sum * SCALE / SOFTCAP), bias); }
+  return fma(sum, SCALE, bias);
 }
 
-// Adds keys [first, end) to the lane's sums; `head` is a query head.
+// Adds keys [first, end) to the lane's sums; `head` is a query head. Each fma is explicit, as in product.wgsl.
 fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head: u32, lane: u32) {
   let kv_head = head / HEADS_PER_KV;
   for (var tile = first; tile < end; tile += LANES) {
@@ -71,23 +71,27 @@ fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head:
     workgroupBarrier();  // the query is loaded; all lanes have read the scores of the last tile
     if (lane < n) {
       places[lane] = pool_row(table, key);
-      scores[lane] = score(is_tail, places[lane], kv_head);
-      if (HAS_BIAS) { scores[lane] += extra[min(state_row - key, BIAS_ROWS - 1u) * HEADS + head]; }
+      var bias = 0.0;
+      if (HAS_BIAS) { bias = extra[min(state_row - key, BIAS_ROWS - 1u) * HEADS + head]; }
+      scores[lane] = score(is_tail, places[lane], kv_head, bias);
     }
     workgroupBarrier();
     var tile_top = top;
     for (var i = 0u; i < n; i++) { tile_top = max(tile_top, scores[i]); }
     let fade = exp(top - tile_top);
     top = tile_top;
-    weight_sum *= fade;
-    out *= fade;
+    var tile_sum = 0.0;
+    var tile_out = vec4<f32>();
     if (lane < PARTS * SHARES) {
       for (var i = lane / PARTS; i < n; i += SHARES) {
         let prob = exp(scores[i] - top);
-        weight_sum += prob;
-        out += prob * held4(is_tail, VALUES, places[i], kv_head * (V_HEAD / 4u) + lane % PARTS);
+        tile_sum += prob;
+        let value = held4(is_tail, VALUES, places[i], kv_head * (V_HEAD / 4u) + lane % PARTS);
+        tile_out = fma(vec4(prob), value, tile_out);
       }
     }
+    weight_sum = fma(weight_sum, fade, tile_sum);
+    out = fma(out, vec4(fade), tile_out);
   }
 }
 

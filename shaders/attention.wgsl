@@ -14,7 +14,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let end = end_key(row, state);
   load_query(group.y, group.x, lane);
   var all = begun(extra[group.x]);
-  for (var start = first / SPLIT * SPLIT; start < end; start += SPLIT) {
+  for (var start = first / SPLIT * SPLIT; max(first, start) < end; start += SPLIT) {
     all = joined(all, run_of(row, state, max(first, start), min(end, start + SPLIT), group.x, lane));
   }
   if (lane < PARTS) {

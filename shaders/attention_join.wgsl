@@ -14,7 +14,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let first = first_key(row, state);
   let end = end_key(row, state);
   var all = begun(extra[group.x]);
-  for (var split = first / SPLIT; split * SPLIT < end; split++) {
+  for (var split = first / SPLIT; max(first, split * SPLIT) < end; split++) {
     let at = ((group.y * HEADS + group.x) * SPLITS + split) * (PARTS + 1u);
     all = joined(all, Softmax(sums[at].x, sums[at].y, sums[at + 1u + lane]));
   }

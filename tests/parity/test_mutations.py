@@ -121,7 +121,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "kv_q8_0": ("(width / 32u + 1u) / 2u", "width / 64u"),
     "kv_q4_0": ("(i & 4u)", "(i & 0u)"),
     "softmax": ("next - WINDOW)", "next - WINDOW + 1u)"),
-    "attend": ("weight_sum += prob", "weight_sum += 1.1 * prob"),
+    "attend": ("tile_sum += prob", "tile_sum += 1.1 * prob"),
     "attention": ("all.out / all.sum", "all.out / (1.1 * all.sum)"),
     "attention_part": ("vec4(part.top, part.sum", "vec4(part.top, 1.0"),
     "attention_join": ("split++", "split += 2u"),

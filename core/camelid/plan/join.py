@@ -1,20 +1,21 @@
 """Rewrites that join ops of equal kind: linear maps of one input, and rotations of neighbouring columns.
 
 A row's values keep their meaning and the order of their sums. Joined outputs lie side by side in one buffer.
-No op that writes a view has two of them, since WebGPU forbids to bind a range twice where an op writes.
+Outputs that one op binds are not joined if the op writes a view: WebGPU forbids to bind a range twice then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, permutations
 
 from camelid.plan.ops import OPS, make_op
-from camelid.plan.plan import Buffer, Op, Operand, View
+from camelid.plan.plan import Buffer, Op, Operand, StateRef, View
 from camelid.plan.weights import Weight, concat_rows
 
 Ops = tuple[Op, ...]
+Pair = tuple[Buffer, Buffer]
 ALIGNED = 4  # columns; kernels read four floats at a time
 
 
@@ -28,38 +29,41 @@ def join_linears(ops: Ops, most_bytes: int) -> Ops:
     for i, op in enumerate(ops):
         if i in moved:
             continue
-        group = [i, *_partners(ops, i, moved, apart, most_bytes)]
+        group = [i]
+        for j in _partners(ops, i, moved):
+            if _goes_with([ops[k] for k in group], ops[j], apart, most_bytes):
+                group.append(j)
         moved.update(group)
         out.append(_joined([ops[j] for j in group], places) if len(group) > 1 else op)
     return tuple(_placed(op, places) for op in out)
 
 
-def _bound_together(op: Op) -> Iterator[tuple[Buffer, Buffer]]:
+def _bound_together(op: Op) -> Iterator[Pair]:
     """Pairs of buffers that an op with a written view has."""
     if next(_written(op), None):
         yield from permutations({view.buffer for _, view in op.views()}, 2)
 
 
-def _partners(
-    ops: Ops, first: int, moved: set[int], apart: set[tuple[Buffer, Buffer]], most_bytes: int
-) -> Iterator[int]:
-    """Indices of the later maps that can be computed with the first one."""
+def _partners(ops: Ops, first: int, moved: Collection[int]) -> Iterator[int]:
+    """Indices of the later maps of the first one's input, up to an op that writes the input or has state."""
     if not _is_plain(ops[first]):
         return
-    seen, n_bytes = {ops[first].view("y").buffer}, ops[first].weight("weight").n_bytes
-    joined = [ops[first].view("y").buffer]
+    x, seen = ops[first].view("x").buffer, {ops[first].view("y").buffer}
     for j in range(first + 1, len(ops)):
         op = ops[j]
         if j not in moved and _fits(op, ops[first]) and op.view("y").buffer not in seen:
-            y, n_bytes = op.view("y").buffer, n_bytes + op.weight("weight").n_bytes
-            if n_bytes > most_bytes:
-                return
-            if not any((other, y) in apart for other in joined):
-                joined.append(y)
-                yield j
-        if ops[first].view("x").buffer in set(_written(op)):
+            yield j
+        if x in _written(op) or any(isinstance(operand, StateRef) for _, operand in op.operands):
             return
         seen.update(view.buffer for _, view in op.views())
+
+
+def _goes_with(group: Sequence[Op], op: Op, apart: Collection[Pair], most_bytes: int) -> bool:
+    """True if the op's output may lie beside the group's, and its weight fits beside theirs."""
+    n_bytes = sum(one.weight("weight").n_bytes for one in (*group, op))
+    return n_bytes <= most_bytes and not any(
+        (one.view("y").buffer, op.view("y").buffer) in apart for one in group
+    )
 
 
 def _is_plain(op: Op) -> bool:

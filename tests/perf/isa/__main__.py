@@ -91,7 +91,6 @@ def main() -> None:
     args = parser.parse_args()
     options = LoadOptions(backend="webgpu", kv_type=args.kv_type, parallel=args.parallel)
     found = pipelines_of(model_of(args.model, args.type), options, args.program)
-    found = pipelines_of(model_of(args.model, args.type), options, args.program)
     pipelines = [pipeline for pipeline in found if args.only in pipeline.name]
     print(HEAD)
     rows = list[tuple[str, Compiled]]()

@@ -1,7 +1,8 @@
 """Bounds of the compiled kernels: `make isa`, or `python -m tests.perf.isa.gate` for a table of all types.
 
-Compiles the matvec of every weight type, and every pipeline of an 8B shape in Q4_0, for GPUs of five vendors
-by both WGSL compilers, without bounds checks of the drivers. Ends with status 1 beyond a bound.
+Compiles the matvec of every weight type, and every pipeline of an 8B shape in Q4_0, for GPUs of four
+vendors, and Intel's where its shim is built, by both WGSL compilers, without the drivers' bounds checks.
+Ends with status 1 beyond a bound.
 """
 
 from __future__ import annotations

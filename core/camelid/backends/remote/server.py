@@ -36,7 +36,7 @@ from camelid.errors import BackendError
 
 LOG = logging.getLogger("camelid.stage")
 POLL_MS = 200  # between looks at the end
-LOOKS = 10  # at an engine after a disconnection: libzmq reports it before it takes the engine's queue away
+PROBES = 10  # of the engine after a disconnection, which libzmq reports before it cuts the engine's queue
 
 
 class StageServer:
@@ -61,7 +61,7 @@ class StageServer:
         self._socket.bind(address)
         self._engine: bytes | None = None  # the identity of its connection
         self._session: Session | None = None
-        self._looks = 0  # that are left
+        self._probes = 0  # still to send
         self._is_ended = Event()
 
     @property
@@ -89,9 +89,9 @@ class StageServer:
                     await self._take(identity, frames)
                 if self._monitor in ready:
                     recv_monitor_message(self._monitor)
-                    self._looks = LOOKS
-                if self._looks and self._socket not in ready:
-                    self._looks -= 1
+                    self._probes = PROBES
+                if self._probes and self._socket not in ready:
+                    self._probes -= 1
                     await self._look()
         finally:
             await self._leave()
@@ -139,6 +139,7 @@ class StageServer:
             taken = BackendError("another engine has taken this stage", backend="remote")
             self._send(self._engine, header(Kind.FAILURE), error_bytes(taken))
         await self._leave()
+        self._probes = 0
         self._engine, self._session = identity, Session(self._make())
         return [table_bytes({"protocol": PROTOCOL})]
 

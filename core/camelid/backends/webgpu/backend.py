@@ -32,7 +32,6 @@ from camelid.backends.webgpu.lower import (
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import Section
 from camelid.formats.quants import row_bytes
-from camelid.plan.fuse import REWRITES
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import (
@@ -77,7 +76,7 @@ class WebGpuBackend(Hosted):
             weight_types=frozenset(LAYOUTS),
             promise="A",
             max_in_flight=2,
-            fused=frozenset(REWRITES),
+            fused=frozenset({"add_norm", "linear_glu", "join_linears", "join_ropes"}),
             is_software=any(word in self._device.lower() for word in SOFTWARE),
             limits=self._limits,
             refuses=plan_refusal,

@@ -48,10 +48,10 @@ class Kernel:
 
     - `files` are the shader files that are joined to the module.
     - `bindings` follow the binding of the step: a view, a weight (a second binding of it is `weight.words`),
-      `state.<tensor>` (a tensor of a layer; `*`:
-      all tensors), `state.tables` (page tables of all groups) or `result`. A trailing `+` marks written
-      state, a trailing `?` an optional operand (if absent, the step is bound in its place and the constant
-      HAS_<ROLE> is 0); `a|b` is a binding for either of two operands.
+      `state.<tensor>` (a tensor of a layer; `*`: all tensors), `state.tables` (page tables of all groups),
+      `result` or `scratch`. A trailing `+` marks a written one of the last four, a trailing `?` an optional
+      operand (if absent, the step is bound in its place and the constant HAS_<ROLE> is 0); `a|b` is a binding
+      for either of two operands.
     - `constants` and `grid` compute the override constants and the dispatch grid.
     - `tiled` are the files in place of `files` for more than TOKENS token rows of y, on GPUs.
     - `codec` names the weight whose codec is joined; `state_codec` has the files by kv_type, `acts` the files

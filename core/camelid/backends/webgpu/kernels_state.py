@@ -133,7 +133,8 @@ def _part_bytes(op: Op, c: Context) -> int:
     rows = c.plan.rows[op.view("q").rows]
     if c.is_software or rows > TOKENS or _n_runs(op, c) == 1:
         return 0
-    return 4 * rows * op.integer("n_heads") * _n_runs(op, c) * (_head_dims(op)[1] + VECTOR)
+    floats = VECTOR + _head_dims(op)[1]  # highest score and sum of weights, then the values
+    return 4 * rows * op.integer("n_heads") * _n_runs(op, c) * floats
 
 
 def _head_grid(op: Op, _: Context) -> Grid:
@@ -169,10 +170,10 @@ def _rope_grid(op: Op, _: Context) -> Grid:
     return (tiles(pairs), rows_of(op, "x"), 1)
 
 
-HELD = ("q", "state.k", "state.v", "state.tables", "tail.*?", "sinks|bias?")
+INPUTS = ("q", "state.k", "state.v", "state.tables", "tail.*?", "sinks|bias?")
 RUNS = Split(
     (
-        Kernel(("smooth_tanh", "softmax", "attend", "attention_part"), ("scratch+", *HELD),
+        Kernel(("smooth_tanh", "softmax", "attend", "attention_part"), ("scratch+", *INPUTS),
                _attention_constants, _part_grid, state_codec=READ_STATE),
         Kernel(("pages", "softmax", "attention_join"), ("y", "scratch", "sinks|bias?"),
                _attention_constants, _head_grid),
@@ -188,7 +189,7 @@ KERNELS: dict[str, Kernel] = {
                    attrs=("head_dim", "dim", "offset"), words={"style": STYLES}),
     "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.tables"), _kv_constants,
                        _kv_grid, state_codec=WRITE_STATE, access="read", refuses=_refuses_state),
-    "attention": Kernel(("smooth_tanh", "softmax", "attend", "attention"), ("y", *HELD),
+    "attention": Kernel(("smooth_tanh", "softmax", "attend", "attention"), ("y", *INPUTS),
                         _attention_constants, _head_grid,
                         attrs=("n_heads", "n_kv_heads", "scale", "window", "softcap"),
                         state_codec=READ_STATE, words={"mask": MASKS}, refuses=_refuses_heads, split=RUNS),

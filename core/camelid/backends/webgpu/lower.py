@@ -152,7 +152,7 @@ class _Lowering:
     def _add_kernel(self, op: Op, kernel: Kernel, constants: Constants) -> None:
         files = shader_files(kernel, op, self.context)
         wgsl = self.join(*files)
-        for bindings, more in self._dispatches(op, kernel.bindings):
+        for bindings, more in self._dispatches(op, kernel):
             access = ("read", *(word for word, _ in bindings))
             layout = self.section.add_layout(access)
             known = _declared(wgsl, constants | more)
@@ -173,19 +173,17 @@ class _Lowering:
         known = step_constants(self.plan.layout) | op_constants(op)
         return known | KERNELS[op.name].constants(op, self.context)
 
-    def _dispatches(
-        self, op: Op, roles: Sequence[str]
-    ) -> Iterable[tuple[list[tuple[str, Binding]], Constants]]:
+    def _dispatches(self, op: Op, kernel: Kernel) -> Iterable[tuple[list[tuple[str, Binding]], Constants]]:
         """Bindings and additional constants of each dispatch; `state.*`: a dispatch per tensor and layer."""
-        if roles == ("state.*+",):
+        if kernel.bindings == ("state.*+",):
             spec = self.plan.state(op.state("state").group)
             for layer in spec.layers:
                 for region in regions(spec, layer, self.context.pools[spec.name].units).values():
                     yield [("write", region.binding)], {"WORDS": row_words(spec.kv_type, region.cols)}
             return
-        yield [self._binding(op, role) for role in roles], {}
+        yield [self._binding(op, kernel, role) for role in kernel.bindings], {}
 
-    def _binding(self, op: Op, role: str) -> tuple[str, Binding]:
+    def _binding(self, op: Op, kernel: Kernel, role: str) -> tuple[str, Binding]:
         access = "write" if role.endswith("+") else "read"
         name, _, tensor = role.rstrip("+?").partition(".")
         if name == SCRATCH:
@@ -200,7 +198,7 @@ class _Lowering:
             return "read", self._step()  # WebGPU requires a binding; the kernel does not read it
         operand = dict(op.operands)[present]
         if isinstance(operand, View):
-            return KERNELS[op.name].access, self._view(operand)
+            return kernel.access, self._view(operand)
         if isinstance(operand, Weight):
             return "read", (buffer_name(operand), 0, bound_bytes(operand))
         # No dispatch both reads and writes the ring.
