@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.support.hf_models import HfCase, load_cases, write_hf
 from tests.support.model import stress_runs
-from tests.support.model.file_runs import load_hf, run
+from tests.support.model.file_runs import Loaded, load_hf, run
 from tests.support.model.runs import cuts, make_plan
 from tests.support.model.stress.shapes import SHAPES
 from tests.support.parity.compare import nmse
@@ -34,6 +34,13 @@ CHUNK = 13
 REMOVED = {"llama31": (0, 0), "qwen2": (0, 0), "qwen3": (2, 0), "olmo2": (2, 0), "gpt2": (0, 0)}
 
 
+def difference(loaded: Loaded, case: HfCase) -> float:
+    def logits(fused: frozenset[str]) -> Any:
+        return asyncio.run(run(ReferenceBackend(), loaded, case.token_ids[:1], CHUNK, fused=fused))[0]
+
+    return nmse(logits(ALL), logits(APART))
+
+
 def removed(model: Model) -> tuple[float, ...]:
     plan, n_layers = make_plan(model, CHUNK, context=CHUNK), len(model.spec.layers)
     joined, apart = (Counter(op.name for op in fuse(plan, names).ops) for names in (ALL, APART))
@@ -43,12 +50,16 @@ def removed(model: Model) -> tuple[float, ...]:
 @pytest.mark.parametrize("case", load_cases(), ids=str)
 def test_every_architecture_keeps_its_logits(case: HfCase, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, dtype="bf16"))
-
-    def logits(fused: frozenset[str]) -> Any:
-        return asyncio.run(run(ReferenceBackend(), loaded, case.token_ids[:1], CHUNK, fused=fused))[0]
-
-    assert nmse(logits(ALL), logits(APART)) <= 1e-20
+    assert difference(loaded, case) <= 1e-20
     assert removed(loaded.model) == REMOVED.get(case.name, removed(loaded.model))
+
+
+def test_biases_are_joined(tmp_path: Path) -> None:
+    case = next(case for case in load_cases() if case.name == "qwen2")
+    loaded = load_hf(write_hf(tmp_path / case.name, case, dtype="f32"))
+    assert any(name.endswith("attn_v.bias") for name in loaded.model.weights)
+    assert difference(loaded, case) <= 1e-20
+    assert removed(loaded.model)[0] == 2
 
 
 @pytest.mark.parametrize("name", SHAPES)
