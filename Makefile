@@ -36,8 +36,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 KERNELS := $(BIN)/python -m camelid_native.build --quiet --optional $(if $(CI),--werror)
 # The same kernels for pages, by Zig.
 MODULES := $(KERNELS) --target wasm-simd --target wasm-relaxed
-# Files in their own order: by number of tests, long files with few tests would come last, one process at work.
-PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder
+PYTEST := $(BIN)/python -m pytest -n auto --dist loadfile
 MODULE := PYTHONPATH=core:native:. $(BIN)/python -m
 export PYTHON
 export PROMPT

@@ -145,7 +145,7 @@ def test_no_request_object_has_trust_or_methods() -> None:
         [{"a": forged}], tools=forged
     )
     assert [is_trusted for _, is_trusted in spans] == [False]
-    others: list[Any] = [b"x", {1, 2}, object(), print]
+    others: list[Any] = [b"x", {1, 2}, object(), len]
     ((text, _),) = compile_template("{{ tools|tojson }}").render([], tools=others)
     assert text == '["<bytes>", "<set>", "<object>", "<builtin_function_or_method>"]'
 
