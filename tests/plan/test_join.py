@@ -99,7 +99,7 @@ MAPS = (linear(Q, X), linear(K, X), linear(V, X))
 def test_outputs_lie_side_by_side() -> None:
     (op,) = join_linears(MAPS, UNBOUNDED)
     weight = op.weight("weight")
-    assert (weight.name, weight.shape) == ("blk.0.attn_q+k+v", (128, 64))
+    assert (weight.name, weight.shape) == ("blk.0.attn_q+blk.0.attn_k+blk.0.attn_v", (128, 64))
     assert [part.n_bytes for part in weight.parts] == [64 * 64 * 4, 32 * 64 * 4, 32 * 64 * 4]
     add = make_op("add", {"x": rows("z", 32), "r": V}, {})
     assert join_linears((*MAPS, add), UNBOUNDED)[1].view("r") == View(Buffer("q+k+v", "T", 128), 32, 96)

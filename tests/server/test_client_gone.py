@@ -18,7 +18,7 @@ from tests.support.standing import standing
 
 from camelid.server.http.keys import Key, KeyRing, digest_of
 from camelid.server.service import host
-from camelid.server.service.service import INLINE_CHARS
+from camelid.server.service.text_size import INLINE_CHARS
 
 CHAT = "/v1/chat/completions"
 STORY: list[Any] = [{"role": "user", "content": "Tell me a long story."}]

@@ -18,7 +18,7 @@ from camelid.requests.build import RequestBuilder
 from camelid.server.faces.legacy_logprobs import LegacyLogprobs
 from camelid.server.service.fill_in import fill_in_ids
 from camelid.server.service.host import Answer, Batch, EngineHost
-from camelid.server.service.service import INLINE_CHARS
+from camelid.server.service.text_size import INLINE_CHARS
 
 PATH = "/v1/completions"
 PROMPT = "Once upon a time there was a llama that"

@@ -16,7 +16,7 @@ from camelid.server.fields.native import DETOKENIZE, MAX_MIXED, PROMPT, TOKENIZE
 from camelid.server.fields.texts import Texts
 from camelid.server.http.errors import ApiError
 from camelid.server.service import service
-from camelid.server.service.service import INLINE_CHARS, size_of
+from camelid.server.service.text_size import INLINE_CHARS, size_of
 
 KINDS = {
     "prompt": PROMPT,

@@ -15,7 +15,8 @@ from camelid.requests.far_tokenizer import FarTokenizer
 from camelid.requests.grammar_workers import GrammarWorkers
 from camelid.server.http.errors import ApiError
 from camelid.server.service.admission import Admission
-from camelid.server.service.service import INLINE_CHARS, Service
+from camelid.server.service.service import Service
+from camelid.server.service.text_size import INLINE_CHARS
 from camelid.text.grammar.worker_errors import BUSY
 
 LONG = "a fish " * (INLINE_CHARS // 7 + 1)

@@ -12,7 +12,7 @@ from itertools import chain, permutations
 
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Buffer, Op, Operand, StateRef, View
-from camelid.plan.weights import Weight, concat_rows
+from camelid.plan.weights import concat_rows
 
 Ops = tuple[Op, ...]
 Pair = tuple[Buffer, Buffer]
@@ -99,21 +99,11 @@ def _joined(ops: Sequence[Op], places: dict[str, View]) -> Op:
         places[own.name] = View(buffer, own.cols, at)
         at += own.cols
     operands: dict[str, Operand] = {"y": View(buffer, buffer.cols), "x": ops[0].view("x")}
-    operands["weight"] = concat_rows(_name(ops, "weight"), *(op.weight("weight") for op in ops))
-    if ops[0].has("bias"):
-        operands["bias"] = _concat_values(_name(ops, "bias"), [op.weight("bias") for op in ops])
+    roles = ("weight", "bias") if ops[0].has("bias") else ("weight",)
+    for role in roles:
+        weights = [op.weight(role) for op in ops]
+        operands[role] = concat_rows("+".join(weight.name for weight in weights), *weights)
     return make_op("linear", operands, {})
-
-
-def _name(ops: Sequence[Op], role: str) -> str:
-    first, *others = (op.weight(role).name for op in ops)
-    return "+".join([first, *(name.partition("attn_")[2] or name for name in others)])
-
-
-def _concat_values(name: str, vectors: Sequence[Weight]) -> Weight:
-    parts = tuple(part for vector in vectors for part in vector.parts)
-    joined = replace(vectors[0], name=name, shape=(sum(v.cols for v in vectors),), parts=parts)
-    return joined.then("concat", 0)
 
 
 def _placed(op: Op, places: Mapping[str, View]) -> Op:

@@ -89,9 +89,9 @@ def inline_part(raw: bytes) -> Part:
 
 
 def concat_rows(name: str, *weights: Weight) -> Weight:
-    """Joins the rows of several weights, which must have equal types and row lengths."""
+    """Joins matrices of equal types and row lengths by their rows, or vectors by their values."""
     first = weights[0]
-    shape = (sum(w.rows for w in weights), first.cols)
+    shape = (sum(w.shape[0] for w in weights), *first.shape[1:])
     parts = tuple(part for w in weights for part in w.parts)
     return Weight(name=name, type=first.type, shape=shape, parts=parts).then("concat", 0)
 

@@ -1,8 +1,8 @@
 """Machine code of a plan's pipelines on GPUs that are not here: `python -m tests.perf.isa 8b --type q4_0`.
 
-Mesa's compilers run without a GPU (`.ci/gpu-drivers build/gpu-drivers`); a C compiler
-builds a Vulkan layer that reads their output. AMD's and Intel's code is Linux'; Apple, Adreno and
-NVIDIA have compilers of their own, so that their figures here are those of another compiler.
+Mesa's compilers run without a GPU (`.ci/gpu-drivers build/gpu-drivers`); a C compiler builds a Vulkan layer
+that reads their output. AMD's and Intel's code is Linux'; Apple, Adreno and NVIDIA have compilers of their
+own, so that their figures here are those of another compiler.
 
 Columns: compile time; instructions; registers; waves; bytes of scratch or spills; of the hot loop its loads
 (bytes x number), arithmetic, conversions and dot products; arithmetic per product of a weight and a value;
@@ -18,8 +18,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from tests.perf.isa.compiled import COMPILERS, CompilationError, Compiled, compile_on
-from tests.perf.isa.devices import DEVICES, NoDriverError
+from tests.perf.isa.devices import CHOSEN, DEVICES, DRIVERS, NoDriverError
 from tests.perf.isa.pipelines import Pipeline, pipelines_of
+from tests.perf.isa.table import HEAD, line
 
 from camelid.engine.programs import DECODE, ENTRIES
 from camelid.loading.model_file import open_model
@@ -28,32 +29,10 @@ from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 
-DEFAULT = ("rdna2", "rdna3", "irisxe", "arc", "ampere", "m1", "a740")
-DRIVERS = Path("build/gpu-drivers")
-HEAD = (
-    f"{'device':8}{'by':5}{'pipeline':46}{'ms':>5}{'instr':>6}{'regs':>5}{'waves':>6}{'scr':>5}  {'loads':20}"
-    f"{'alu':>5}{'cvt':>4}{'dot':>4}{'lds':>4}{'alu/w':>7}{'room':>6}"
-)
-
 
 def model_of(name: str, type_name: str) -> Model:
     """A preset with weights of a type, without a file, or the model of a file."""
     return bare_model(PRESETS[name], type_name) if name in PRESETS else asyncio.run(open_model(name)).model
-
-
-def line(compiler: str, c: Compiled) -> str:
-    """A row of the table."""
-    head = f"{c.device:8}{compiler:5}{c.pipeline.name[:45]:46}"
-    if c.error:
-        return head + " ".join(c.error.split())[:120]
-    loads = " ".join(f"{size}x{n}" for size, n in c.loop.loads.items()) or "(whole shader)"
-    convert, dot, lds = (c.loop.kinds.get(kind, 0) for kind in ("convert", "dot", "lds"))
-    per = f"{c.per_product:7.2f}" if c.per_product else " " * 7
-    room = f"{c.room:6.0%}" if c.room else ""
-    return (
-        f"{head}{c.ms:5.0f}{c.instructions:6g}{c.registers:5g}{c.waves:6g}{c.scratch:5g}  {loads:20}"
-        f"{c.loop.arithmetic:5}{convert:4}{dot:4}{lds:4}{per}{room}"
-    )
 
 
 def tables(args: argparse.Namespace, pipelines: list[Pipeline]) -> Iterator[tuple[str, Compiled]]:
@@ -69,8 +48,9 @@ def tables(args: argparse.Namespace, pipelines: list[Pipeline]) -> Iterator[tupl
 
 def write_listings(folder: Path, rows: Iterable[tuple[str, Compiled]]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    for compiler, c in rows:
-        (folder / f"{c.device}-{compiler}-{c.pipeline.name.replace(' ', '-')}.s").write_text(c.listing)
+    for number, (compiler, c) in enumerate(rows):
+        name = f"{number:03}-{c.device}-{compiler}-{c.pipeline.name.replace(' ', '-')}.s"
+        (folder / name).write_text(c.listing)
 
 
 def main() -> None:
@@ -82,7 +62,7 @@ def main() -> None:
     parser.add_argument("--program", choices=sorted(ENTRIES), default=DECODE)
     parser.add_argument("--kv-type", default="f16")
     parser.add_argument("--parallel", type=int, default=1)
-    parser.add_argument("--devices", default=",".join(DEFAULT), help=f"of {', '.join(DEVICES)}")
+    parser.add_argument("--devices", default=",".join(CHOSEN), help=f"of {', '.join(DEVICES)}")
     parser.add_argument("--compilers", default=",".join(COMPILERS))
     parser.add_argument("--only", default="", help="pipelines whose name contains this")
     parser.add_argument("--drivers", type=Path, default=DRIVERS)

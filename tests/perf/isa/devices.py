@@ -9,6 +9,8 @@ from pathlib import Path
 
 LAYER = "VK_LAYER_CAMELID_isa"
 LIBRARIES = "usr/lib/x86_64-linux-gnu"
+DRIVERS = Path("build/gpu-drivers")
+CHOSEN = ("rdna2", "rdna3", "irisxe", "arc", "ampere", "m1", "a740")  # a GPU or two of each vendor
 
 
 @dataclass(frozen=True, slots=True)

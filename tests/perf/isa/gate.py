@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.perf.isa.__main__ import DRIVERS, HEAD, line
 from tests.perf.isa.compiled import COMPILERS, Compiled, compile_on
-from tests.perf.isa.devices import DEVICES, present
+from tests.perf.isa.devices import CHOSEN, DEVICES, DRIVERS, present
 from tests.perf.isa.pipelines import Pipeline, pipelines_of
+from tests.perf.isa.table import HEAD, line
 
 from camelid.backends.webgpu.layouts import LAYOUTS
 from camelid.engine.programs import DECODE, MIXED
@@ -23,7 +23,6 @@ from camelid.loading.options import LoadOptions
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 
-CHOSEN = ("rdna2", "rdna3", "irisxe", "arc", "ampere", "m1", "a740")
 MODEL = PRESETS["8b"]
 OPTIONS = LoadOptions(backend="webgpu", kv_type="f16", parallel=1)
 WIDE = 16  # bytes of a load
@@ -61,7 +60,7 @@ def programs() -> list[Pipeline]:
 
 
 def faults(c: Compiled) -> Iterator[str]:
-    """What is beyond a bound."""
+    """A line per figure beyond its bound."""
     if c.error:
         yield c.error
         return

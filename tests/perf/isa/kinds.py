@@ -40,9 +40,12 @@ class Mix:
 
 
 def _amd_width(op: str) -> int:
-    found = re.search(r"_load_(?:dword|b|ubyte|sbyte|ushort|sshort|d16_\w+?)(?:x)?(\d*)", op)
-    size = found[1] if found else ""
-    return int(size) // 8 if size in ("32", "64", "96", "128") else 4 * int(size or 1)
+    """`dword` counts words, `b`, `u` and `i` bits; before RDNA3 smaller loads have names of their own."""
+    found = re.search(r"_load_(?:d16_)?(?:hi_)?(dwordx?|[sui]?byte|[sui]?short|[bui])(\d*)", op)
+    unit, number = (found[1], int(found[2] or 1)) if found else ("dword", 1)
+    if unit in ("b", "u", "i"):
+        return number // 8
+    return 4 * number if "dword" in unit else 1 if "byte" in unit else 2
 
 
 def _nvidia_bare(op: str) -> str:

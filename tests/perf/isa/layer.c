@@ -1,8 +1,8 @@
-// A Vulkan layer that tells what a driver makes of each compute pipeline: statistics, assembly, time.
-// cc -O1 -shared -fPIC -o libisa_layer.so isa_layer.c      (needs the Vulkan headers: Debian's libvulkan-dev)
-// It switches VK_KHR_pipeline_executable_properties on in whatever runs (wgpu, Dawn, a browser) and appends one
-// record for each pipeline to the file $ISA_OUT. Records are JSON lines; $ISA_TEXT=1 adds the driver's assembly,
-// $ISA_UNCHECKED=1 takes the driver's bounds checks of buffers away.
+// A Vulkan layer that records the machine code of each compute pipeline: statistics, assembly, compile time.
+// cc -O1 -shared -fPIC -I DRIVERS/usr/include -o libisa_layer.so layer.c      (DRIVERS: the folder of .ci/gpu-drivers)
+// It enables VK_KHR_pipeline_executable_properties in any process (wgpu, Dawn, a browser) and appends one record per
+// pipeline to the file $ISA_OUT. Records are JSON lines; $ISA_TEXT=1 adds the driver's assembly, $ISA_UNCHECKED=1
+// disables the driver's bounds checks of buffers.
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -115,7 +115,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_pipelines(
     info.flags |= VK_PIPELINE_CREATE_CAPTURE_STATISTICS_BIT_KHR;
     if (getenv("ISA_TEXT")) info.flags |= VK_PIPELINE_CREATE_CAPTURE_INTERNAL_REPRESENTATIONS_BIT_KHR;
     double start = now_ms();
-    VkResult r = call.create(device, getenv("ISA_KEEP_CACHE") ? cache : VK_NULL_HANDLE, 1, &info, a, &out[i]);
+    VkResult r = call.create(device, VK_NULL_HANDLE, 1, &info, a, &out[i]);
     if (r != VK_SUCCESS) result = r;
     else put_pipeline(device, out[i], now_ms() - start);
   }

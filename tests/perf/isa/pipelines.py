@@ -42,7 +42,7 @@ class Pipeline:
         """The op's file, and the sizes that tell pipelines of one op apart."""
         sizes = [f"{key}={self.constants[key]:g}" for key in ("K", "N", "TOKENS") if key in self.constants]
         op = "_".join(self.files[-2:]) if self.is_tiled else self.files[-1]
-        return " ".join([op, self.weight_type, *sizes]).replace("  ", " ")
+        return " ".join(filter(None, [op, self.weight_type, *sizes]))
 
     @property
     def products(self) -> int:

@@ -40,6 +40,8 @@ def test_a_loop_is_found_and_counted(isa: str) -> None:
     [
         ("amd", "buffer_load_b128 v[4:7], v3, s[8:11], 0 offen", "load", 16),
         ("amd", "global_load_dwordx4 v[4:7], v3, s[8:9]", "load", 16),
+        ("amd", "global_load_u8 v1, v[2:3], off", "load", 1),
+        ("amd", "buffer_load_ushort v1, v2, s[8:11], 0 offen", "load", 2),
         ("amd", "scratch_store_b32 off, v1, s0", "scratch", 0),
         ("amd", "v_dot4_i32_iu8 v1, v2, v3, v1", "dot", 0),
         ("amd", "v_cvt_f32_ubyte0_e32 v1, v2", "convert", 0),

@@ -60,7 +60,7 @@ class Kernel:
       their supported values, each with the number of its constant.
     - `vec4` lists views that are read four floats at a time.
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
-    - `split` are kernels in place of this one, where they are faster.
+    - `split` has the kernels that replace this one where they are faster.
     - `refuses` returns the reason why an op cannot run, or "".
     """
 
@@ -94,7 +94,8 @@ class Kernel:
 class Split:
     """Kernels that run one after the other, with partial results in the binding `scratch` of `n_bytes` bytes.
 
-    They have the constants, attributes and refusals of the kernel whose place they take; 0 bytes: not here.
+    They have the constants, attributes and refusals of the kernel that they replace. With 0 bytes that kernel
+    runs itself.
     """
 
     kernels: tuple[Kernel, ...]

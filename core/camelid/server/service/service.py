@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.request import Request, check_request, max_answer_tokens
@@ -23,10 +23,10 @@ from camelid.server.service.host import Answer, Batch, EngineHost, unloaded
 from camelid.server.service.job import Job
 from camelid.server.service.scoring import scoring_request
 from camelid.server.service.slots import Slots
+from camelid.server.service.text_size import INLINE_CHARS, size_of
 from camelid.text.templates.named import named_templates
 from camelid.text.templates.template import STANDARD
 
-INLINE_CHARS = 8 << 10  # longer prompts are rendered and tokenized in a thread
 POOL_THREADS = 2
 MAX_TEXTS = 64  # requests that wait for a thread of text work without an answer, such as counts of tokens
 SCHEMAS = frozenset({"grammar", "json_schema", "regex", "choice", "response_format", "tools"})
@@ -384,23 +384,3 @@ class Service:
 def failed(begun: asyncio.Future[None]) -> bool:
     """True for a future that ended without a result; reads its error, else asyncio reports it as lost."""
     return begun.cancelled() or begun.exception() is not None
-
-
-def size_of(texts: object) -> int:
-    """Characters of texts, token ids, messages, tools and variables, roughly.
-
-    Stops counting beyond INLINE_CHARS: a million token ids took 0.2 s.
-    """
-    if isinstance(texts, str):
-        return len(texts)
-    if texts is None or isinstance(texts, int | float):
-        return 1
-    if isinstance(texts, Mapping):
-        items = cast("Mapping[object, object]", texts)
-        texts = (*items, *items.values())
-    size = 1
-    for item in cast("Sequence[object]", texts) if isinstance(texts, list | tuple) else ():
-        size += size_of(item) or 1
-        if size > INLINE_CHARS:
-            break
-    return size
