@@ -1,19 +1,21 @@
 // linear_experts: y[t, slot] = weight[ids[t, slot]] @ x[t, slot] + bias[ids[t, slot]]. Rows have different
-// experts, so a decoded weight serves one row only.  grid: (tiles of WEIGHT_ROWS n, rows, slots).
+// experts, so a decoded weight serves one row only.  grid: (tiles of 64 / LANES quads, rows, slots).
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let n = group.x * WEIGHT_ROWS;
+  let quads = GROUP_LANES / LANES;
+  let first = 4u * group.x * quads;
   let weight_row = expert_of(group.y, group.z) * N;
-  let row = n + lane / LANES * R;
+  let row = first + 4u * (lane / LANES);
   if (row < N) {
     let rows = weight_row + min(vec4(row) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u));
     partial_sums(rows, (group.y * X_STRIDE + X_OFFSET) / 4u + group.z * X_SLOT, 0u, lane);
   }
   workgroupBarrier();
-  for (var i = lane; i < WEIGHT_ROWS; i += GROUP_LANES) {
-    if (n + i < N) {
-      let to = group.y * Y_STRIDE + Y_OFFSET + group.z * N + n + i;
-      y[to] = with_bias(total(i, 0u), weight_row + n + i);
-    }
+  if (lane >= quads) { return; }
+  let sums = total(lane, 0u);
+  for (var r = 0u; r < 4u; r++) {
+    let n = first + 4u * lane + r;
+    let to = group.y * Y_STRIDE + Y_OFFSET + group.z * N + n;
+    if (n < N) { y[to] = with_bias(sums[r], weight_row + n); }
   }
 }

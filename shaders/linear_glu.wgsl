@@ -1,20 +1,14 @@
-// linear_glu: y[t, n] = gated(gate, up), where gate and up are rows n and n + N of weight @ x. A lane has two
-// of each. grid: (tiles of WEIGHT_ROWS / 2 n, tiles of TOKENS t, tiles / 32768).
-@compute @workgroup_size(64)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let n = (group.z * TILES_X + group.x) * (WEIGHT_ROWS / 2u);
-  let first = group.y * TOKENS;
-  let tokens = min(TOKENS, step[ROWS_WORD] - first);
-  let row = n + lane / LANES * 2u;
-  if (row < N) {
-    let next = min(row + 1u, N - 1u);
-    partial_sums(vec4(row, next, row + N, next + N), (first * X_STRIDE + X_OFFSET) / 4u, tokens - 1u, lane);
-  }
-  workgroupBarrier();
-  for (var i = lane; i < WEIGHT_ROWS / 2u * tokens; i += GROUP_LANES) {
-    let at = i % (WEIGHT_ROWS / 2u);
-    let t = i / (WEIGHT_ROWS / 2u);
-    let slot = at / 2u * R + at % 2u;
-    if (n + at < N) { y[(first + t) * Y_STRIDE + Y_OFFSET + n + at] = gated(total(slot, t), total(slot + 2u, t)); }
-  }
+// linear_glu: y[t, n] = gated(gate, up), where gate and up are rows n and n + N of weight @ x. A quad has two of each.
+fn n_quads() -> u32 { return (N + 1u) / 2u; }
+
+fn quad_rows(quad: u32) -> vec4<u32> {
+  let n = min(2u * quad, N - 1u);
+  let next = min(n + 1u, N - 1u);
+  return vec4(n, next, n + N, next + N);
+}
+
+fn finish(row: u32, quad: u32, sums: vec4<f32>) {
+  let at = row * Y_STRIDE + Y_OFFSET + 2u * quad;
+  y[at] = gated(sums.x, sums.z);
+  if (2u * quad + 1u < N) { y[at + 1u] = gated(sums.y, sums.w); }
 }

@@ -1,7 +1,7 @@
-// matmul: 64 weight rows times TOKENS token rows, at most 64, by 256 lanes: each has 4 weight rows and every
+// matmul: 16 quads of weight rows times TOKENS token rows, at most 64, by 256 lanes: each has a quad and every
 // 16th token row. A chunk of all weight rows is decoded once to workgroup memory; the runs of x follow one
-// another there, since both need more than the 16 KiB that every device has. An op defines weight_row(n, slot)
-// and finish(...). grid: (tiles of outputs, tiles of TOKENS t, tiles / 32768).
+// another there, since both need more than the 16 KiB that every device has.
+// grid: (tiles of quads, tiles of TOKENS t, tiles / 32768).
 const SHARE: u32 = 4u;  // token rows of a lane, at most
 
 var<workgroup> quants: array<vec4<f32>, 512>;  // [8, weight rows]
@@ -43,14 +43,25 @@ fn affine_of(run: u32, slot: u32) -> mat2x4<f32> {  // scales and offsets of 4 w
   return mat2x4<f32>(vec4(a.y, b.y, c.y, d.y), vec4(a.w, b.w, c.w, d.w));
 }
 
+fn stage_squares(row: u32, lane: u32) {  // four pieces by each lane, in the memory of inputs
+  for (var i = 0u; i < 4u; i++) { inputs[lane][i] = square_piece(row, lane % 4u * 4u + i); }
+  workgroupBarrier();
+}
+
+fn squares_of(token: u32) -> f32 {
+  var sum = 0.0;
+  for (var i = 0u; i < PIECES; i++) { sum += inputs[4u * token + i / 4u][i % 4u]; }
+  return sum;
+}
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let n = (group.z * TILES_X + group.x) * TILE_OUTPUTS;
+  let quad = (group.z * TILES_X + group.x) * 16u;
   let first = group.y * TOKENS;
   let last = min(TOKENS, step[ROWS_WORD] - first) - 1u;
   let slot = lane / 16u * 4u;
   let own = lane % 16u;  // the first token row of the lane
-  let row = weight_row(n, lane % 64u);
+  let row = quad_rows(quad + lane % 64u / 4u)[lane % 4u];
   let summed = ((first + min(lane % 64u, last)) * X_STRIDE + X_OFFSET) / 4u;
   let staged = ((first + min(lane / 4u, last)) * X_STRIDE + X_OFFSET) / 4u;
   let to = 64u * (lane % 4u) + lane / 4u;
@@ -74,8 +85,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     for (var j = 0u; j < TOKENS / 16u; j++) { totals[j] += sums[j]; }
   }
+  if (IS_DEFERRED) { stage_squares(first + min(lane / 4u, last), lane); }
   for (var j = 0u; j < TOKENS / 16u; j++) {
     let t = own + 16u * j;
-    if (t <= last) { finish((first + t) * Y_STRIDE + Y_OFFSET, n, slot, totals[j]); }
+    if (IS_DEFERRED) { totals[j] *= norm_scale(squares_of(t)); }
+    if (t <= last && quad + lane / 16u < n_quads()) { finish(first + t, quad + lane / 16u, totals[j]); }
   }
 }

@@ -1,12 +1,10 @@
-// matvec: R weight rows per lane times TOKENS token rows. LANES lanes share R weight rows, so that neighbours
-// read neighbouring bytes; a lane reads a chunk of x once for all of its rows. A GPU has 16 lanes per row;
+// matvec: four weight rows per lane times TOKENS token rows. LANES lanes share the weight rows of a quad, so that
+// neighbours read neighbouring bytes; a lane reads a chunk of x once for all of its rows. A GPU has 16 lanes per row;
 // software adapters pay for every lane at a barrier and use 2.
 const GROUP_LANES: u32 = 64u;
-const R: u32 = 4u;
 const MAX_TOKENS: u32 = 8u;
-override WEIGHT_ROWS: u32 = R * 64u / LANES;  // of a workgroup
 
-var<workgroup> partial: array<f32, 256u * TOKENS>;  // [TOKENS, R, lanes]
+var<workgroup> partial: array<vec4<f32>, 64u * TOKENS>;  // [TOKENS, lanes]
 
 struct Input { x: array<vec4<f32>, 8>, sum: vec2<f32> }  // a chunk of a token row, and the sums of its runs
 
@@ -25,10 +23,6 @@ fn add_chunk(chunk: Chunk, input: Input, sum: f32) -> f32 {
   return fma(chunk.scale.y, b, fma(chunk.offset.y, input.sum.y, first));
 }
 
-fn keep(t: u32, lane: u32, sums: vec4<f32>) {
-  for (var r = 0u; r < R; r++) { partial[(t * R + r) * GROUP_LANES + lane] = sums[r]; }
-}
-
 fn one_token(rows: vec4<u32>, x_at: u32, lane: u32) {
   var sums = vec4<f32>();
   for (var c = lane % LANES; c < n_chunks(); c += LANES) {
@@ -38,7 +32,7 @@ fn one_token(rows: vec4<u32>, x_at: u32, lane: u32) {
     sums.z = add_chunk(chunk_at(rows.z, c), input, sums.z);
     sums.w = add_chunk(chunk_at(rows.w, c), input, sums.w);
   }
-  keep(0u, lane, sums);
+  partial[lane] = sums;
 }
 
 fn many_tokens(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
@@ -54,7 +48,7 @@ fn many_tokens(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
       sums[t].w = add_chunk(chunks[3], input, sums[t].w);
     }
   }
-  for (var t = 0u; t < TOKENS; t++) { keep(t, lane, sums[t]); }
+  for (var t = 0u; t < TOKENS; t++) { partial[t * GROUP_LANES + lane] = sums[t]; }
 }
 
 // x_at: the first token row, in vec4; last: the number of its last token.
@@ -66,9 +60,9 @@ fn partial_sums(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
   }
 }
 
-fn total(slot: u32, t: u32) -> f32 {
-  let first = (t * R + slot % R) * GROUP_LANES + slot / R * LANES;
-  var sum = 0.0;
+fn total(quad: u32, t: u32) -> vec4<f32> {  // of the workgroup's quad
+  let first = t * GROUP_LANES + quad * LANES;
+  var sum = vec4<f32>();
   for (var i = 0u; i < LANES; i++) { sum += partial[first + i]; }
   return sum;
 }

@@ -28,6 +28,7 @@ from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
+from camelid.plan.op_rows_fused import deferred_cols
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Buffer, Plan, Stage, View
 from camelid.plan.step import Capacity, ProgramKey, StepLayout
@@ -36,16 +37,26 @@ from camelid.plan.weights import Part, Weight
 pytestmark = pytest.mark.parity
 
 ROWS, N_IN, N_OUT = 11, 288, 38
-MATRICES: tuple[tuple[str, int, dict[str, Any]], ...] = (
-    ("linear", 1, {}),
-    ("linear_glu", 2, {"act": "silu"}),
-)
+MATRICES: dict[str, tuple[int, int, dict[str, Any]]] = {  # outputs, weight rows per output, attributes
+    "linear": (N_OUT, 1, {}),
+    "linear_glu": (N_OUT, 2, {"act": "silu"}),
+    "norm_linear": (N_OUT, 1, {"eps": 1e-5}),
+    "norm_linear_glu": (N_OUT, 2, {"act": "silu", "eps": 1e-5}),
+    "linear_add": (N_OUT, 1, {"scale": 0.3}),
+    "linear_add_norm": (N_OUT + 2, 1, {}),
+}
 
 
 def case_of(op: str, type_: str) -> OpCase:
-    name, per, attrs = next(row for row in MATRICES if row[0] == op)
-    views = {"y": empty(ROWS, N_OUT), "x": array(70, ROWS, N_IN)}
-    return OpCase(op=name, views=views, weights={"weight": weight(type_, 71, per * N_OUT, N_IN)}, attrs=attrs)
+    n_out, per, attrs = MATRICES[op]
+    squares = array(72, ROWS, N_IN // 4) ** 2
+    x = array(70, ROWS, N_IN)
+    views = {"y": array(73, ROWS, n_out), "x": np.hstack([x, squares]) if "norm_linear" in op else x}
+    weights = {"weight": weight(type_, 71, per * n_out, N_IN)}
+    if op == "linear_add_norm":
+        views["z"] = empty(ROWS, deferred_cols(n_out))
+        weights["gain"] = vector(74, n_out)
+    return OpCase(op=op, views=views, weights=weights, attrs=attrs)
 
 
 def alone(case: OpCase, row: int, spare: int) -> OpCase:
@@ -55,13 +66,16 @@ def alone(case: OpCase, row: int, spare: int) -> OpCase:
 
 def outputs(driver: str, cases: Sequence[OpCase]) -> list[Any]:
     spec = OpenSpec(adapter=need_driver(driver))
-    return [result.views["y"] for result in asyncio.run(run_on(open_backend("Vulkan"), spec, list(cases)))]
+    results = asyncio.run(run_on(open_backend("Vulkan"), spec, list(cases)))
+    return [
+        np.hstack([result.views[role] for role in ("y", "z") if role in result.views]) for result in results
+    ]
 
 
 @pytest.mark.parametrize("driver", share_of(DRIVERS))
 @pytest.mark.parametrize("type_", share_of(reversed(TYPES), 2))
 @pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
-@pytest.mark.parametrize("op", [op for op, *_ in MATRICES])
+@pytest.mark.parametrize("op", MATRICES)
 def test_a_batch_changes_no_bit_of_a_row(
     op: str, lanes: int, type_: str, driver: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,7 +129,7 @@ def test_four_thousand_keys_fill_a_large_gpu() -> None:
 
 
 @pytest.mark.parametrize("entry", ["decode", "mixed"])
-@pytest.mark.parametrize("op", [op for op, *_ in MATRICES])
+@pytest.mark.parametrize("op", MATRICES)
 def test_weights_are_read_once_for_eight_rows(op: str, entry: str) -> None:
     """A tile of weight rows has one workgroup for each eight rows of the step."""
     views = {role: View(Buffer(role, "T", 64), 64) for role in ("y", "x")}

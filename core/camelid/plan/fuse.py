@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
+from camelid.plan.defer import defer_norms, fuse_linear_add
 from camelid.plan.join import join_linears, join_ropes
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Op, Plan, Stage
@@ -28,8 +29,14 @@ def fuse(plan: Plan, known: Collection[str], *, most_bytes: int = UNBOUNDED) -> 
     stages: tuple[Stage, ...] = plan.stages
     for name, rewrite in REWRITES.items():
         if name in known:
-            stages = tuple(replace(stage, ops=rewrite(stage.ops, most_bytes)) for stage in stages)
+            stages = tuple(_rewritten(stage, rewrite(stage.ops, most_bytes)) for stage in stages)
     return replace(plan, stages=stages)
+
+
+def _rewritten(stage: Stage, ops: Ops) -> Stage:
+    """The stage with these ops, or unchanged if they lack a buffer that another stage makes or reads."""
+    used = {view.buffer for op in ops for _, view in op.views()}
+    return replace(stage, ops=ops) if used.issuperset((*stage.inputs, *stage.outputs)) else stage
 
 
 def fuse_add_norm(ops: Ops, _: int = UNBOUNDED) -> Ops:
@@ -93,10 +100,12 @@ def _linear_glu(gate: Op, up: Op, glu: Op) -> Op:
     return make_op("linear_glu", operands, {"act": glu.word("act")})
 
 
-# In this order: rotations become neighbours when their inputs are joined.
+# In this order: rotations become neighbours when their inputs are joined; joined maps read deferred norms.
 REWRITES: dict[str, Callable[[Ops, int], Ops]] = {
     "add_norm": fuse_add_norm,
     "linear_glu": fuse_linear_glu,
     "join_linears": join_linears,
     "join_ropes": join_ropes,
+    "linear_add": fuse_linear_add,
+    "linear_add_norm": defer_norms,
 }

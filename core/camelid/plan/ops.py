@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from camelid.errors import PlanError
-from camelid.plan import op_rows, op_rows_encoder, op_rows_recurrent, op_rows_state, op_rows_streams
+from camelid.plan import (
+    op_rows,
+    op_rows_encoder,
+    op_rows_fused,
+    op_rows_recurrent,
+    op_rows_state,
+    op_rows_streams,
+)
 from camelid.plan.dtypes import F32, element_bytes
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.op_rows_state import attended
@@ -21,7 +28,7 @@ from camelid.plan.weights import Weight
 __all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops"]
 
 TABLE_OPS = frozenset({"embed", "embed_position", "rope"})
-FILES = (op_rows, op_rows_state, op_rows_recurrent, op_rows_streams, op_rows_encoder)
+FILES = (op_rows, op_rows_fused, op_rows_state, op_rows_recurrent, op_rows_streams, op_rows_encoder)
 OPS: dict[str, OpRow] = {row.name: row for file in FILES for row in file.ROWS}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 from tests.support.parity.case_tools import array, empty, loaded, vector, weight
 from tests.support.parity.cases_elementwise import act_cases, norm_cases, scaling_cases
 from tests.support.parity.cases_experts import expert_cases
@@ -71,6 +72,24 @@ def linear_cases() -> Iterator[OpCase]:
     for act in ("gelu", "swiglu_oai"):
         views = {"y": empty(2, 6), "x": array(36, 2, 64)}
         yield OpCase(op="linear_glu", views=views, weights=pair, attrs={"act": act})
+
+
+def deferred_cases() -> Iterator[OpCase]:
+    """Sums into the residual stream, and norms that the op behind them divides by."""
+    for type_, rows, n_in, n_out in (("f32", 1, 64, 64), ("q8_0", 9, 256, 144), ("q4_0", 17, 768, 272)):
+        views = {"y": array(90, rows, n_out), "x": array(91, rows, n_in)}
+        weights = {"weight": weight(type_, 92, n_out, n_in), "bias": vector(93, n_out)}
+        yield OpCase(op="linear_add", views=views, weights=weights)
+        z, gain = {"z": empty(rows, n_out * 5 // 4)}, {"gain": vector(94, n_out)}
+        yield OpCase(op="linear_add_norm", views=views | z, weights=weights | gain, attrs={"scale": 0.22})
+        deferred = {
+            "y": empty(rows, n_out),
+            "x": np.hstack([array(91, rows, n_in), array(95, rows, n_in // 4) ** 2]),
+        }
+        yield OpCase(op="norm_linear", views=deferred, weights=weights, attrs={"eps": 1e-5})
+        pair = {"weight": weight(type_, 92, 2 * n_out, n_in)}
+        how: dict[str, Any] = {"act": "silu", "eps": 0.1}
+        yield OpCase(op="norm_linear_glu", views=deferred, weights=pair, attrs=how)
 
 
 def codec_cases() -> Iterator[OpCase]:
@@ -147,6 +166,7 @@ def make_cases() -> Sequence[OpCase]:
         scaling_cases,
         act_cases,
         linear_cases,
+        deferred_cases,
         codec_cases,
         load_cases,
         expert_cases,

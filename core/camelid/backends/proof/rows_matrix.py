@@ -10,6 +10,7 @@ import numpy as np
 from camelid.backends.common.op_runner import F32, Quantized
 from camelid.backends.proof.inputs import CaseRow, matrix, normal, row
 from camelid.formats.quants import quant
+from camelid.plan.op_rows_fused import deferred_cols
 from camelid.plan.weights import LoadOp
 
 OPS = ("linear", "linear_glu", "linear_experts", "linear_heads", "embed", "embed_position")
@@ -83,8 +84,21 @@ def rows() -> Iterator[CaseRow]:
                   positions=range(125, 125 + n), history=[i * 7 % 40 for i in range(130)])  # fmt: skip
     for act in ("gelu", "swiglu_oai"):
         yield row("linear_glu", y=(2, 6), x=(2, 64), weight=("f32", 12, 64), act=act)
+    yield from fused_rows()
     for weight in loaded():
         yield row("linear", y=(3, 24), x=(3, 16), weight=weight)
+
+
+def fused_rows() -> Iterator[CaseRow]:
+    """Products that add to the residual stream, and that divide by a deferred norm."""
+    for weight_type, n, n_in, n_out in (("f32", 1, 64, 64), ("q8_0", 9, 256, 144)):
+        weight = (weight_type, n_out, n_in)
+        added: dict[str, Any] = {"y": (n, n_out), "x": (n, n_in), "weight": weight, "bias": (n_out,)}
+        yield row("linear_add_norm", **added, z=(n, deferred_cols(n_out)), gain=(n_out,), scale=0.22)
+        yield row("linear_add", **added)
+        x = np.hstack([normal("values", n, n_in), normal("squares", n, n_in // 4) ** 2])
+        yield row("norm_linear", **{**added, "x": x}, eps=1e-5)
+        yield row("norm_linear_glu", y=(n, n_out // 2), x=x, weight=weight, act="silu", eps=0.1)
 
 
 def router_rows() -> Iterator[CaseRow]:

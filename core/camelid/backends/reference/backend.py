@@ -31,7 +31,7 @@ from camelid.backends.base import (
 from camelid.backends.common.boundary import checked_inputs
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.common.codecs.activations import Stored, of_bytes
-from camelid.backends.reference import attention, basic, encoder, experts, recurrent, sampling, streams
+from camelid.backends.reference import attention, basic, encoder, experts, fused, recurrent, sampling, streams
 from camelid.backends.reference.frame import Frame, Kernel, StatePools
 from camelid.backends.reference.store import WeightStore
 from camelid.errors import OutOfMemoryError
@@ -48,7 +48,7 @@ def _kernels(module: ModuleType) -> dict[str, Kernel]:
     return {n.removeprefix(KERNEL_PREFIX): f for n, f in vars(module).items() if n.startswith(KERNEL_PREFIX)}
 
 
-MODULES = (basic, experts, attention, recurrent, streams, encoder, sampling)
+MODULES = (basic, fused, experts, attention, recurrent, streams, encoder, sampling)
 KERNELS: dict[str, Kernel] = {name: f for module in MODULES for name, f in _kernels(module).items()}
 
 

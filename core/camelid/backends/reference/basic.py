@@ -112,12 +112,12 @@ def op_rope(op: Op, f: Frame) -> None:
 
 
 def op_glu(op: Op, f: Frame) -> None:
-    f.write(op.view("y"), _gated(op.word("act"), f.read(op.view("gate")), f.read(op.view("up"))))
+    f.write(op.view("y"), gated(op.word("act"), f.read(op.view("gate")), f.read(op.view("up"))))
 
 
 def op_linear_glu(op: Op, f: Frame) -> None:
     both = f.store.multiply(op.weight("weight"), f.read(op.view("x")))  # [T, 2*F]
-    f.write(op.view("y"), _gated(op.word("act"), *np.split(both, 2, axis=1)))
+    f.write(op.view("y"), gated(op.word("act"), *np.split(both, 2, axis=1)))
 
 
 def op_gather_rows(op: Op, f: Frame) -> None:
@@ -129,7 +129,8 @@ def _pairs(x: F64, style: str) -> tuple[F64, F64]:
     return (x[..., 0::2], x[..., 1::2]) if style == "norm" else (x[..., :half], x[..., half:])
 
 
-def _gated(act: str, gate: F64, up: F64) -> F64:
+def gated(act: str, gate: F64, up: F64) -> F64:
+    """The activation of `gate` times `up`, or the gate function of this name."""
     if act in GATES:
         return GATES[act](gate, up)
     return ACTS[act](gate) * up

@@ -32,6 +32,7 @@ from camelid.backends.webgpu.lower import (
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import Section
 from camelid.formats.quants import row_bytes
+from camelid.plan.fuse import REWRITES
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import (
@@ -76,7 +77,7 @@ class WebGpuBackend(Hosted):
             weight_types=frozenset(LAYOUTS),
             promise="A",
             max_in_flight=2,
-            fused=frozenset({"add_norm", "linear_glu", "join_linears", "join_ropes"}),
+            fused=frozenset(REWRITES),
             is_software=any(word in self._device.lower() for word in SOFTWARE),
             limits=self._limits,
             refuses=plan_refusal,

@@ -42,6 +42,9 @@ class Context:
         return min(TILE_TOKENS, 16 * tiles(rows, 16)) if self.is_tiled(op) else min(TOKENS, rows)
 
 
+ConstantsOf = Callable[[Op, Context], Constants]
+
+
 @dataclass(frozen=True, slots=True)
 class Kernel:
     """The kernel of one op on webgpu.
@@ -66,7 +69,7 @@ class Kernel:
 
     files: Files
     bindings: tuple[str, ...]
-    constants: Callable[[Op, Context], Constants]
+    constants: ConstantsOf
     grid: Callable[[Op, Context], Grid]
     tiled: Files = ()
     codec: str = ""

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from camelid.backends.webgpu.kernel import (
     GPU_LANES,
     LANES,
     ROW_WORDS,
     Constants,
+    ConstantsOf,
     Context,
+    Files,
     Grid,
     Kernel,
     row_grid,
@@ -21,8 +26,8 @@ from camelid.plan.plan import Op, Plan
 
 WEIGHT = ("weight", "weight.words")  # one buffer, in units of 16 bytes and in words
 TILES_X = 32768
-TILE_ROWS = 64  # weight rows of a workgroup in matmul.wgsl
-LANE_ROWS = 4  # weight rows per lane, R in matvec.wgsl
+TILE_QUADS = 16  # quads of weight rows of a workgroup in matmul.wgsl
+QUAD = 4  # weight rows per lane in matvec.wgsl
 MAX_TILES = DEFAULTS["maxComputeWorkgroupsPerDimension"]
 MAX_EXPERTS, MAX_SLOTS = 1024, 64  # array sizes in router.wgsl
 ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2}
@@ -49,32 +54,29 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
     return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
 
 
-def _weight_rows(c: Context) -> int:
-    """Weight rows per workgroup."""
-    return LANE_ROWS * LANES // c.lanes
-
-
-def _matvec_grid(op: Op, c: Context, per: int) -> Grid:
-    n = tiles(op.view("y").cols, per)
+def _product_grid(op: Op, c: Context) -> Grid:
+    quads = tiles(op.weight("weight").rows, QUAD)
+    n = tiles(quads, TILE_QUADS if c.is_tiled(op) else LANES // c.lanes)
     return (min(n, TILES_X), rows_of(op, "y", c.tokens(op, "y")), tiles(n, TILES_X))
 
 
-def _matvec_constants(op: Op, c: Context) -> Constants:
-    sizes: Constants = {"K": op.view("x").cols, "N": op.view("y").cols}
+def _product_constants(op: Op, c: Context) -> Constants:
+    sizes: Constants = {"K": op.weight("weight").cols, "N": op.view("y").cols}
     row = {"LANES": c.lanes, "TOKENS": c.tokens(op, "y"), "ROWS_WORD": ROW_WORDS[op.view("y").rows]}
     return sizes | row | _codec_constants(op)
 
 
-def _linear_grid(op: Op, c: Context) -> Grid:
-    return _matvec_grid(op, c, TILE_ROWS if c.is_tiled(op) else _weight_rows(c))
+def _norm_constants(op: Op, c: Context) -> Constants:
+    return _product_constants(op, c) | {"IS_DEFERRED": 1, "EPS": op.number("eps")}
 
 
-def _glu_grid(op: Op, c: Context) -> Grid:
-    return _matvec_grid(op, c, (TILE_ROWS if c.is_tiled(op) else _weight_rows(c)) // 2)
+def _add_constants(op: Op, c: Context) -> Constants:
+    return _product_constants(op, c) | {"SCALE": op.number("scale")}
 
 
 def _experts_grid(op: Op, c: Context) -> Grid:
-    return (tiles(op.weight("weight").shape[1], _weight_rows(c)), rows_of(op, "y"), op.view("ids").cols)
+    n = tiles(op.weight("weight").shape[1], QUAD * LANES // c.lanes)
+    return (n, rows_of(op, "y"), op.view("ids").cols)
 
 
 def _experts_constants(op: Op, c: Context) -> Constants:
@@ -85,7 +87,7 @@ def _experts_constants(op: Op, c: Context) -> Constants:
 
 
 def _refuses_wide(op: Op, _: Plan) -> str:
-    n_out, most = op.weight("weight").shape[1], MAX_TILES * LANE_ROWS * LANES // GPU_LANES
+    n_out, most = op.weight("weight").shape[1], MAX_TILES * QUAD * LANES // GPU_LANES
     return f"experts of {n_out} outputs, at most {most}" if n_out > most else ""
 
 
@@ -100,17 +102,29 @@ def _refuses_many(op: Op, _: Plan) -> str:
     return "" if fits else f"{n_used} of {n_experts} experts, at most {MAX_SLOTS} of {MAX_EXPERTS}"
 
 
+def _product(files: Files, bindings: tuple[str, ...], constants: ConstantsOf, **more: Any) -> Kernel:
+    """The kernel of a product; `files` have its outputs."""
+    tiled, few = (*files, "deferred", "matmul"), (*files, "deferred", "matvec", "matvec_quads")
+    return Kernel(few, bindings, constants, _product_grid, tiled, codec="weight", vec4=("x",), **more)
+
+
+RESIDUAL = ("bias", "product", "residual")
+LINEAR = _product(("bias", "product", "linear"), ("y", "x", *WEIGHT, "bias?"), _product_constants)
+GLU = _product(("product", "linear_glu"), ("y", "x", *WEIGHT), _product_constants, acts=GATES)
+
 KERNELS: dict[str, Kernel] = {
     "embed": Kernel(("embed",), ("y", *WEIGHT, "tokens.id+"), _embed_constants, row_grid("y"),
                     codec="weight", attrs=("scale",), vec4=("y",)),
     "embed_position": Kernel(("embed_position",), ("x", *WEIGHT), _position_constants, row_grid("x"),
                              codec="weight", attrs=("channel",), vec4=("x",), refuses=_refuses_channel),
-    "linear": Kernel(("bias", "product", "matvec", "linear"), ("y", "x", *WEIGHT, "bias?"),
-                     _matvec_constants, _linear_grid, codec="weight", vec4=("x",),
-                     tiled=("bias", "product", "linear_tile", "matmul")),
-    "linear_glu": Kernel(("product", "matvec", "linear_glu"), ("y", "x", *WEIGHT), _matvec_constants,
-                         _glu_grid, codec="weight", acts=GATES, vec4=("x",),
-                         tiled=("product", "linear_glu_tile", "matmul")),
+    "linear": LINEAR,
+    "linear_glu": GLU,
+    "norm_linear": replace(LINEAR, constants=_norm_constants, attrs=("eps",)),
+    "norm_linear_glu": replace(GLU, constants=_norm_constants, attrs=("eps",)),
+    "linear_add": _product((*RESIDUAL, "linear_add"), ("y", "x", *WEIGHT, "bias?"), _add_constants,
+                           attrs=("scale",)),
+    "linear_add_norm": _product((*RESIDUAL, "linear_add_norm"), ("y", "x", *WEIGHT, "bias?", "z", "gain"),
+                                _add_constants, attrs=("scale",)),
     "router": Kernel(("reduce", "router"), ("ids", "probs", "logits", "bias?"), _router_constants,
                      row_grid("logits"), attrs=("normalize", "scale"), words={"gate": ROUTER_GATES},
                      refuses=_refuses_many),

@@ -1,0 +1,41 @@
+"""Reference kernels of fused products and deferred norms (`plan/op_rows_fused.py`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from camelid.backends.reference.basic import gated
+from camelid.backends.reference.frame import Frame
+from camelid.backends.reference.rows import F64, row_sum
+from camelid.plan.op_rows_fused import QUAD
+from camelid.plan.plan import Op
+
+
+def op_linear_add(op: Op, f: Frame) -> None:
+    r = f.store.multiply(op.weight("weight"), f.read(op.view("x")))  # [T, out]
+    if op.has("bias"):
+        r = r + f.store.vector(op.weight("bias"))
+    f.write(op.view("y"), f.read(op.view("y")) + op.number("scale") * r)
+
+
+def op_linear_add_norm(op: Op, f: Frame) -> None:
+    op_linear_add(op, f)
+    y = f.read(op.view("y"))
+    squares = row_sum((y * y).reshape(len(y), y.shape[1] // QUAD, QUAD))[..., 0]  # [T, out / 4]
+    f.write(op.view("z"), np.hstack([y * f.store.vector(op.weight("gain")), squares]))
+
+
+def op_norm_linear(op: Op, f: Frame) -> None:
+    y = _normed_product(op, f)
+    f.write(op.view("y"), y + f.store.vector(op.weight("bias")) if op.has("bias") else y)
+
+
+def op_norm_linear_glu(op: Op, f: Frame) -> None:
+    f.write(op.view("y"), gated(op.word("act"), *np.split(_normed_product(op, f), 2, axis=1)))
+
+
+def _normed_product(op: Op, f: Frame) -> F64:  # [T, out]
+    weight, x = op.weight("weight"), f.read(op.view("x"))
+    values, squares = np.split(x, [weight.cols], axis=1)
+    mean = row_sum(np.ascontiguousarray(squares)) / weight.cols
+    return f.store.multiply(weight, values) / np.sqrt(mean + op.number("eps"))

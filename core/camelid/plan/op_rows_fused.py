@@ -1,0 +1,93 @@
+"""Op rows of fused products, which only the rewrites of `fuse.py` make.
+
+A *deferred norm* of a row of N values is a view of N + N / 4 columns: the values times the gain of an RMS
+norm, then the sum of squares of each quad of neighbouring values. The op that reads it divides its own result
+by the root mean square, so that a norm needs neither a pass of its own nor all values of a row in one place.
+"""
+
+from __future__ import annotations
+
+from camelid.plan.oprow import OpRow, fits, matrix
+from camelid.plan.plan import Op
+
+QUAD = 4  # values per sum of squares
+
+
+def deferred_cols(n: int) -> int:
+    """Columns of a deferred norm of n values."""
+    return n + n // QUAD
+
+
+def _linear_add_rule(op: Op) -> bool:
+    n = op.view("y").cols
+    return op.weight("weight").shape == (n, op.view("x").cols) and fits(op, "bias", n)
+
+
+def _linear_add_norm_rule(op: Op) -> bool:
+    n = op.view("y").cols
+    return _linear_add_rule(op) and fits(op, "gain", n) and op.view("z").cols == deferred_cols(n)
+
+
+def _is_deferred(op: Op) -> bool:
+    n = op.weight("weight").cols
+    return n % (QUAD * QUAD) == 0 and op.view("x").cols == deferred_cols(n)
+
+
+def _norm_linear_rule(op: Op) -> bool:
+    n = op.view("y").cols
+    return _is_deferred(op) and op.weight("weight").rows == n and fits(op, "bias", n)
+
+
+def _norm_linear_glu_rule(op: Op) -> bool:
+    return _is_deferred(op) and op.weight("weight").rows == 2 * op.view("y").cols
+
+
+ROWS: tuple[OpRow, ...] = (
+    OpRow(
+        name="linear_add",
+        updates=("y",),
+        reads=("x",),
+        weights=("weight", "bias?"),
+        defaults={"scale": 1.0},
+        rule=_linear_add_rule,
+        row_wise=True,
+        flops=matrix("weight", "y"),
+        meaning="y = y + scale * (weight @ x + bias)",
+    ),
+    OpRow(
+        name="linear_add_norm",
+        writes=("z",),
+        updates=("y",),
+        reads=("x",),
+        weights=("weight", "bias?", "gain"),
+        defaults={"scale": 1.0},
+        rule=_linear_add_norm_rule,
+        row_wise=True,
+        flops=matrix("weight", "y"),
+        meaning="y = y + scale * (weight @ x + bias); z = deferred norm(y, gain)",
+    ),
+    OpRow(
+        name="norm_linear",
+        writes=("y",),
+        reads=("x",),
+        weights=("weight", "bias?"),
+        attrs=("eps",),
+        rule=_norm_linear_rule,
+        row_wise=True,
+        flops=matrix("weight", "y"),
+        meaning="v, squares = split(x, a deferred norm of n values); "
+        "y = weight @ v / sqrt(sum(squares) / n + eps) + bias",
+    ),
+    OpRow(
+        name="norm_linear_glu",
+        writes=("y",),
+        reads=("x",),
+        weights=("weight",),
+        attrs=("act", "eps"),
+        rule=_norm_linear_glu_rule,
+        row_wise=True,
+        flops=matrix("weight", "y"),
+        meaning="as norm_linear: gate, up = split(weight @ v / sqrt(sum(squares) / n + eps)); "
+        "y = act(gate) * up",
+    ),
+)

@@ -1,0 +1,34 @@
+// matvec_quads: outputs of matvec, a quad for each LANES lanes.
+// grid: (tiles of 64 / LANES quads, tiles of TOKENS t, tiles / 32768).
+var<workgroup> square_pieces: array<f32, PIECES * TOKENS>;  // [TOKENS, PIECES]
+
+fn stage_squares(first: u32, last: u32, lane: u32) {
+  for (var i = lane; i < PIECES * TOKENS; i += GROUP_LANES) {
+    square_pieces[i] = square_piece(first + min(i / PIECES, last), i % PIECES);
+  }
+}
+
+fn squares_of(t: u32) -> f32 {
+  var sum = 0.0;
+  for (var i = 0u; i < PIECES; i++) { sum += square_pieces[t * PIECES + i]; }
+  return sum;
+}
+
+@compute @workgroup_size(64)
+fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
+  let quads = GROUP_LANES / LANES;
+  let quad = (group.z * TILES_X + group.x) * quads;
+  let first = group.y * TOKENS;
+  let tokens = min(TOKENS, step[ROWS_WORD] - first);
+  if (IS_DEFERRED) { stage_squares(first, tokens - 1u, lane); }
+  if (quad + lane / LANES < n_quads()) {
+    partial_sums(quad_rows(quad + lane / LANES), (first * X_STRIDE + X_OFFSET) / 4u, tokens - 1u, lane);
+  }
+  workgroupBarrier();
+  for (var i = lane; i < quads * tokens; i += GROUP_LANES) {
+    let t = i / quads;
+    var sums = total(i % quads, t);
+    if (IS_DEFERRED) { sums *= norm_scale(squares_of(t)); }
+    if (quad + i % quads < n_quads()) { finish(first + t, quad + i % quads, sums); }
+  }
+}
