@@ -15,18 +15,14 @@ override FINE_ROWS: u32 = 256u;
 override X_STRIDE: u32 = 0u;
 override X_OFFSET: u32 = 0u;
 
-fn product(a: vec2<f32>, b: vec2<f32>) -> vec2<f32> {
-  return vec2<f32>(a.x * b.x - a.y * b.y, a.x * b.y + a.y * b.x);
-}
-
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (id.x >= HEADS * PAIRS) { return; }
   let position = row_at(id.y).position;
   let pair = id.x % PAIRS;
-  let turn = product(fine[position % FINE_ROWS * PAIRS + pair], coarse[position / FINE_ROWS * PAIRS + pair]);
+  let by = turned(fine[position % FINE_ROWS * PAIRS + pair], coarse[position / FINE_ROWS * PAIRS + pair]);
   let at = id.y * X_STRIDE + X_OFFSET + id.x / PAIRS * HEAD_DIM + OFFSET + pair * PITCH;
-  let turned = product(vec2<f32>(x[at], x[at + NEXT]), turn);
-  x[at] = turned.x;
-  x[at + NEXT] = turned.y;
+  let values = turned(vec2<f32>(x[at], x[at + NEXT]), by);
+  x[at] = values.x;
+  x[at + NEXT] = values.y;
 }

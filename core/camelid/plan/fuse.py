@@ -13,6 +13,7 @@ from camelid.plan.defer import defer_norms, fuse_linear_add
 from camelid.plan.join import join_linears, join_ropes
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Op, Plan, Stage
+from camelid.plan.qkv import fuse_qkv
 from camelid.plan.weights import concat_rows
 
 Ops = tuple[Op, ...]
@@ -108,4 +109,5 @@ REWRITES: dict[str, Callable[[Ops, int], Ops]] = {
     "join_ropes": join_ropes,
     "linear_add": fuse_linear_add,
     "linear_add_norm": defer_norms,
+    "qkv": fuse_qkv,
 }

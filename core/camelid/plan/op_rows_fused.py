@@ -7,10 +7,11 @@ by the root mean square, so that a norm needs neither a pass of its own nor all 
 
 from __future__ import annotations
 
-from camelid.plan.oprow import OpRow, fits, matrix
+from camelid.plan.oprow import OpRow, Rule, fits, matrix
 from camelid.plan.plan import Op
 
 QUAD = 4  # values per sum of squares
+QKV = {"qkv": "linear", "norm_qkv": "norm_linear"}  # the linear map in each
 
 
 def deferred_cols(n: int) -> int:
@@ -42,7 +43,44 @@ def _norm_linear_glu_rule(op: Op) -> bool:
     return _is_deferred(op) and op.weight("weight").rows == 2 * op.view("y").cols
 
 
+def _is_cut(op: Op) -> bool:
+    """True if y has heads of q and k, then v."""
+    n = op.view("y").cols
+    k, v, head_dim = (op.integer(name) for name in ("k_cols", "v_cols", "head_dim"))
+    pairs, places = op.integer("dim") // 2, op.weight("fine").cols
+    fits_head = (
+        op.integer("offset") + 2 * pairs <= head_dim and places == op.weight("coarse").cols == 2 * pairs
+    )
+    return 0 < k + v < n and (n - k - v) % head_dim == 0 == k % head_dim and fits_head
+
+
+def _qkv_rule(op: Op) -> bool:
+    return _linear_add_rule(op) and _is_cut(op)
+
+
+def _norm_qkv_rule(op: Op) -> bool:
+    return _norm_linear_rule(op) and _is_cut(op)
+
+
+def _qkv_row(name: str, rule: Rule, attrs: tuple[str, ...] = ()) -> OpRow:
+    return OpRow(
+        name=name,
+        writes=("y",),
+        reads=("x",),
+        weights=("weight", "bias?", "fine", "coarse"),
+        states=("state",),
+        attrs=("k_cols", "v_cols", "head_dim", "dim", "style", *attrs),
+        defaults={"offset": 0},
+        rule=rule,
+        flops=matrix("weight", "y"),
+        meaning=f"y = {QKV[name]}(x, weight, bias), then rope on all columns but the last v_cols; the last "
+        "columns of y are k and v, which go to the pool as by kv_write",
+    )
+
+
 ROWS: tuple[OpRow, ...] = (
+    _qkv_row("qkv", _qkv_rule),
+    _qkv_row("norm_qkv", _norm_qkv_rule, ("eps",)),
     OpRow(
         name="linear_add",
         updates=("y",),

@@ -18,6 +18,7 @@ from camelid.plan import (
     op_rows_streams,
 )
 from camelid.plan.dtypes import F32, element_bytes
+from camelid.plan.op_rows_fused import QKV
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.op_rows_state import attended
 from camelid.plan.oprow import Counts, OpRow
@@ -27,7 +28,9 @@ from camelid.plan.weights import Weight
 
 __all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops"]
 
-TABLE_OPS = frozenset({"embed", "embed_position", "rope"})
+TABLE_OPS = frozenset({"embed", "embed_position"})
+TABLE_ROLES = frozenset({"fine", "coarse"})
+KV_OPS = frozenset({"kv_write", *QKV})
 FILES = (op_rows, op_rows_fused, op_rows_state, op_rows_recurrent, op_rows_streams, op_rows_encoder)
 OPS: dict[str, OpRow] = {row.name: row for file in FILES for row in file.ROWS}
 
@@ -88,12 +91,13 @@ def op_flops(op: Op, counts: Counts) -> int:
 def op_bytes(op: Op, plan: Plan, counts: Counts) -> int:
     """The least bytes that an op moves: views, state and weights once each, one row per token of a table."""
     views = sum(counts.rows[v.rows] * v.row_bytes for _, v in op.views())
-    return views + sum(_weight_bytes(op, w, counts) for w in op.weights()) + _state_bytes(op, plan, counts)
+    weights = ((role, o) for role, o in op.operands if isinstance(o, Weight))
+    return views + sum(_weight_bytes(op, *w, counts) for w in weights) + _state_bytes(op, plan, counts)
 
 
-def _weight_bytes(op: Op, weight: Weight, counts: Counts) -> int:
+def _weight_bytes(op: Op, role: str, weight: Weight, counts: Counts) -> int:
     """Bytes of a weight that an op reads: one row per token of a table, the used experts of a stack."""
-    if op.name in TABLE_OPS:
+    if op.name in TABLE_OPS or role in TABLE_ROLES:
         return weight.n_bytes // weight.rows * min(counts.rows["T"], weight.rows)
     if op.name == "linear_experts":
         n_experts = weight.shape[0]
@@ -105,7 +109,7 @@ def _weight_bytes(op: Op, weight: Weight, counts: Counts) -> int:
 def _state_bytes(op: Op, plan: Plan, counts: Counts) -> int:
     if op.name in SLOT_TENSORS:  # 4 bytes read and 4 bytes written per float and sequence
         return 8 * counts.rows["S"] * dict(plan.state(op.state("state").group).tensors)[SLOT_TENSORS[op.name]]
-    if op.name == "kv_write":
+    if op.name in KV_OPS:
         return counts.rows["T"] * _row_bytes(op, plan, "state")
     return _read_bytes(op, plan, counts) if op.name == "attention" else 0
 

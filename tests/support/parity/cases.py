@@ -150,6 +150,38 @@ def rope_cases() -> Iterator[OpCase]:
                     yield OpCase(op="rope", views=x, weights=tables, positions=[3, 700], attrs=how)
 
 
+def qkv_cases() -> Iterator[OpCase]:
+    """Both orders of pairs, parts of a head, a bias, values narrower than keys, every type of state."""
+    ways = (
+        ("qkv", "norm", 32, 0, "f32", 64, [15]),
+        ("norm_qkv", "neox", 32, 0, "f32", 64, [14, 15, 16, 17, 18, 19, 20, 21, 22]),
+        ("norm_qkv", "neox", 16, 12, "f16", 32, [3, 30]),
+        ("qkv", "norm", 16, 8, "f16", 64, list(range(20, 40))),
+        ("norm_qkv", "norm", 32, 0, "q8_0", 64, [5]),
+    )
+    for op, style, dim, offset, kv_type, v_cols, positions in ways:
+        n, n_out = len(positions), 128 + 64 + v_cols
+        fine, coarse = rope_tables(RopeSpec(theta=10000.0, dim=dim, style=style), 4096)
+        x, squares = array(96, n, 64), array(95, n, 16) ** 2
+        is_deferred = op == "norm_qkv"
+        sizes = {"k_cols": 64, "v_cols": v_cols, "head_dim": 32, "dim": dim, "offset": offset, "style": style}
+        yield OpCase(
+            op=op,
+            views={"y": empty(n, n_out), "x": np.hstack([x, squares]) if is_deferred else x},
+            weights={
+                "weight": weight("q8_0", 97, n_out, 64),
+                **({"bias": vector(98, n_out)} if dim < 32 else {}),
+                "fine": _table(fine),
+                "coarse": _table(coarse),
+            },
+            positions=positions,
+            keys=array(11, 45, 64),
+            values=array(12, 45, v_cols),
+            kv_type=kv_type,
+            attrs={**sizes, "eps": 1e-5} if is_deferred else sizes,
+        )
+
+
 def _table(table: Any) -> Quantized:
     return Quantized("f32", table.shape, base64.b64decode(table.parts[0].data))
 
@@ -171,6 +203,7 @@ def make_cases() -> Sequence[OpCase]:
         load_cases,
         expert_cases,
         rope_cases,
+        qkv_cases,
         state_cases,
         attention_cases,
         stored_cases,

@@ -24,10 +24,11 @@ def nmse(got: Any, want: Any) -> float:
 
 
 def errors(got: OpResult, want: OpResult) -> list[float]:
-    """NMSE of each written view; state, ids and row statuses must be equal."""
+    """NMSE of each written view, and of state that an op with views computes; all else must be equal."""
     found = [nmse(got.views[role], want.views[role]) for role in want.views]
     equal = [np.array_equal(got.state[name], want.state[name], equal_nan=True) for name in want.state]
-    found += [0.0 if is_equal else np.inf for is_equal in equal]
+    computed = [nmse(got.state[name], want.state[name]) if want.views else np.inf for name in want.state]
+    found += [0.0 if is_equal else error for is_equal, error in zip(equal, computed, strict=True)]
     for a, b in zip(got.rows, want.rows, strict=True):
         if b.status == "nan":  # such a row is refused, so its numbers are undefined
             found.append(0.0 if a.status == "nan" else np.inf)

@@ -9,6 +9,7 @@ import numpy as np
 
 from camelid.backends.common.op_runner import F32
 from camelid.backends.proof.inputs import CaseRow, normal, row
+from camelid.backends.proof.rows_basic import angles
 from camelid.plan.tiers import BATCH, TAIL
 
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
@@ -31,6 +32,7 @@ def rows() -> Iterator[CaseRow]:
         (8, 2, 256, [130]),
     ):
         yield attention(positions, n_heads, n_kv_heads, dim, dim)
+    yield from qkv_rows()
     yield from variant_rows()
     yield from tail_rows()
     yield from recurrent_rows()
@@ -54,6 +56,23 @@ def store_rows(kv_type: str) -> Iterator[CaseRow]:
     yield attention([200], 2, 2, 64, 64, first_kept=33, kv_type=kv_type)
     for dim, v_dim in UNEVEN:
         yield attention([66], 8, 8, dim, v_dim, kv_type=kv_type)
+
+
+def qkv_rows() -> Iterator[CaseRow]:
+    """A joined query, key and value: both orders of pairs, parts of a head, a bias, a type with blocks."""
+    for op, style, dim, offset, kv_type in (
+        ("qkv", "norm", 32, 0, "f32"),
+        ("norm_qkv", "neox", 32, 0, "f16"),
+        ("norm_qkv", "norm", 16, 8, "q8_0"),
+    ):
+        x, squares = normal("values", 3, 64), normal("squares", 3, 16) ** 2
+        more: dict[str, Any] = {"eps": 1e-5, "bias": (256,)} if op == "norm_qkv" else {}
+        yield row(
+            op, y=(3, 256), x=np.hstack([x, squares]) if more else x, weight=("q8_0", 256, 64),
+            fine=angles(16, dim, 1.0), coarse=angles(5, dim, 16.0), k_cols=64, v_cols=64, head_dim=32,
+            dim=dim, offset=offset, style=style, positions=[15, 16, 17], keys=(40, 64), values=(40, 64),
+            kv_type=kv_type, **more,
+        )  # fmt: skip
 
 
 def rough(n: int, cols: int) -> F32:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from camelid.backends.reference.basic import gated
+from camelid.backends.reference.attention import op_kv_write
+from camelid.backends.reference.basic import gated, op_linear, op_rope
 from camelid.backends.reference.frame import Frame
 from camelid.backends.reference.rows import F64, row_sum
 from camelid.plan.op_rows_fused import QUAD
 from camelid.plan.plan import Op
+from camelid.plan.qkv import qkv_parts
 
 
 def op_linear_add(op: Op, f: Frame) -> None:
@@ -23,6 +25,16 @@ def op_linear_add_norm(op: Op, f: Frame) -> None:
     y = f.read(op.view("y"))
     squares = row_sum((y * y).reshape(len(y), y.shape[1] // QUAD, QUAD))[..., 0]  # [T, out / 4]
     f.write(op.view("z"), np.hstack([y * f.store.vector(op.weight("gain")), squares]))
+
+
+def op_qkv(op: Op, f: Frame) -> None:
+    linear, rope, kv_write = qkv_parts(op)
+    {"linear": op_linear, "norm_linear": op_norm_linear}[linear.name](linear, f)
+    op_rope(rope, f)
+    op_kv_write(kv_write, f)
+
+
+op_norm_qkv = op_qkv
 
 
 def op_norm_linear(op: Op, f: Frame) -> None:

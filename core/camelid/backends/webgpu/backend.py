@@ -113,7 +113,7 @@ class WebGpuBackend(Hosted):
 
     async def compile(self, plan: Plan) -> Program:
         lanes = SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
-        section = program_section(plan, self._pools, shaders.join, lanes)
+        section = program_section(plan, self._pools, shaders.join, lanes, self._limits)
         with host_errors("webgpu"):
             number = await self._host.compile(self._section(section))
             # Drivers compile pipelines at their first dispatch (1.5 s on lavapipe), so one dispatch runs

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from camelid.backends.base import PoolSize
+from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.backends.webgpu.tape import GridEntry
 from camelid.plan.plan import Op, Plan
 from camelid.plan.step import StepLayout
@@ -27,6 +28,7 @@ class Context:
     plan: Plan
     pools: dict[str, PoolSize]
     lanes: int = GPU_LANES
+    limits: Mapping[str, int] = field(default_factory=lambda: DEFAULTS)
 
     @property
     def is_software(self) -> bool:
@@ -64,6 +66,7 @@ class Kernel:
     - `vec4` lists views that are read four floats at a time.
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
     - `split` has the kernels that replace this one where they are faster.
+    - `parts` are the ops that run instead where the kernel does not fit (`fits`).
     - `refuses` returns the reason why an op cannot run, or "".
     """
 
@@ -81,6 +84,8 @@ class Kernel:
     access: str = "write"
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
     split: Split | None = None
+    parts: Callable[[Op], tuple[Op, ...]] | None = None
+    fits: Callable[[Op, Context], bool] = lambda op, context: True
 
     @property
     def operands(self) -> frozenset[str]:

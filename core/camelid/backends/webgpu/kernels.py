@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import chain
 
-from camelid.backends.webgpu import kernels_basic, kernels_matrix, kernels_state
+from camelid.backends.webgpu import kernels_basic, kernels_matrix, kernels_qkv, kernels_state
 from camelid.backends.webgpu.kernel import Constants, Context, Kernel
 from camelid.backends.webgpu.layouts import LAYOUTS, row_multiple
 from camelid.backends.webgpu.load import check_weight
@@ -18,6 +18,7 @@ from camelid.plan.weights import Weight
 KERNELS: dict[str, Kernel] = {
     **kernels_basic.KERNELS,
     **kernels_matrix.KERNELS,
+    **kernels_qkv.KERNELS,
     **kernels_state.KERNELS,
 }
 
@@ -26,6 +27,12 @@ def kernels_of(op: Op, context: Context) -> tuple[Kernel, ...]:
     """The kernels of the op's dispatches, in order."""
     kernel = KERNELS[op.name]
     return kernel.split.kernels if kernel.split and scratch_bytes(op, context) else (kernel,)
+
+
+def lowered(op: Op, context: Context) -> tuple[Op, ...]:
+    """The op, or its parts where its kernel does not fit."""
+    kernel = KERNELS[op.name]
+    return (op,) if kernel.parts is None or kernel.fits(op, context) else kernel.parts(op)
 
 
 def scratch_bytes(op: Op, context: Context) -> int:
@@ -62,6 +69,8 @@ def refusal(op: Op, plan: Plan) -> str:
     """
     if op.name not in KERNELS:
         return f"there is no webgpu kernel for the op {op.name!r}"
+    if parts := KERNELS[op.name].parts:
+        return next(filter(None, (refusal(part, plan) for part in parts(op))), "")
     reason = next(_reasons(op, KERNELS[op.name]), "") or KERNELS[op.name].refuses(op, plan)
     return f"the webgpu kernel of {op.name} does not support {reason}" if reason else ""
 

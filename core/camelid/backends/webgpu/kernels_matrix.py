@@ -60,18 +60,20 @@ def _product_grid(op: Op, c: Context) -> Grid:
     return (min(n, TILES_X), rows_of(op, "y", c.tokens(op, "y")), tiles(n, TILES_X))
 
 
-def _product_constants(op: Op, c: Context) -> Constants:
+def product_constants(op: Op, c: Context) -> Constants:
+    """Constants of product.wgsl."""
     sizes: Constants = {"K": op.weight("weight").cols, "N": op.view("y").cols}
     row = {"LANES": c.lanes, "TOKENS": c.tokens(op, "y"), "ROWS_WORD": ROW_WORDS[op.view("y").rows]}
     return sizes | row | _codec_constants(op)
 
 
-def _norm_constants(op: Op, c: Context) -> Constants:
-    return _product_constants(op, c) | {"IS_DEFERRED": 1, "EPS": op.number("eps")}
+def norm_constants(op: Op, c: Context) -> Constants:
+    """Constants of a product of a deferred norm."""
+    return product_constants(op, c) | {"IS_DEFERRED": 1, "EPS": op.number("eps")}
 
 
 def _add_constants(op: Op, c: Context) -> Constants:
-    return _product_constants(op, c) | {"SCALE": op.number("scale")}
+    return product_constants(op, c) | {"SCALE": op.number("scale")}
 
 
 def _experts_grid(op: Op, c: Context) -> Grid:
@@ -102,15 +104,15 @@ def _refuses_many(op: Op, _: Plan) -> str:
     return "" if fits else f"{n_used} of {n_experts} experts, at most {MAX_SLOTS} of {MAX_EXPERTS}"
 
 
-def _product(files: Files, bindings: tuple[str, ...], constants: ConstantsOf, **more: Any) -> Kernel:
+def product(files: Files, bindings: tuple[str, ...], constants: ConstantsOf, **more: Any) -> Kernel:
     """The kernel of a product; `files` have its outputs."""
     tiled, few = (*files, "deferred", "matmul"), (*files, "deferred", "matvec", "matvec_quads")
     return Kernel(few, bindings, constants, _product_grid, tiled, codec="weight", vec4=("x",), **more)
 
 
 RESIDUAL = ("bias", "product", "residual")
-LINEAR = _product(("bias", "product", "linear"), ("y", "x", *WEIGHT, "bias?"), _product_constants)
-GLU = _product(("product", "linear_glu"), ("y", "x", *WEIGHT), _product_constants, acts=GATES)
+LINEAR = product(("bias", "product", "linear"), ("y", "x", *WEIGHT, "bias?"), product_constants)
+GLU = product(("product", "linear_glu"), ("y", "x", *WEIGHT), product_constants, acts=GATES)
 
 KERNELS: dict[str, Kernel] = {
     "embed": Kernel(("embed",), ("y", *WEIGHT, "tokens.id+"), _embed_constants, row_grid("y"),
@@ -119,11 +121,11 @@ KERNELS: dict[str, Kernel] = {
                              codec="weight", attrs=("channel",), vec4=("x",), refuses=_refuses_channel),
     "linear": LINEAR,
     "linear_glu": GLU,
-    "norm_linear": replace(LINEAR, constants=_norm_constants, attrs=("eps",)),
-    "norm_linear_glu": replace(GLU, constants=_norm_constants, attrs=("eps",)),
-    "linear_add": _product((*RESIDUAL, "linear_add"), ("y", "x", *WEIGHT, "bias?"), _add_constants,
+    "norm_linear": replace(LINEAR, constants=norm_constants, attrs=("eps",)),
+    "norm_linear_glu": replace(GLU, constants=norm_constants, attrs=("eps",)),
+    "linear_add": product((*RESIDUAL, "linear_add"), ("y", "x", *WEIGHT, "bias?"), _add_constants,
                            attrs=("scale",)),
-    "linear_add_norm": _product((*RESIDUAL, "linear_add_norm"), ("y", "x", *WEIGHT, "bias?", "z", "gain"),
+    "linear_add_norm": product((*RESIDUAL, "linear_add_norm"), ("y", "x", *WEIGHT, "bias?", "z", "gain"),
                                 _add_constants, attrs=("scale",)),
     "router": Kernel(("reduce", "router"), ("ids", "probs", "logits", "bias?"), _router_constants,
                      row_grid("logits"), attrs=("normalize", "scale"), words={"gate": ROUTER_GATES},

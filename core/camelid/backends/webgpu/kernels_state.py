@@ -38,7 +38,8 @@ def _spec(op: Op, role: str, plan: Plan) -> StateSpec:
     return plan.state(op.state(role).group)
 
 
-def _paged_constants(op: Op, c: Context, role: str = "state") -> Constants:
+def paged_constants(op: Op, c: Context, role: str = "state") -> Constants:
+    """Constants of pages.wgsl."""
     spec = _spec(op, role, c.plan)
     return {
         "GROUP": c.plan.group(spec.name),
@@ -56,7 +57,7 @@ def _copy_grid(op: Op, c: Context) -> Grid:
 
 def _kv_constants(op: Op, c: Context) -> Constants:
     widths = dict(_spec(op, "state", c.plan).tensors)
-    return {"WIDTH": widths["k"], "V_WIDTH": widths["v"]} | _paged_constants(op, c)
+    return {"WIDTH": widths["k"], "V_WIDTH": widths["v"]} | paged_constants(op, c)
 
 
 def _kv_grid(op: Op, _: Context) -> Grid:
@@ -147,7 +148,7 @@ def _part_grid(op: Op, c: Context) -> Grid:
 
 def _tail_constants(op: Op, c: Context) -> Constants:
     spec = _spec(op, "tail", c.plan)
-    places: Constants = {f"TAIL_{name}": n for name, n in _paged_constants(op, c, "tail").items()}
+    places: Constants = {f"TAIL_{name}": n for name, n in paged_constants(op, c, "tail").items()}
     values = regions(spec, op.state("tail").layer, c.pools[spec.name].units)["v"]
     return places | {"TAIL_VALUES_AT": values.offset // 4, "TAIL_ROWS": TAIL, "TAIL_BATCH": BATCH}
 
@@ -182,10 +183,10 @@ RUNS = Split(
 )  # fmt: skip
 
 KERNELS: dict[str, Kernel] = {
-    "tables": Kernel(("tables",), ("state.tables+",), _paged_constants,
+    "tables": Kernel(("tables",), ("state.tables+",), paged_constants,
                      lambda op, c: ((UPDATES_WORD, LANES), 1, 1)),
-    "copy": Kernel(("copy",), ("state.*+",), _paged_constants, _copy_grid),
-    "rope": Kernel(("rope",), ("x", "fine", "coarse"), _rope_constants, _rope_grid,
+    "copy": Kernel(("copy",), ("state.*+",), paged_constants, _copy_grid),
+    "rope": Kernel(("turn", "rope"), ("x", "fine", "coarse"), _rope_constants, _rope_grid,
                    attrs=("head_dim", "dim", "offset"), words={"style": STYLES}),
     "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.tables"), _kv_constants,
                        _kv_grid, state_codec=WRITE_STATE, access="read", refuses=_refuses_state),

@@ -18,8 +18,9 @@ DEFAULTS: dict[str, int] = {
     "minStorageBufferOffsetAlignment": 256,
 }
 
-# Limits that are requested beyond the defaults if the adapter has more: they bound the size of a model.
-WANTED = ("maxBufferSize", "maxStorageBufferBindingSize")
+# Limits that are requested beyond the defaults if the adapter has more: two bound the size of a model, and
+# kernels_qkv.py needs ten bindings.
+WANTED = ("maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage")
 
 
 def check_buffers(section: Mapping[str, Any], limits: Mapping[str, int]) -> None:

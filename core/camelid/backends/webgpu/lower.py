@@ -10,6 +10,7 @@ from camelid.backends.webgpu.kernel import Constants, Context, Kernel, roles_of
 from camelid.backends.webgpu.kernels import (
     KERNELS,
     kernels_of,
+    lowered,
     op_constants,
     refusal,
     scratch_bytes,
@@ -24,6 +25,7 @@ from camelid.backends.webgpu.layouts import (
     bound_bytes,
     buffer_name,
 )
+from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.backends.webgpu.load import add_weight
 from camelid.backends.webgpu.state_buffers import (
     KV_TYPES,
@@ -38,7 +40,6 @@ from camelid.errors import BackendError
 from camelid.plan.memory import Arena, buffer_bytes, plan_arena
 from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
 from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS, StepLayout
-from camelid.plan.tiers import is_tail
 from camelid.plan.weights import Weight
 
 Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
@@ -72,9 +73,7 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, PoolSize])
         units = pools[spec.name].units
         for layer in spec.layers or (0,):
             name, _, n_bytes = layer_binding(spec, layer, units)
-            parts = [region.n_bytes for region in regions(spec, layer, units).values()]
-            bound = n_bytes if is_tail(spec.name) else max(parts)  # a tail has one binding
-            section.add_buffer(name, n_bytes, READ_WRITE, bound=bound)
+            section.add_buffer(name, n_bytes, READ_WRITE)  # tails and fused kernels bind all of it
     section.add_buffer(TABLES, tables_bytes(states, pools), READ_WRITE)
     return section
 
@@ -98,10 +97,16 @@ def _results(plan: Plan) -> dict[str, int]:
     return {name: n_bytes for name, (op, n_bytes) in RESULTS.items() if op in ops}
 
 
-def program_section(plan: Plan, pools: Mapping[str, PoolSize], join: Join, lanes: int) -> Section:
+def program_section(
+    plan: Plan,
+    pools: Mapping[str, PoolSize],
+    join: Join,
+    lanes: int,
+    limits: Mapping[str, int] = DEFAULTS,
+) -> Section:
     """Section with the dispatches of a plan over its arena.
 
-    `lanes` is the number of lanes that share a weight row.
+    `lanes` is the number of lanes that share a weight row, `limits` are those of the device.
     """
     section = Section(str(plan.key), "program")
     arena = plan_arena(plan)
@@ -110,19 +115,27 @@ def program_section(plan: Plan, pools: Mapping[str, PoolSize], join: Join, lanes
         **{name: n_bytes * plan.key.capacity.outputs for name, n_bytes in _results(plan).items()},
         "arena": max(arena.n_bytes, 16),
     }
-    context = Context(plan, dict(pools), lanes)
-    scratch = max((scratch_bytes(op, context) for op in plan.ops), default=0)
+    context = Context(plan, dict(pools), lanes, limits)
+    ops = [part for op in plan.ops for part in lowered(_checked(op, plan), context)]
+    scratch = max((scratch_bytes(op, context) for op in ops), default=0)
     sizes |= {SCRATCH: scratch} if scratch else {}
     names = {role: f"{role}/{plan.key}" for role in sizes}
     for role, name in names.items():
         section.add_buffer(name, sizes[role], READ_WRITE)
     lowering = _Lowering(section, plan, context, arena, sizes, names, join)
-    for op in plan.ops:
+    for op in ops:
         lowering.add(op)
     section.step = (names["step"], sizes["step"])
     section.results = list(lowering.results())
     section.ring = READBACK_RING
     return section
+
+
+def _checked(op: Op, plan: Plan) -> Op:
+    """Returns the op. Raises BackendError if this backend cannot run it."""
+    if reason := refusal(op, plan):
+        raise BackendError(f"{reason}. Use the reference backend", backend="webgpu")
+    return op
 
 
 class _Lowering:
@@ -142,9 +155,6 @@ class _Lowering:
         self.arena, self.sizes, self.names, self.join = arena, sizes, names, join
 
     def add(self, op: Op) -> None:
-        reason = refusal(op, self.plan)
-        if reason:
-            raise BackendError(f"{reason}. Use the reference backend", backend="webgpu")
         constants = self._constants(op)
         for kernel in kernels_of(op, self.context):
             self._add_kernel(op, kernel, constants)
