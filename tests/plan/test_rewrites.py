@@ -22,6 +22,7 @@ from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 from camelid.plan.fuse import REWRITES, UNBOUNDED, fuse
 from camelid.plan.join import join_linears, join_ropes
+from camelid.plan.op_rows_fused import QKV
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Buffer, Op, View
 from camelid.plan.weights import Part, Weight
@@ -46,7 +47,7 @@ def difference(loaded: Loaded, case: HfCase, plain: frozenset[str]) -> float:
 def removed(model: Model) -> tuple[float, ...]:
     plan, n_layers = make_plan(model, CHUNK, context=CHUNK), len(model.spec.layers)
     joined, apart = (Counter(op.name for op in fuse(plan, names).ops) for names in (ALL, APART))
-    linear, rope = (("linear", "norm_linear"), ("rope",))
+    linear, rope = ("linear", "norm_linear", *QKV), ("rope", *QKV)
     return tuple(sum(apart[n] - joined[n] for n in names) / n_layers for names in (linear, rope))
 
 

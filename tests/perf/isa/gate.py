@@ -50,7 +50,7 @@ def matvecs() -> list[Pipeline]:
 
 def _square(type_name: str) -> Pipeline:
     pipelines = pipelines_of(bare_model(MODEL, type_name), OPTIONS, DECODE)
-    return next(p for p in pipelines if p.name == f"linear {type_name} K=4096 N=4096 TOKENS=1")
+    return next(p for p in pipelines if p.name == f"linear_add_norm {type_name} K=4096 N=4096 TOKENS=1")
 
 
 def programs() -> list[Pipeline]:

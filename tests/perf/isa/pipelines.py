@@ -9,6 +9,7 @@ from typing import Any
 from camelid.backends.registry import open_backend
 from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.kernel import GPU_LANES
+from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.backends.webgpu.lower import program_section
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
@@ -16,6 +17,8 @@ from camelid.model.arch import Model
 
 CHUNK = 32  # weights of a row that a lane takes at once
 ROWS = 4  # weight rows of a lane in matvec.wgsl
+PRODUCT = ("deferred", "matvec", "matvec_quads", "matmul")  # files behind an op's own
+LIMITS = {**DEFAULTS, "maxStorageBuffersPerShaderStage": 10}  # of most GPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +44,9 @@ class Pipeline:
     def name(self) -> str:
         """The op's file, and the sizes that tell pipelines of one op apart."""
         sizes = [f"{key}={self.constants[key]:g}" for key in ("K", "N", "TOKENS") if key in self.constants]
-        op = "_".join(self.files[-2:]) if self.is_tiled else self.files[-1]
+        op = [file for file in self.files if file not in PRODUCT][-1]
+        op = f"norm_{op}" if self.constants.get("IS_DEFERRED") else op
+        op = f"{op}_matmul" if self.is_tiled else op
         return " ".join(filter(None, [op, self.weight_type, *sizes]))
 
     @property
@@ -67,7 +72,7 @@ def pipelines_of(model: Model, options: LoadOptions, program: str) -> list[Pipel
     can = open_backend("webgpu").capabilities()
     deployment = Deployment.of(model, options, can)
     section = program_section(
-        deployment.plan(program), deployment.kv_cache().sizes(), shaders.join, GPU_LANES
+        deployment.plan(program), deployment.kv_cache().sizes(), shaders.join, GPU_LANES, LIMITS
     )
     return list(_pipelines(section.json()))
 
