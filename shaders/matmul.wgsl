@@ -54,6 +54,15 @@ fn squares_of(token: u32) -> f32 {
   return sum;
 }
 
+// One call per token row: a loop around a long finish() is not unrolled, and NVIDIA's compiler then keeps totals in
+// memory.
+fn put(first: u32, last: u32, quad: u32, t: u32, sums: vec4<f32>) {
+  if (t > last || quad >= n_quads()) { return; }
+  var scaled = sums;
+  if (IS_DEFERRED) { scaled *= norm_scale(squares_of(t)); }
+  finish(first + t, quad, scaled);
+}
+
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let quad = (group.z * TILES_X + group.x) * 16u;
@@ -86,9 +95,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     for (var j = 0u; j < TOKENS / 16u; j++) { totals[j] += sums[j]; }
   }
   if (IS_DEFERRED) { stage_squares(first + min(lane / 4u, last), lane); }
-  for (var j = 0u; j < TOKENS / 16u; j++) {
-    let t = own + 16u * j;
-    if (IS_DEFERRED) { totals[j] *= norm_scale(squares_of(t)); }
-    if (t <= last && quad + lane / 16u < n_quads()) { finish(first + t, quad + lane / 16u, totals[j]); }
-  }
+  put(first, last, quad + lane / 16u, own, totals[0]);
+  if (TOKENS > 16u) { put(first, last, quad + lane / 16u, own + 16u, totals[1]); }
+  if (TOKENS > 32u) { put(first, last, quad + lane / 16u, own + 32u, totals[2]); }
+  if (TOKENS > 48u) { put(first, last, quad + lane / 16u, own + 48u, totals[3]); }
 }

@@ -16,7 +16,7 @@ from tests.support.parity.case_tools import array, empty, vector, weight
 from tests.support.parity.cases import OP_CASES, TYPES, qkv_cases
 from tests.support.parity.cases_state import attention_case
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
-from tests.support.parity.sections import module_names
+from tests.support.parity.sections import LIMITS, module_names
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase
@@ -24,7 +24,6 @@ from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.backend import launched, open_backend
 from camelid.backends.webgpu.kernel import GPU_LANES, ROW_WORDS, SOFTWARE_LANES, TOKENS
 from camelid.backends.webgpu.kernels import KERNELS
-from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.backends.webgpu.lower import program_section
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
@@ -39,7 +38,6 @@ from camelid.plan.weights import Part, Weight
 pytestmark = pytest.mark.parity
 
 ROWS, N_IN, N_OUT = 11, 288, 38
-LIMITS = {**DEFAULTS, "maxStorageBuffersPerShaderStage": 10}  # of most GPUs
 MATRICES: dict[str, tuple[int, int, dict[str, Any]]] = {  # outputs, weight rows per output, attributes
     "linear": (N_OUT, 1, {}),
     "linear_glu": (N_OUT, 2, {"act": "silu"}),

@@ -1,4 +1,4 @@
-// Compiles every pipeline of a JSON file with Tint, on Dawn's null backend: no GPU, default limits.
+// Compiles every pipeline of a JSON file with Tint, on Dawn's null backend: no GPU, default limits but ten bindings.
 // usage: node tint_lint.mjs pipelines.json; prints one JSON line {checked, errors: [...]}.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -7,7 +7,8 @@ const require = createRequire(`${process.cwd()}/package.json`);
 const { create, globals } = await import(require.resolve("webgpu"));
 Object.assign(globalThis, globals);
 const gpu = create(["backend=null"]);
-const device = await (await gpu.requestAdapter()).requestDevice();
+const requiredLimits = { maxStorageBuffersPerShaderStage: 10 };
+const device = await (await gpu.requestAdapter()).requestDevice({ requiredLimits });
 
 async function lint({ name, wgsl, access, constants }) {
   const module = device.createShaderModule({ code: wgsl });

@@ -31,9 +31,8 @@ def _is_qkv(linear: Op, rope: Op, kv_write: Op) -> bool:
     y, x, k, v = linear.view("y"), rope.view("x"), kv_write.view("k"), kv_write.view("v")
     buffers = {view.buffer for view in (y, x, k, v)}
     ends = (x.offset + x.cols, v.offset + v.cols)
-    return (
-        len(buffers) == 1 and x.offset == 0 and ends == (v.offset, y.cols) and k.offset + k.cols == v.offset
-    )
+    is_cut = x.offset == 0 < k.offset and k.offset + k.cols == v.offset
+    return len(buffers) == 1 and is_cut and ends == (v.offset, y.cols)
 
 
 def _qkv(linear: Op, rope: Op, kv_write: Op) -> Op:

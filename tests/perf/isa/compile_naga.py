@@ -15,7 +15,12 @@ import wgpu
 
 KINDS = {"read": "read-only-storage", "write": "storage"}
 FEATURES = {"shader-f16", "subgroup", "subgroup-barrier"}
-LIMITS = ("max-buffer-size", "max-storage-buffer-binding-size", "max-compute-workgroup-storage-size")
+LIMITS = (
+    "max-buffer-size",
+    "max-storage-buffer-binding-size",
+    "max-compute-workgroup-storage-size",
+    "max-storage-buffers-per-shader-stage",
+)
 
 
 def n_records() -> int:

@@ -12,9 +12,10 @@ const gpu = create(["backend=vulkan", "enable-dawn-features=allow_unsafe_apis,di
 const adapter = await gpu.requestAdapter();
 if (!adapter) throw new Error("no Vulkan adapter");
 const { maxBufferSize, maxStorageBufferBindingSize, maxComputeWorkgroupStorageSize } = adapter.limits;
+const sizes = { maxBufferSize, maxStorageBufferBindingSize, maxComputeWorkgroupStorageSize };
 const device = await adapter.requestDevice({
   requiredFeatures: FEATURES.filter((name) => adapter.features.has(name)),
-  requiredLimits: { maxBufferSize, maxStorageBufferBindingSize, maxComputeWorkgroupStorageSize },
+  requiredLimits: { ...sizes, maxStorageBuffersPerShaderStage: 10 },
 });
 
 function nRecords() {
