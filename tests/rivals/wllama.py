@@ -164,9 +164,9 @@ async def in_turns(page: Page, rival: Page, how: Mapping[str, Any]) -> list[tupl
     return found[1:]
 
 
-def report(pairs: list[tuple[Speed, Speed]], how: Mapping[str, Any]) -> None:
+def report(pairs: list[tuple[Speed, Speed]], how: Mapping[str, Any], rival: str = "wllama") -> None:
     """Prints median tokens a second, their range in brackets, and the ratio of the medians."""
-    print(f"{'':22}{'Camelid':>26}{'wllama':>26}{'ratio':>8}")
+    print(f"{'':22}{'Camelid':>26}{rival:>26}{'ratio':>8}")
     for name, words in (("prefill", f"prefill of {how['prompt']}"), ("decode", f"decode of {how['tokens']}")):
         sides = [[getattr(pair[side], name) for pair in pairs] for side in (0, 1)]
         ratio = median(sides[0]) / median(sides[1])
