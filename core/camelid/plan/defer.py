@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from camelid.plan.dtypes import F32
 from camelid.plan.op_rows_fused import QUAD, deferred_cols
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Buffer, Op, Operand, View, whole
@@ -58,7 +59,7 @@ def defer_norms(ops: Ops, _: int) -> Ops:
 
 def _can_defer(linear: Op, norm: Op, ops: Ops) -> bool:
     y = norm.view("y")
-    if y.cols % (QUAD * QUAD) or y.cols != y.buffer.cols or y.buffer.dtype != "f32":
+    if y.cols % (QUAD * QUAD) or y.cols != y.buffer.cols or {y.dtype, norm.view("x").dtype} != {F32}:
         return False
     return _is_summand(linear, norm.view("r"), norm.view("x"), ops) and _only_linear_maps_read(y.buffer, ops)
 

@@ -3,6 +3,7 @@
 A *deferred norm* of a row of N values is a view of N + N / 4 columns: the values times the gain of an RMS
 norm, then the sum of squares of each quad of neighbouring values. The op that reads it divides its own result
 by the root mean square, so that a norm needs neither a pass of its own nor all values of a row in one place.
+Deferred norms, and views that a fused op writes and reads again, are float32.
 """
 
 from __future__ import annotations
@@ -72,6 +73,7 @@ def _qkv_row(name: str, rule: Rule, attrs: tuple[str, ...] = ()) -> OpRow:
         attrs=("k_cols", "v_cols", "head_dim", "dim", "style", *attrs),
         defaults={"offset": 0},
         rule=rule,
+        exact=("y", "x"),
         flops=matrix("weight", "y"),
         meaning=f"y = {QKV[name]}(x, weight, bias), then rope on all columns but the last v_cols; the last "
         "columns of y are k and v, which go to the pool as by kv_write",
@@ -101,6 +103,7 @@ ROWS: tuple[OpRow, ...] = (
         defaults={"scale": 1.0},
         rule=_linear_add_norm_rule,
         row_wise=True,
+        exact=("y", "z"),
         flops=matrix("weight", "y"),
         meaning="y = y + scale * (weight @ x + bias); z = deferred norm(y, gain)",
     ),
@@ -112,6 +115,7 @@ ROWS: tuple[OpRow, ...] = (
         attrs=("eps",),
         rule=_norm_linear_rule,
         row_wise=True,
+        exact=("x",),
         flops=matrix("weight", "y"),
         meaning="v, squares = split(x, a deferred norm of n values); "
         "y = weight @ v / sqrt(sum(squares) / n + eps) + bias",
@@ -124,6 +128,7 @@ ROWS: tuple[OpRow, ...] = (
         attrs=("act", "eps"),
         rule=_norm_linear_glu_rule,
         row_wise=True,
+        exact=("x",),
         flops=matrix("weight", "y"),
         meaning="as norm_linear: gate, up = split(weight @ v / sqrt(sum(squares) / n + eps)); "
         "y = act(gate) * up",

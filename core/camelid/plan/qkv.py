@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from camelid.plan.dtypes import F32
 from camelid.plan.op_rows_fused import QKV
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Op
@@ -30,9 +31,10 @@ def _is_qkv(linear: Op, rope: Op, kv_write: Op) -> bool:
         return False
     y, x, k, v = linear.view("y"), rope.view("x"), kv_write.view("k"), kv_write.view("v")
     buffers = {view.buffer for view in (y, x, k, v)}
+    is_exact = {y.dtype, linear.view("x").dtype} == {F32}
     ends = (x.offset + x.cols, v.offset + v.cols)
     is_cut = x.offset == 0 < k.offset and k.offset + k.cols == v.offset
-    return len(buffers) == 1 and is_cut and ends == (v.offset, y.cols)
+    return is_exact and len(buffers) == 1 and is_cut and ends == (v.offset, y.cols)
 
 
 def _qkv(linear: Op, rope: Op, kv_write: Op) -> Op:
