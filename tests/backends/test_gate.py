@@ -28,6 +28,7 @@ from camelid.backends.proof.verdicts import verdict
 from camelid.errors import BackendError, DeviceLostError
 from camelid.formats.quants import QUANTS
 from camelid.plan.dtypes import DTYPES
+from camelid.plan.op_rows_fused import QKV
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Plan
 
@@ -90,7 +91,7 @@ def test_every_rounding_op_has_cases_in_every_dtype() -> None:
     found = {(p.row.op, p.dtype) for p in all_cases(["q4_0"], "", DTYPES)}
     rounded = {op for op, dtype in found if dtype == "f16"}
     assert rounded == {op for op, dtype in found if dtype == "bf16"}
-    assert {*OPS} - rounded == {"copy", "sample", "candidates"}, "ops without such a view"
+    assert {*OPS} - rounded == {"copy", "sample", "candidates", *QKV}, "ops without such a view"
 
 
 def test_a_backend_is_tested_in_its_own_dtypes() -> None:
