@@ -50,13 +50,13 @@ export class Executor {
 
   /**
    * Opens a device of the adapter whose name contains `spec.adapter`.
-   * @param {{adapter?: string, api?: string, limits?: string[]}} spec
+   * @param {{adapter?: string, api?: string, limits?: Record<string, number>}} spec; a limit of 0 is the adapter's
    * @returns {Promise<{adapter: Record<string, string>, limits: Record<string, number>}>}
    */
   async open(spec) {
     if (spec.api) throw new Error(`'${spec.api}' cannot be selected: the browser chooses the graphics API`);
     const adapter = await chooseAdapter(this.#gpu, spec.adapter ?? "");
-    const wanted = (spec.limits ?? []).map((name) => [name, adapter.limits[name]]);
+    const wanted = Object.entries(spec.limits ?? {}).map(([name, n]) => [name, n || adapter.limits[name]]);
     const requiredLimits = Object.fromEntries(wanted);
     const device = await adapter.requestDevice({ requiredLimits });
     device.lost.then(({ reason, message }) => {

@@ -32,7 +32,7 @@ from camelid.backends.webgpu.lower import (
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import Section
 from camelid.formats.quants import row_bytes
-from camelid.plan.fuse import REWRITES
+from camelid.plan.fuse import REWRITES, UNBOUNDED
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import (
@@ -60,9 +60,10 @@ class WebGpuBackend(Hosted):
 
     arena_buffers = ("arena/", "step/", "result/", "candidates/", "scratch/")
 
-    def __init__(self, host: Host, api: str = "") -> None:
+    def __init__(self, host: Host, api: str = "", piece_bytes: int = UNBOUNDED) -> None:
+        """`piece_bytes` bounds the pieces of a cut weight further than the device's limits do."""
         super().__init__(host, "webgpu")
-        self._api = api
+        self._api, self.piece_bytes = api, piece_bytes
         self._device, self._limits = "not opened", dict(limits.DEFAULTS)
         self._weights: dict[str, Weight] = {}
         self._states: dict[str, StateSpec] = {}
@@ -85,23 +86,22 @@ class WebGpuBackend(Hosted):
 
     async def open(self, spec: OpenSpec) -> None:
         """Opens an adapter. Raises BackendError with the adapters found if none matches the spec."""
-        requested = () if spec.default_limits else limits.WANTED
-        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(requested)}
+        wanted = {name: limits.DEFAULTS[name] if spec.default_limits else 0 for name in limits.WANTED}
+        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": wanted}
         with host_errors("webgpu"):
             info = await self._host.open(request)
         adapter = info["adapter"]
         self._device = " ".join(filter(None, (adapter.get("device"), adapter.get("description")))) or str(
             adapter
         )
-        # wgpu grants all limits of an adapter, a browser only requested limits: `default_limits` uses the
-        # defaults.
+        # wgpu grants limits that were not requested, a browser does not: `default_limits` uses the defaults.
         granted: Mapping[str, int] = {} if spec.default_limits else info["limits"]
         self._limits = {name: int(granted.get(name, d)) for name, d in limits.DEFAULTS.items()}
         self._steps.recording.tape["open"] = request
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
-        section = load_section(weights, shaders.join)
+        section = load_section(weights, shaders.join, self._bounds)
         with host_errors("webgpu"):
             await self._host.load(self._section(section), sources)
         self._weights.update({w.name: w for w in weights})
@@ -113,7 +113,7 @@ class WebGpuBackend(Hosted):
 
     async def compile(self, plan: Plan) -> Program:
         lanes = SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
-        section = program_section(plan, self._pools, shaders.join, lanes, self._limits)
+        section = program_section(plan, self._pools, shaders.join, lanes, self._bounds)
         with host_errors("webgpu"):
             number = await self._host.compile(self._section(section))
             # Drivers compile pipelines at their first dispatch (1.5 s on lavapipe), so one dispatch runs
@@ -151,6 +151,12 @@ class WebGpuBackend(Hosted):
 
     async def close(self) -> None:
         await self._host.close()
+
+    @property
+    def _bounds(self) -> Mapping[str, int]:
+        """The device's limits, with the bound of a weight's pieces."""
+        binding = "maxStorageBufferBindingSize"
+        return {**self._limits, binding: min(self._limits[binding], self.piece_bytes)}
 
     def _section(self, section: Section) -> Json:
         """The section as JSON data, checked against the device's limits, and recorded if recording is on."""

@@ -44,9 +44,13 @@ class WgpuHost:
         self._programs: dict[int, Program] = {}
 
     async def open(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Opens the adapter whose name contains `spec["adapter"]`; the strongest adapter if that is empty."""
+        """Opens the adapter whose name contains `spec["adapter"]`; the strongest adapter if that is empty.
+
+        `spec["limits"]` has the requested limits by name, 0 for the adapter's own.
+        """
         adapter = choose_adapter(str(spec.get("adapter", "")), str(spec.get("api", "")))
-        required = {name: adapter.limits[name] for name in map(_dashed, spec.get("limits", ()))}
+        wanted = {_dashed(name): value for name, value in spec.get("limits", {}).items()}
+        required = {name: value or adapter.limits[name] for name, value in wanted.items()}
         self._device = self._hook(adapter.request_device_sync(required_limits=required))
         self._pipelines.clear()  # pipelines belong to the previous device
         limits = {_camel(name): value for name, value in self._device.limits.items()}

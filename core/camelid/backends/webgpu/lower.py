@@ -25,8 +25,9 @@ from camelid.backends.webgpu.layouts import (
     bound_bytes,
     buffer_name,
 )
-from camelid.backends.webgpu.limits import DEFAULTS
+from camelid.backends.webgpu.limits import DEFAULTS, most_bytes
 from camelid.backends.webgpu.load import add_weight
+from camelid.backends.webgpu.pieces import op_pieces, pieces
 from camelid.backends.webgpu.state_buffers import (
     KV_TYPES,
     TABLES,
@@ -53,13 +54,17 @@ READBACK_RING = 3  # two steps in flight, and one step being read
 OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
 
 
-def load_section(weights: Iterable[Weight], join: Join) -> Section:
-    """Section that creates the buffers of weights, fills them from their sources and repacks them."""
+def load_section(weights: Iterable[Weight], join: Join, limits: Mapping[str, int] = DEFAULTS) -> Section:
+    """Section that creates the buffers of weights, fills them from their sources and repacks them.
+
+    A weight above the limits of a binding is cut into pieces.
+    """
     section = Section("load", "load")
     section.add_buffer(TASK, TASK_BYTES, READ_WRITE, temporary=True)
     section.add_buffer(STAGING, STAGING_BYTES, READ_WRITE, temporary=True)
     for weight in weights:
-        add_weight(section, weight, join)
+        for piece in pieces(weight, most_bytes(limits)):
+            add_weight(section, piece.weight, join)
     return section
 
 
@@ -155,9 +160,10 @@ class _Lowering:
         self.arena, self.sizes, self.names, self.join = arena, sizes, names, join
 
     def add(self, op: Op) -> None:
-        constants = self._constants(op)
-        for kernel in kernels_of(op, self.context):
-            self._add_kernel(op, kernel, constants)
+        for piece, places in op_pieces(op, most_bytes(self.context.limits)):
+            constants = self._constants(piece) | places
+            for kernel in kernels_of(piece, self.context):
+                self._add_kernel(piece, kernel, constants)
 
     def _add_kernel(self, op: Op, kernel: Kernel, constants: Constants) -> None:
         files = shader_files(kernel, op, self.context)
