@@ -180,6 +180,14 @@ class Backend(Protocol):
     def memory(self) -> MemoryReport: ...
     async def close(self) -> None: ...
 
+    async def recover(self) -> bool:
+        """Opens a lost device again: its weights, empty state and all programs, whose handles stay valid.
+
+        Steps in flight are gone. False for a backend that cannot; BackendError if the device is not back yet.
+        A cancelled call can be repeated.
+        """
+        return False
+
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:

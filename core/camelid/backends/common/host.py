@@ -37,8 +37,10 @@ def host_errors(backend: str) -> Generator[None]:
         raise
     except Exception as error:
         text = " ".join(str(error).split())
-        if isinstance(error, MemoryError) or "out of memory" in text.lower():
+        is_memory = isinstance(error, MemoryError) or type(error).__name__ == "GPUOutOfMemoryError"
+        if is_memory or "out of memory" in text.lower():
             raise OutOfMemoryError(f"{backend}: {text}; use a smaller context or model") from error
         if "device is lost" in text.lower():
-            raise DeviceLostError(f"{backend}: {text}; load the model again", backend=backend) from error
+            lost = f"{backend}: {text}; load the model again"
+            raise DeviceLostError(lost, backend=backend, reason=text) from error
         raise BackendError(f"{backend}: {text}", backend=backend) from error
