@@ -10,6 +10,7 @@ from camelid.backends.base import Sources
 from camelid.errors import BackendError, CamelidError, DeviceLostError, OutOfMemoryError
 
 Json = dict[str, Any]
+NO_MEMORY = ("out of memory", "not enough memory")  # in errors of browsers, and of wgpu
 
 
 class Host(Protocol):
@@ -37,8 +38,7 @@ def host_errors(backend: str) -> Generator[None]:
         raise
     except Exception as error:
         text = " ".join(str(error).split())
-        is_memory = isinstance(error, MemoryError) or type(error).__name__ == "GPUOutOfMemoryError"
-        if is_memory or "out of memory" in text.lower():
+        if isinstance(error, MemoryError) or any(words in text.lower() for words in NO_MEMORY):
             raise OutOfMemoryError(f"{backend}: {text}; use a smaller context or model") from error
         if "device is lost" in text.lower():
             lost = f"{backend}: {text}; load the model again"
