@@ -59,11 +59,14 @@ export class Executor {
     const wanted = Object.entries(spec.limits ?? {}).map(([name, n]) => [name, n || adapter.limits[name]]);
     const requiredLimits = Object.fromEntries(wanted);
     const device = await adapter.requestDevice({ requiredLimits });
+    this.#device = device;
     device.lost.then(({ reason, message }) => {
+      if (this.#device !== device) return; // closed, or opened again
       this.#fault = new DeviceLostError(`the device was lost (${reason}): ${message || "no reason given"}`);
     });
-    device.addEventListener("uncapturederror", ({ error }) => (this.#fault ??= new Error(error.message)));
-    this.#device = device;
+    device.addEventListener("uncapturederror", ({ error }) => {
+      if (this.#device === device) this.#fault ??= new Error(error.message);
+    });
     this.#pipelines.clear(); // pipelines of the old device
     return { adapter: describe(adapter.info), limits: plainLimits(device.limits) };
   }
@@ -187,9 +190,10 @@ export class Executor {
     this.#programs = [];
     this.#tickets.clear();
     this.#holders.clear();
+    this.counters.inFlight = 0;
+    this.#fault = null;
     device?.destroy();
     await device?.lost;
-    this.#fault = null;
   }
 
   #check() {

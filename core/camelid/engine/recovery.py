@@ -103,7 +103,7 @@ class Recovery:
         self._counters.recoveries += 1
         n, seconds = len(self._sequences), perf_counter() - start
         for notice in self.notices:
-            notice(f"{_reason(self.lost)}; it is open again after {seconds:.1f} s, and {n} requests continue")
+            notice(f"{_reason(self.lost)}; it is open again after {seconds:.1f} s, running requests: {n}")
 
     async def _is_open(self, lost: DeviceLostError) -> bool:
         """True once the backend has its device again. Raises DeviceLostError after too many losses."""

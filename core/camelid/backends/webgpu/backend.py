@@ -12,6 +12,7 @@ from typing import Any
 
 from camelid.backends.base import (
     Capabilities,
+    Forecast,
     OpenSpec,
     PoolSize,
     Program,
@@ -23,15 +24,17 @@ from camelid.backends.base import (
 from camelid.backends.common.host import Host, Json, host_errors
 from camelid.backends.common.hosted import Hosted, HostProgram
 from camelid.backends.webgpu import limits, shaders
-from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
+from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES, Context
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
-from camelid.backends.webgpu.layouts import LAYOUTS
+from camelid.backends.webgpu.layouts import LAYOUTS, bound_bytes
 from camelid.backends.webgpu.lower import (
     allocate_section,
     arena_name,
     load_section,
+    most_scratch,
     program_section,
 )
+from camelid.backends.webgpu.pieces import pieces
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import Section
 from camelid.errors import OutOfMemoryError
@@ -108,6 +111,17 @@ class WebGpuBackend(Hosted):
         self._limits = {name: int(granted.get(name, d)) for name, d in limits.DEFAULTS.items()}
         self._steps.recording.tape["open"] = request
 
+    def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
+        """Weights in their layout on the device, and attention's sums of runs, as this device needs them."""
+        weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
+        most = limits.most_bytes(self._bounds)
+        cut = (piece.weight for w in weights.values() for piece in pieces(w, most))
+        scratch = {name: self._scratch(plan, pools) for name, plan in plans.items()}
+        return Forecast(sum(map(bound_bytes, cut)), scratch)
+
+    def _scratch(self, plan: Plan, pools: Mapping[str, PoolSize]) -> int:
+        return most_scratch(Context(plan, dict(pools), self._lanes, self._bounds))
+
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
         section = self._section(load_section(weights, shaders.join, self._bounds))
@@ -129,8 +143,7 @@ class WebGpuBackend(Hosted):
             return program
 
     async def _compile(self, plan: Plan) -> Program:
-        lanes = SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
-        lowered = program_section(plan, self._pools, shaders.join, lanes, self._bounds)
+        lowered = program_section(plan, self._pools, shaders.join, self._lanes, self._bounds)
         section = self._section(lowered)
         with self._building_errors(section):
             number = await self._host.compile(section)
@@ -197,6 +210,10 @@ class WebGpuBackend(Hosted):
                 f"sequences, or another backend ({error.message})",
                 want_bytes=want, held_bytes=held,
             ) from error  # fmt: skip
+
+    @property
+    def _lanes(self) -> int:
+        return SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
 
     @property
     def _bounds(self) -> Mapping[str, int]:

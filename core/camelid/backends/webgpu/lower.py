@@ -121,19 +121,28 @@ def program_section(
         "arena": max(arena.n_bytes, 16),
     }
     context = Context(plan, dict(pools), lanes, limits)
-    ops = [part for op in plan.ops for part in lowered(_checked(op, plan), context)]
-    scratch = max((scratch_bytes(op, context) for op in ops), default=0)
+    scratch = most_scratch(context)
     sizes |= {SCRATCH: scratch} if scratch else {}
     names = {role: f"{role}/{plan.key}" for role in sizes}
     for role, name in names.items():
         section.add_buffer(name, sizes[role], READ_WRITE)
     lowering = _Lowering(section, plan, context, arena, sizes, names, join)
-    for op in ops:
+    for op in _parts(context):
         lowering.add(op)
     section.step = (names["step"], sizes["step"])
     section.results = list(lowering.results())
     section.ring = READBACK_RING
     return section
+
+
+def most_scratch(context: Context) -> int:
+    """Bytes of the partial results of a program, which its ops share."""
+    return max((scratch_bytes(op, context) for op in _parts(context)), default=0)
+
+
+def _parts(context: Context) -> list[Op]:
+    """The ops of the plan, each as its kernels run it. Raises BackendError if this backend cannot run one."""
+    return [part for op in context.plan.ops for part in lowered(_checked(op, context.plan), context)]
 
 
 def _checked(op: Op, plan: Plan) -> Op:
