@@ -190,7 +190,7 @@ class StepEngine:
         async with self._turn:
             parent = self._sequences.get(id)
             while parent and parent.n_in_flight and not parent.is_finished:
-                await self._settle()
+                await self.recovery.settle(self._retire)
             if parent is None or parent.is_finished or parent.request.all_logits:
                 raise RequestError(f"request {id} does not run, so it cannot be forked", field="id")
             if whole:
@@ -242,7 +242,7 @@ class StepEngine:
         """Retires steps until no step in flight has rows of a finished request."""
         async with self._turn:
             while id in self._sequences and self._sequences[id].is_finished:
-                await self._settle()
+                await self.recovery.settle(self._retire)
 
     async def _step(self) -> bool:
         try:
@@ -252,13 +252,6 @@ class StepEngine:
             self.recovery.lose(error)
         await self.recovery.reopen()
         return True
-
-    async def _settle(self) -> None:
-        """Retires steps; the loss of the device retires all of them."""
-        try:
-            await self._retire()
-        except DeviceLostError as error:
-            self.recovery.lose(error)
 
     async def _advance(self) -> bool:
         for sequence in self._timeouts.due(self._sequences):

@@ -54,12 +54,23 @@ class Recovery:
     async def on_device(self, work: Callable[[], Awaitable[T]]) -> T:
         """Runs `work` between steps, and once more if the device is lost meanwhile."""
         try:
-            async with self._turn:
-                return await work()
+            return await self._alone(work)
         except DeviceLostError as error:
             await self.recover(error)
+        return await self._alone(work)
+
+    async def _alone(self, work: Callable[[], Awaitable[T]]) -> T:
         async with self._turn:
+            if self.lost:  # a recovery was cancelled
+                await self.reopen()
             return await work()
+
+    async def settle(self, retire: Callable[[], Awaitable[None]]) -> None:
+        """Retires steps; the loss of the device retires all of them."""
+        try:
+            await retire()
+        except DeviceLostError as error:
+            self.lose(error)
 
     async def recover(self, error: DeviceLostError) -> None:
         """Continues on a fresh device after a loss outside a step."""
