@@ -152,5 +152,9 @@ def test_an_8b_shape_fits_default_limits(type_: str) -> None:
     assert max(sizes.values()) <= DEFAULTS["maxBufferSize"] and max(size for *_, size in bound) <= most
     assert all(at + size <= sizes[name] for name, at, size in bound)
     assert max(command[3] for command in load.commands if command[0] == "upload") <= STAGING_BYTES
+    forecast = backend.forecast({plan.key.entry: plan for plan in plans}, pools)
+    assert forecast.weights == sum(n for name, n in sizes.items() if name.startswith("weight/"))
+    scratch = {plan.key.entry: sizes.get(f"scratch/{plan.key}", 0) for plan in plans}
+    assert forecast.programs == scratch and scratch["decode"] > 0  # the sums of attention's runs
     n_pieces = len([name for name in sizes if name.endswith("]")])
     assert n_pieces == 2 * {"f16": 8, "q4_0": 3}[type_]  # of the embedding and of the output
