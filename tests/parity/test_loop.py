@@ -219,7 +219,9 @@ def test_streams_continue_on_a_fresh_device(model: Path) -> None:
                 await asyncio.sleep(0)
             devices[-1].destroy()
 
-        *answers, _ = await asyncio.gather(*(answer(running, i, after=5 * i) for i in range(3)), destroy())
+        loss = asyncio.create_task(destroy())
+        answers = await asyncio.gather(*(answer(running, i, after=5 * i) for i in range(3)))
+        await loss
         assert len(told) == 1 and running.engine.counters.lost_steps
         devices[-1].destroy()
         await running.compile(CANDIDATES)

@@ -10,15 +10,16 @@ from math import prod
 import numpy as np
 import pytest
 from tests.support.parity.adapters import need_driver
-from tests.support.parity.cases import OP_CASES, one_of_each_kind
+from tests.support.parity.cases import OP_CASES, one_of_each_kind, qkv_cases
 from tests.support.parity.sections import PaperHost
 
-from camelid.backends.base import OpenSpec
+from camelid.backends.base import OpenSpec, PoolSize
 from camelid.backends.common.op_runner import OpCase, OpResult, case_plan, run_case
 from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.backend import WebGpuBackend, open_backend
 from camelid.backends.webgpu.host_python import WgpuHost
-from camelid.backends.webgpu.kernel import GPU_LANES
+from camelid.backends.webgpu.kernel import GPU_LANES, Context
+from camelid.backends.webgpu.kernels import lowered
 from camelid.backends.webgpu.layouts import STAGING_BYTES, bound_bytes, more_bytes
 from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.backends.webgpu.lower import allocate_section, load_section, program_section
@@ -134,6 +135,20 @@ def test_a_large_weight_of_another_op_is_told() -> None:
     backend = WebGpuBackend(PaperHost(), piece_bytes=4096)
     with pytest.raises(OutOfMemoryError, match=r"linear_glu binds weight of [\d,]+ bytes as a whole"):
         asyncio.run(run_case(backend, case))
+
+
+def test_a_large_weight_or_cache_takes_the_parts_of_qkv() -> None:
+    case = next(iter(qkv_cases()))
+    plan, _ = case_plan(case)
+    op = next(op for op in plan.ops if op.name == case.op)
+
+    def parts(n_bytes: int, n_units: int) -> int:
+        bounds = {"maxStorageBuffersPerShaderStage": 10, "maxStorageBufferBindingSize": n_bytes}
+        pools = {state.name: PoolSize(n_units, 2, 4) for state in plan.states}
+        return len(lowered(op, Context(plan, pools, GPU_LANES, {**DEFAULTS, **bounds})))
+
+    own = bound_bytes(op.weight("weight"))
+    assert [parts(own, 2), parts(own - 1, 2), parts(own, 1 << 16)] == [1, 3, 3]
 
 
 @pytest.mark.parametrize("type_", ["f16", "q4_0"])

@@ -41,6 +41,7 @@ from camelid.errors import BackendError
 from camelid.plan.memory import Arena, buffer_bytes, plan_arena
 from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
 from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS, StepLayout
+from camelid.plan.tiers import is_tail
 from camelid.plan.weights import Weight
 
 Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
@@ -78,7 +79,9 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, PoolSize])
         units = pools[spec.name].units
         for layer in spec.layers or (0,):
             name, _, n_bytes = layer_binding(spec, layer, units)
-            section.add_buffer(name, n_bytes, READ_WRITE)  # tails and fused kernels bind all of it
+            parts = [region.n_bytes for region in regions(spec, layer, units).values()]
+            bound = n_bytes if is_tail(spec.name) else max(parts)  # a tail has one binding
+            section.add_buffer(name, n_bytes, READ_WRITE, bound=bound)
     section.add_buffer(TABLES, tables_bytes(states, pools), READ_WRITE)
     return section
 
