@@ -175,7 +175,7 @@ def test_a_device_that_is_lost_again_and_again_is_told(
         engine = await engine_of(backend)
         streams = [engine.submit(request([6 + i], 12)) for i in range(4)]  # one more than run at once
         for stream in streams:
-            with pytest.raises(DeviceLostError, match=r"lost \(test\), 3 times in a row"):
+            with pytest.raises(DeviceLostError, match=r"^test, 3 times in a row; load"):
                 await collect(stream)
         assert backend.n_tries == recovery.MOST_LOSSES
         monkeypatch.setattr(Gone, "recover", HashBackend.recover)

@@ -114,7 +114,9 @@ class Recovery:
         self._counters.recoveries += 1
         n, seconds = len(self._sequences), perf_counter() - start
         for notice in self.notices:
-            notice(f"{_reason(self.lost)}; it is open again after {seconds:.1f} s, running requests: {n}")
+            notice(
+                f"{_reason(self.lost)}; the device is open again after {seconds:.1f} s, running requests: {n}"
+            )
 
     async def _is_open(self, lost: DeviceLostError) -> bool:
         """True once the backend has its device again. Raises DeviceLostError after too many losses."""
@@ -131,4 +133,4 @@ class Recovery:
 
 
 def _reason(lost: DeviceLostError) -> str:
-    return f"the device was lost ({lost.facts.get('reason', lost.message)})"
+    return str(lost.facts.get("reason", lost.message))
