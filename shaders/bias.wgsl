@@ -3,8 +3,9 @@
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
 
 override HAS_BIAS: bool = false;
+override FIRST_ROW: u32 = 0u;  // of this piece of the weight
 
 fn with_bias(sum: f32, at: u32) -> f32 {
-  if (HAS_BIAS) { return sum + bias[at]; }
+  if (HAS_BIAS) { return sum + bias[FIRST_ROW + at]; }
   return sum;
 }

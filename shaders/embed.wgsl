@@ -10,7 +10,9 @@ const FROM_ID: u32 = 0u;
 const FROM_RING: u32 = 1u;
 override K: u32 = 8u;
 override SCALE: f32 = 1.0;
-override VOCAB: u32 = 1u;
+override PLACES: u32 = 1u;  // rows of the whole weight
+override FIRST_ROW: u32 = 0u;  // of this piece of the weight
+override PIECE_ROWS: u32 = PLACES;
 override Y_STRIDE: u32 = 0u;
 override Y_OFFSET: u32 = 0u;
 override RING_ROWS: u32 = 128u;
@@ -29,10 +31,11 @@ fn goes_to_ring(t: u32, row: Row) -> bool {
 @compute @workgroup_size(64)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let row = row_at(group.x);
-  let token = min(token_of(row), VOCAB - 1u);
+  let token = min(token_of(row), PLACES - 1u) - FIRST_ROW;  // wraps before the piece
   if (lane == 0u && goes_to_ring(group.x, row)) {
     ring[group_at(row.sequence, GROUP).write * RING_ROWS + row.state_row % RING_ROWS] = row.value;
   }
+  if (token >= PIECE_ROWS) { return; }
   let to = (group.x * Y_STRIDE + Y_OFFSET) / 4u;
   for (var c = lane; c < n_chunks(); c += 64u) {
     var chunk = chunk_at(token, c);

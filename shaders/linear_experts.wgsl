@@ -4,9 +4,11 @@
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
   let quads = GROUP_LANES / LANES;
   let first = 4u * group.x * quads;
-  let weight_row = expert_of(group.y, group.z) * N;
+  let expert = expert_of(group.y, group.z) - FIRST_EXPERT;  // wraps before the piece
+  let is_here = expert < PIECE_EXPERTS;
+  let weight_row = expert * N;
   let row = first + 4u * (lane / LANES);
-  if (row < N) {
+  if (is_here && row < N) {
     let rows = weight_row + min(vec4(row) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u));
     partial_sums(rows, (group.y * X_STRIDE + X_OFFSET) / 4u + group.z * X_SLOT, 0u, lane);
   }
@@ -15,7 +17,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let sums = total(lane, 0u);
   for (var r = 0u; r < 4u; r++) {
     let n = first + 4u * lane + r;
-    let to = group.y * Y_STRIDE + Y_OFFSET + group.z * N + n;
-    if (n < N) { y[to] = with_bias(sums[r], weight_row + n); }
+    let to = group.y * Y_STRIDE + Y_OFFSET + group.z * Y_SLOT + n;
+    if (is_here && n < N) { y[to] = with_bias(sums[r], weight_row + n); }
   }
 }

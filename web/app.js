@@ -37,7 +37,7 @@ let worker = null;
 let state = "loading";
 let answer = null; // the answer being streamed: elements, text, promise
 const parts = { python: 0, model: 0, stages: 0 }; // progress of loading, each from 0 to 1
-const ON = { progress, ready, token, done, saved, opened, error };
+const ON = { progress, ready, token, done, saved, opened, error, notice: ({ text }) => showNote(text) };
 
 /** Interface for tests and the console. */
 window.camelid = {

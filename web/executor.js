@@ -50,20 +50,23 @@ export class Executor {
 
   /**
    * Opens a device of the adapter whose name contains `spec.adapter`.
-   * @param {{adapter?: string, api?: string, limits?: string[]}} spec
+   * @param {{adapter?: string, api?: string, limits?: Record<string, number>}} spec; a limit of 0 is the adapter's
    * @returns {Promise<{adapter: Record<string, string>, limits: Record<string, number>}>}
    */
   async open(spec) {
     if (spec.api) throw new Error(`'${spec.api}' cannot be selected: the browser chooses the graphics API`);
     const adapter = await chooseAdapter(this.#gpu, spec.adapter ?? "");
-    const wanted = (spec.limits ?? []).map((name) => [name, adapter.limits[name]]);
+    const wanted = Object.entries(spec.limits ?? {}).map(([name, n]) => [name, n || adapter.limits[name]]);
     const requiredLimits = Object.fromEntries(wanted);
     const device = await adapter.requestDevice({ requiredLimits });
+    this.#device = device;
     device.lost.then(({ reason, message }) => {
+      if (this.#device !== device) return; // closed, or opened again
       this.#fault = new DeviceLostError(`the device was lost (${reason}): ${message || "no reason given"}`);
     });
-    device.addEventListener("uncapturederror", ({ error }) => (this.#fault ??= new Error(error.message)));
-    this.#device = device;
+    device.addEventListener("uncapturederror", ({ error }) => {
+      if (this.#device === device) this.#fault ??= new Error(error.message);
+    });
     this.#pipelines.clear(); // pipelines of the old device
     return { adapter: describe(adapter.info), limits: plainLimits(device.limits) };
   }
@@ -187,9 +190,10 @@ export class Executor {
     this.#programs = [];
     this.#tickets.clear();
     this.#holders.clear();
+    this.counters.inFlight = 0;
+    this.#fault = null;
     device?.destroy();
     await device?.lost;
-    this.#fault = null;
   }
 
   #check() {

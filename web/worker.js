@@ -1,5 +1,6 @@
 // Worker with Pyodide and the device. All logic is in Python; this file starts Python and forwards messages.
-// In: load, ask, stop, reset, save, open. Out: progress, ready, token, done, saved, opened, error.
+// In: load, ask, stop, reset, save, open. Out: progress, ready, token, notice, done, saved, opened,
+// error.
 
 import { Executor } from "./executor.js";
 import { openSource } from "./source.js";

@@ -22,13 +22,14 @@ from tests.support.engine_fakes import (
 )
 from tests.support.engine_leaks import leaks
 
-from camelid.backends.base import Result, Ticket
+from camelid.backends.base import Backend, Result, Ticket
+from camelid.engine import recovery
 from camelid.engine.engine import StepEngine
 from camelid.engine.pace import MIN_PREFILL_ROWS
 from camelid.engine.programs import CANDIDATES, GUIDED, MIXED, Limits
 from camelid.engine.sequence import Sequence as Running
 from camelid.engine.sequence import Stream
-from camelid.errors import BackendError, RequestError
+from camelid.errors import BackendError, DeviceLostError, RequestError
 from camelid.requests.output_text import TextReader
 from camelid.sampling import host as samplers
 from camelid.sampling.params import SamplingParams
@@ -142,6 +143,76 @@ def test_history_that_cannot_be_written_ends_its_own_request() -> None:
         with pytest.raises(BackendError, match="takes nothing"):
             await collect(bad)
         assert await collect(other) == expected_ids([6], 12)
+        await end(engine)
+
+    run(work())
+
+
+class Gone(HashBackend):
+    """A device that is lost again at the first step after each recovery, or never comes back."""
+
+    comes_back: bool = True
+    n_tries: int = 0
+
+    async def recover(self) -> bool:
+        self.n_tries += 1
+        if not self.comes_back:
+            raise BackendError("no adapter was found", backend="hash")
+        await super().recover()
+        self.is_lost = True
+        return True
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_device_that_is_lost_again_and_again_is_told(
+    comes_back: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery, "PAUSE_S", 0)
+
+    async def work() -> None:
+        backend = Gone(is_lost=True)
+        backend.comes_back = comes_back
+        engine = await engine_of(backend)
+        streams = [engine.submit(request([6 + i], 12)) for i in range(4)]  # one more than run at once
+        for stream in streams:
+            with pytest.raises(DeviceLostError, match=r"^test, 3 times in a row; load"):
+                await collect(stream)
+        assert backend.n_tries == recovery.MOST_LOSSES
+        monkeypatch.setattr(Gone, "recover", HashBackend.recover)
+        assert await collect(engine.submit(request([6], 12))) == expected_ids([6], 12)
+        await end(engine)
+
+    run(work())
+
+
+def test_a_device_that_cannot_be_opened_again_ends_every_request() -> None:
+    class Once(HashBackend):
+        async def recover(self) -> bool:
+            return await Backend.recover(self)
+
+    async def work() -> None:
+        engine = await engine_of(Once(is_lost=True))
+        for stream in [engine.submit(request([6 + i], 12)) for i in range(4)]:
+            with pytest.raises(DeviceLostError, match=r"^the device is lost$"):
+                await collect(stream)
+        await end(engine)
+
+    run(work())
+
+
+def test_a_recovery_that_is_cancelled_is_taken_up_again() -> None:
+    class Slow(HashBackend):
+        async def recover(self) -> bool:
+            await asyncio.sleep(0.01)
+            return await super().recover()
+
+    async def work() -> None:
+        engine = await engine_of(Slow(is_lost=True))
+        stream = engine.submit(request(PROMPT, 12))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(anext(stream), 0.001)
+        assert await collect(stream) == expected_ids(PROMPT, 12)
+        assert engine.counters.recoveries == 1
         await end(engine)
 
     run(work())

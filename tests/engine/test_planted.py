@@ -52,6 +52,7 @@ GUARDS = {
         Action("again", n=1), Action("again", 1, 1), n_pages=40,
     ),
     "lost": scenario(submit(), Action("lose", n=1), FINISH, submit()),
+    "vanished": scenario(submit(sampling="drawn", **LONG), READ, Action("vanish"), READ, submit(), depth=2),
     "fork, parent gone": scenario(
         submit(**LONG), READ, Action("fork", n=1), Action("cancel"), submit(OTHER), submit(OTHER[1:]), **FEW
     ),
@@ -259,6 +260,8 @@ BUGS = (
     Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
     Bug("preempted, and rows kept", "preempted", patched(Sequence, "attach", rows_kept)),
     Bug("fork of a late row", "fork, mask late", patched(Sequence, "fork", not_late)),
+    Bug("a lost device's pages in the cache", "vanished", patched(KVCacheManager, "forget_all", nothing)),
+    Bug("a lost device's steps in flight", "vanished", patched(Sequence, "lose_steps", nothing)),
     Bug("fork without history", "fork with penalties", patched(HashBackend, "write_state", no_history)),
     Bug("found without history", "found, with penalties", patched(HashBackend, "write_state", no_history)),
 )  # fmt: skip

@@ -26,8 +26,8 @@ from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.webgpu import host_python
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.host_python import WgpuHost
+from camelid.engine.programs import CANDIDATES
 from camelid.engine.request import Request
-from camelid.errors import DeviceLostError
 from camelid.loading import choose
 from camelid.loading import start as loading
 from camelid.loading.options import LoadOptions
@@ -200,17 +200,40 @@ def test_nothing_is_created_after_warm_up(model: Path) -> None:
 
 
 @pytest.mark.faults
-def test_a_lost_device_is_named(model: Path) -> None:
-    devices: list[Any] = []
+@pytest.mark.parametrize("model", [64], indirect=True)
+def test_streams_continue_on_a_fresh_device(model: Path) -> None:
+    """Three streams lose their device; then an idle engine loses it, and a request needs a new program."""
+    devices, told = list[Any](), list[str]()
 
-    async def lose() -> None:
-        hook = lambda device: devices.append(device) or device  # noqa: E731
-        _, running, _ = await run(lambda: webgpu(hook), model, GREEDY, adapter=need_driver("llvmpipe"))
-        devices[0].destroy()
-        await generate(running, GREEDY)
+    async def lose() -> list[Answer]:
+        def hook(device: Any) -> Any:
+            return devices.append(device) or device
 
-    with pytest.raises(DeviceLostError, match="load the model again"):
-        asyncio.run(lose())
+        how = {"adapter": need_driver("llvmpipe"), "parallel": 3}
+        _, running, _ = await run(lambda: webgpu(hook), model, GREEDY, **how)
+        before, n_steps = running.backend.memory(), running.engine.counters.steps_retired
+        running.engine.recovery.notices.append(told.append)
+
+        async def destroy() -> None:
+            while running.engine.counters.steps_retired < n_steps + 8:
+                await asyncio.sleep(0)
+            devices[-1].destroy()
+
+        loss = asyncio.create_task(destroy())
+        answers = await asyncio.gather(*(answer(running, i, after=5 * i) for i in range(3)))
+        await loss
+        assert len(told) == 1 and running.engine.counters.lost_steps
+        devices[-1].destroy()
+        await running.compile(CANDIDATES)
+        answers.append(await answer(running, 1, after=0))
+        now = running.backend.memory()
+        assert (now.weight_bytes, now.state_bytes) == (before.weight_bytes, before.state_bytes)
+        assert running.engine.counters.recoveries == 2 and running.engine.is_idle
+        return answers
+
+    want = [[i for i, _ in each] for each in alone_on_reference(model)]
+    assert [[i for i, _ in each] for each in asyncio.run(lose())] == [*want, want[1]]
+    assert all("Parent device is lost" in text and "open again after" in text for text in told), told
 
 
 def test_weights_on_the_device_have_the_files_size(tmp_path: Path) -> None:

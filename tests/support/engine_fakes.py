@@ -34,7 +34,7 @@ from camelid.engine.programs import (
 from camelid.engine.request import Request
 from camelid.engine.scheduler import check_depth
 from camelid.engine.sequence import Stream
-from camelid.errors import BackendError
+from camelid.errors import BackendError, DeviceLostError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import CANDIDATES, FROM_RING, Step, decode_step
 from camelid.sampling.params import SamplingParams
@@ -90,6 +90,7 @@ class HashBackend(NullBackend):
     entries: list[str] = field(default_factory=list)
     reads: list[int] = field(default_factory=list)
     denies_write: bool = False  # the next write to the state fails
+    is_lost: bool = False  # the device: every call fails until `recover`
     row_buckets: tuple[int, ...] = ()
     rows: list[tuple[int, int]] = field(default_factory=list)  # of each step, and of its program
     n_stages: int = 1
@@ -106,8 +107,21 @@ class HashBackend(NullBackend):
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
         self.shadow = Shadow(states, units)
+        self._allocated = states, units
+
+    async def recover(self) -> bool:
+        self._queue.clear()
+        await self.allocate(*self._allocated)
+        await asyncio.sleep(0)
+        self.is_lost = False
+        return True
+
+    def _check(self) -> None:
+        if self.is_lost:
+            raise DeviceLostError("the device is lost", backend="hash", reason="test")
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        self._check()
         number = len(self.steps)
         self.steps.append(decode_step(step, program.plan.layout))
         fed = [row for row in self.steps[-1].rows if row.source == FROM_RING]
@@ -120,6 +134,7 @@ class HashBackend(NullBackend):
         return super().run(program, step, inputs)
 
     async def read(self, ticket: Ticket) -> Result:
+        self._check()
         rows, number = await super().read(ticket), ticket.handle.number
         self.reads.append(number)
         if number in self.read_faults:
@@ -156,12 +171,14 @@ class HashBackend(NullBackend):
         return chain_key(how, position, self.shadow.recent(step, sequence, position))
 
     async def read_state(self, group: str, unit: int) -> bytes:
+        self._check()
         self.finish()
         data = self.shadow.read(group, unit)
         await asyncio.sleep(0)
         return data
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        self._check()
         self.finish()
         if self.denies_write:
             self.denies_write = False

@@ -11,8 +11,9 @@ from camelid.engine.kv_cache import KVCacheManager
 def leaks(engine: StepEngine) -> Iterator[str]:
     """Errors of an idle engine: in every group, free and cached units together must be all units."""
     counters = engine.counters
-    if counters.steps_submitted != counters.steps_retired:
-        yield f"{counters.steps_submitted} steps submitted, {counters.steps_retired} retired"
+    n_ended = counters.steps_retired + counters.lost_steps
+    if counters.steps_submitted != n_ended:
+        yield f"{counters.steps_submitted} steps submitted, {n_ended} retired or lost"
     if engine.n_running or engine.n_waiting or engine._sequences or engine._pending:
         yield f"{engine.n_running} requests run, {engine.n_waiting} wait"
     yield from _units(engine.state)

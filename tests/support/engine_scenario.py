@@ -216,7 +216,7 @@ OPTIONS: tuple[tuple[float, Change], ...] = (
 VERBS = {
     "step": 30, "read": 20, "gather": 8, "finish": 8, "cancel": 6, "close": 5, "drop": 6, "interrupt": 4,
     "fork": 10, "again": 8, "tick": 6, "export": 3, "restore": 3, "crowd": 4, "lose": 1,
-    "break": 1, "deny": 1,
+    "break": 1, "deny": 1, "vanish": 1,
 }  # fmt: skip
 
 

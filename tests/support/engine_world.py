@@ -26,6 +26,7 @@ OF_ENGINE = {
     "gather",
     "tick",
     "lose",
+    "vanish",
     "break",
     "restore",
     "crowd",
@@ -243,6 +244,10 @@ class World:
     async def _lose(self, n: int) -> None:
         """Makes the read of a later step fail."""
         self._fault(self.backend.read_faults, n)
+
+    async def _vanish(self, n: int) -> None:
+        """Loses the device; no request fails."""
+        self.backend.is_lost = True
 
     async def _deny(self, n: int) -> None:
         """Makes the next write to the state fail."""

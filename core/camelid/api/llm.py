@@ -14,6 +14,7 @@ from camelid.api.runner import Runner
 from camelid.backends.base import Capabilities, MemoryReport
 from camelid.engine.metrics import Counters, EngineStats, StepHook
 from camelid.engine.programs import ALL_LOGITS
+from camelid.engine.recovery import Notice
 from camelid.engine.request import Request
 from camelid.engine.sequence import Stream
 from camelid.errors import RequestError, shown
@@ -110,6 +111,10 @@ class LLM:
         if not callable(hook):
             raise RequestError(f"the hook is {shown(hook)}, expected a function", field="hook")
         self._engine.hooks.append(hook)
+
+    def on_recovery(self, notice: Notice) -> None:
+        """Registers a function that is called with a sentence after a lost device was opened again."""
+        self._engine.recovery.notices.append(notice)
 
     def plan(self, entry: str) -> Plan:
         """The plan of `decode` or `mixed`, as the backend runs it."""

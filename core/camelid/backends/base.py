@@ -18,6 +18,7 @@ from camelid.plan.plan import PAGE_ROWS, Plan, StateSpec, View
 from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
+PADDING = 1 << 16  # bytes of a device's buffer beyond a weight's blocks, at most: padding, a codebook
 FLOAT_TYPES = frozenset({"f32", "f16"})  # types of weights that multiply unrounded activations
 Sources = Mapping[str, Any]  # source name -> handle: a path natively, a URL, File or OPFS handle in a browser
 
@@ -77,11 +78,11 @@ class Capabilities:
 
     @property
     def most_bytes(self) -> int:
-        """The largest size of one weight; unbounded on a device without a limit."""
+        """The largest size of a joined weight; unbounded on a device without a limit."""
         bounds = (
             self.limits.get(name, UNBOUNDED) for name in ("maxBufferSize", "maxStorageBufferBindingSize")
         )
-        return min(bounds)
+        return min(bounds) - PADDING
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +179,14 @@ class Backend(Protocol):
     async def write_state(self, group: str, unit: int, data: bytes) -> None: ...
     def memory(self) -> MemoryReport: ...
     async def close(self) -> None: ...
+
+    async def recover(self) -> bool:
+        """Opens a lost device again: its weights, empty state and all programs, whose handles stay valid.
+
+        Steps in flight are gone. False for a backend that cannot; BackendError if the device is not back yet.
+        A cancelled call can be repeated.
+        """
+        return False
 
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]

@@ -89,6 +89,7 @@ def command(
             return
         path = local_path(model)
         with loaded(thread, path, words) as llm:
+            llm.on_recovery(say)
             if names_backend(words, verbose):
                 say(llm.backend_note)
             session = open_session(thread, llm, session_file)

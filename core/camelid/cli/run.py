@@ -80,6 +80,7 @@ def command(
         llm = stack.enter_context(loaded(model, {**words, "record_tape": save_tape is not None}))
         if draft:
             engine["speculate"] = stack.enter_context(loaded(draft, words))
+        llm.on_recovery(say)
         if names_backend(words, verbose):
             say(llm.backend_note)
         options: Options = {"max_tokens": n_predict, "special": raw, **sampling, **guide, **engine}

@@ -23,13 +23,14 @@ from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
 from camelid.engine.pace import RunAhead
 from camelid.engine.programs import DECODE, VERIFY, Limits, ProgramTable
+from camelid.engine.recovery import Recovery
 from camelid.engine.request import Request, check_choice, check_ids, check_request, max_answer_tokens
 from camelid.engine.results import Clock, FinishReason, Outbox
 from camelid.engine.scheduler import Scheduler, Timeouts, check_depth
 from camelid.engine.sequence import Sequence, Stream
 from camelid.engine.speculative import propose_drafts
 from camelid.engine.state_transfer import ExportedState, export_rows, import_rows, write_history
-from camelid.errors import PlanError, RequestError
+from camelid.errors import DeviceLostError, PlanError, RequestError
 from camelid.plan.step import encode_step
 
 LATE_S = 0.002  # between two looks for a mask when no step can be submitted
@@ -70,6 +71,10 @@ class StepEngine:
         self._retired = 0.0
         # one task steps at a time; without contention the lock needs no event loop
         self._turn = asyncio.Lock()
+        self.recovery = Recovery(
+            backend, state, self._scheduler, self.counters, turn=self._turn, pending=self._pending,
+            sequences=self._sequences, end=self._end, release=self._release,
+        )  # fmt: skip
 
     @property
     def context(self) -> int:
@@ -122,8 +127,7 @@ class StepEngine:
     async def export_rows(self, token_ids: Seq[int], salt: str = "") -> ExportedState:
         """The state of the longest prefix of these tokens in the prefix cache."""
         check_ids(token_ids, self.vocab_size)
-        async with self._turn:
-            return await export_rows(self.backend, self.state, token_ids, salt)
+        return await self.recovery.on_device(lambda: export_rows(self.backend, self.state, token_ids, salt))
 
     async def import_rows(self, token_ids: Seq[int], exported: ExportedState, salt: str = "") -> int:
         """Adds exported state to the prefix cache and returns the number of cached rows of these tokens.
@@ -131,8 +135,9 @@ class StepEngine:
         Raises RequestError if too few units are free, or if the state does not match the tokens.
         """
         check_ids(token_ids, self.vocab_size)
-        async with self._turn:
-            return await import_rows(self.backend, self.state, token_ids, exported, salt)
+        return await self.recovery.on_device(
+            lambda: import_rows(self.backend, self.state, token_ids, exported, salt)
+        )
 
     def cached_rows(self, token_ids: Seq[int], salt: str = "") -> int:
         """Length of the longest prefix of these tokens in the prefix cache."""
@@ -185,7 +190,7 @@ class StepEngine:
         async with self._turn:
             parent = self._sequences.get(id)
             while parent and parent.n_in_flight and not parent.is_finished:
-                await self._retire()
+                await self.recovery.settle(self._retire)
             if parent is None or parent.is_finished or parent.request.all_logits:
                 raise RequestError(f"request {id} does not run, so it cannot be forked", field="id")
             if whole:
@@ -237,9 +242,18 @@ class StepEngine:
         """Retires steps until no step in flight has rows of a finished request."""
         async with self._turn:
             while id in self._sequences and self._sequences[id].is_finished:
-                await self._retire()
+                await self.recovery.settle(self._retire)
 
     async def _step(self) -> bool:
+        try:
+            if not self.recovery.lost:
+                return await self._advance()
+        except DeviceLostError as error:
+            self.recovery.lose(error)
+        await self.recovery.reopen()
+        return True
+
+    async def _advance(self) -> bool:
         for sequence in self._timeouts.due(self._sequences):
             self.counters.timeouts += 1
             self._end(sequence, "timeout")
@@ -265,9 +279,11 @@ class StepEngine:
             await self._isolated(s, self._propose)
 
     async def _isolated(self, s: Sequence, work: Callable[[Sequence], Awaitable[None]]) -> None:
-        """Runs `work` for one sequence; an exception ends only this sequence."""
+        """Runs `work` for one sequence; an exception ends only this sequence, unless the device is lost."""
         try:
             await work(s)
+        except DeviceLostError:
+            raise
         except Exception as error:
             self._end(s, "error", error)
 
@@ -306,6 +322,8 @@ class StepEngine:
             step = build_step(batch, self.state, self.counters.steps_submitted)
             program = self.programs.smallest(batch.program, step)
             ticket = self.backend.run(program, encode_step(step, program.plan.layout))
+        except DeviceLostError:
+            raise
         except Exception as error:
             self._fail(batch, error)
             return
@@ -332,7 +350,10 @@ class StepEngine:
         now = self._clock()
         seconds, self._retired = (now - max(due[0].submitted, self._retired)) / len(due), now
         for pending in due:
+            if isinstance(pending.error, DeviceLostError):
+                raise pending.error
             self._pending.popleft()
+            self.recovery.n_losses = 0
             self._note_time(pending, seconds)
             for item in pending.batch.scheduled:
                 item.sequence.retired(item.n_rows, item.n_outputs)

@@ -226,6 +226,10 @@ class KVCacheManager:
                         self._reuse.invalidate(group, unit)
         return hit.n_rows
 
+    def forget_all(self) -> None:
+        """Removes every page and slot from the prefix cache: a lost device has none of their rows."""
+        self._reuse.forget_all()
+
     def allocate_imported(self, n_rows: int, salt: str) -> CacheAllocation | None:
         """An allocation with units for `n_rows` imported rows; None if too few units are available."""
         first = {s.name: first_page(s, n_rows) for _, s in self._paged}

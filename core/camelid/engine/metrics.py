@@ -44,6 +44,8 @@ class Counters:
     drafted: int = 0  # draft tokens verified
     accepted: int = 0  # draft tokens accepted
     timeouts: int = 0
+    lost_steps: int = 0  # in flight when the device was lost
+    recoveries: int = 0  # lost devices that were opened again
 
     def count_step(self, step: Step, capacity: Capacity, *, n_decode: int, n_drafts: int) -> None:
         """Adds a submitted step of a program with this capacity."""

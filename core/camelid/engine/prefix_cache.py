@@ -94,6 +94,10 @@ class PrefixCache:
         entry.units[group] = unit
         self._entries[group, unit] = entry
 
+    def units(self) -> list[tuple[str, int]]:
+        """Every cached unit, with its group."""
+        return list(self._entries)
+
     def n_rows_in(self, group: str, unit: int) -> int:
         """The cached rows of a unit; 0 for one without an entry."""
         entry = self._entries.get((group, unit))
@@ -166,6 +170,11 @@ class PrefixReuse:
         """Removes a referenced unit from the cache before its owner writes to it."""
         self._cache.remove_unit(group, unit)
         self._pools[group].unmark_cached(unit)
+
+    def forget_all(self) -> None:
+        """Removes every unit from the cache."""
+        for group, unit in self._cache.units():
+            self.invalidate(group, unit)
 
     def n_rows_in(self, group: str, unit: int) -> int:
         """The cached rows of a unit; 0 for one that is not cached."""

@@ -179,6 +179,10 @@ class Sequence:
         self.n_ahead -= n_draws
         self.n_in_flight -= 1
 
+    def lose_steps(self) -> None:
+        """Uncounts the steps in flight, which a lost device never ends."""
+        self.n_in_flight = self.n_ahead = 0
+
     def rollback(self, n_rows: int) -> None:
         """Uncounts the last rows. None of the sequence's rows may be in flight."""
         self.n_rows -= n_rows

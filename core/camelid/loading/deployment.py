@@ -113,11 +113,7 @@ class Deployment:
         missing = {w.type for w in self.model.weights.values()} - can.weight_types
         if missing:
             return f"it has no kernel for {', '.join(sorted(missing))}"
-        plan = self.plan(MIXED)
-        large = next((w for w in plan.weights().values() if w.n_bytes > can.most_bytes), None)
-        if large:
-            return f"{large.name} has {large.n_bytes:,} bytes, and it binds at most {can.most_bytes:,}"
-        return reason_against(plan, can)
+        return reason_against(self.plan(MIXED), can)
 
 
 def check_context(context: int | None, model: Model) -> int:

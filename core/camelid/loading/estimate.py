@@ -24,13 +24,12 @@ class MemoryEstimate:
     """Bytes on one device, by use. `states` and `scratch` are by state group and by entry.
 
     `weight_types` are the types of the device's weights. `process` is Python with its modules, measured once;
-    a large vocabulary adds to it. A backend with its own forecast, such as cpu, counts packed weights as
-    weights, and results and kernel memory as scratch.
+    a large vocabulary adds to it. A backend with its own forecast counts weights in its own layout, and as
+    scratch also its kernels' memory: cpu's results, webgpu's sums of the runs of attention on a GPU.
 
-    Not counted: drivers and pipelines; padding (webgpu: buffers to 16 bytes, state tensors to 256, quantized
-    rows of an odd number of blocks by 2); the 4 MiB staging buffer of webgpu; its attention's sums of runs
-    on a GPU (0.5 MB for an 8B shape at a context of 4,096). The reference has no arena: it allocates buffers
-    as it runs, and keeps up to 160 MiB of decoded weights.
+    Not counted: drivers and pipelines; padding of webgpu's state (tensors to 256 bytes, quantized rows of an
+    odd number of blocks by 2); its 4 MiB staging buffer. The reference has no arena: it allocates buffers as
+    it runs, and keeps up to 160 MiB of decoded weights.
     """
 
     context: int

@@ -9,6 +9,7 @@ from camelid.backends.base import Backend
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import ProgramTable
 from camelid.engine.scheduler import check_depth
+from camelid.errors import DeviceLostError
 from camelid.formats.progress import Progress
 from camelid.loading.choose import OpenStages, choose_backend
 from camelid.loading.deployment import LOADED_PROGRAMS, Deployment, check_context
@@ -40,7 +41,15 @@ class RunningModel:
         """Compiles a program, unless it is compiled already."""
         async with self._compiling:  # concurrent requests compile a program once
             if program not in self.engine.programs:
-                await compile_program(self.engine.programs, program, self.backend, self.deployment)
+                await self._compile(program)
+
+    async def _compile(self, program: str) -> None:
+        programs = self.engine.programs
+        try:
+            await compile_program(programs, program, self.backend, self.deployment)
+        except DeviceLostError as error:
+            await self.engine.recovery.recover(error)
+            await compile_program(programs, program, self.backend, self.deployment)
 
     async def close(self) -> None:
         """Closes the backend, and drops the programs, which hold memory of their own."""

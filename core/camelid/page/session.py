@@ -5,6 +5,7 @@ Messages to the page are JSON texts:
     progress   {"what": "stages", "done", "total", "text"}       loading progress
     ready      {"model", "backend", "device", "why", "context", "weight_bytes"}
     token      {"text", "token_id"}                              one token of the answer
+    notice     {"text"}                                          the device was lost and is open again
     done       {"text", "token_ids", "finish_reason", ...}       the answer and its statistics
     opened     {"messages", "note", "tokens", "cached_rows"}     a saved session replaced the conversation
 
@@ -92,6 +93,7 @@ async def start(source: ModelSource, post: Post, options: str, defaults: str) ->
         post(json.dumps({"kind": "progress", "what": "stages", "done": done, "total": total, "text": text}))
 
     llm = await aload(source, parallel=1, progress=progress, **json.loads(options))
+    llm.on_recovery(lambda text: post(json.dumps({"kind": "notice", "text": text})))
     chat, device = PageSession(llm, post, defaults), llm.capabilities
     facts = {"model": source.name, "backend": device.name, "device": device.device, "context": llm.context}
     facts |= {"why": _why_not_webgpu(llm), "weight_bytes": llm.weight_bytes}

@@ -10,6 +10,7 @@ from camelid.backends.base import Sources
 from camelid.errors import BackendError, CamelidError, DeviceLostError, OutOfMemoryError
 
 Json = dict[str, Any]
+NO_MEMORY = ("out of memory", "not enough memory")  # in errors of browsers, and of wgpu
 
 
 class Host(Protocol):
@@ -37,8 +38,9 @@ def host_errors(backend: str) -> Generator[None]:
         raise
     except Exception as error:
         text = " ".join(str(error).split())
-        if isinstance(error, MemoryError) or "out of memory" in text.lower():
+        if isinstance(error, MemoryError) or any(words in text.lower() for words in NO_MEMORY):
             raise OutOfMemoryError(f"{backend}: {text}; use a smaller context or model") from error
         if "device is lost" in text.lower():
-            raise DeviceLostError(f"{backend}: {text}; load the model again", backend=backend) from error
+            lost = f"{backend}: {text}; load the model again"
+            raise DeviceLostError(lost, backend=backend, reason=text) from error
         raise BackendError(f"{backend}: {text}", backend=backend) from error

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from camelid.backends.common.host import Json
@@ -21,6 +23,15 @@ class Recording:
     def start(self) -> None:
         """Starts recording of sections and steps."""
         self._is_on = True
+
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Records nothing in the block."""
+        was_on, self._is_on = self._is_on, False
+        try:
+            yield
+        finally:
+            self._is_on = was_on
 
     def section(self, data: Json) -> Json:
         """Returns the section, after adding it to the tape if recording."""

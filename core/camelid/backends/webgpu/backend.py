@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from typing import Any
 
 from camelid.backends.base import (
     Capabilities,
+    Forecast,
     OpenSpec,
     PoolSize,
     Program,
@@ -20,19 +24,22 @@ from camelid.backends.base import (
 from camelid.backends.common.host import Host, Json, host_errors
 from camelid.backends.common.hosted import Hosted, HostProgram
 from camelid.backends.webgpu import limits, shaders
-from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
+from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES, Context
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
-from camelid.backends.webgpu.layouts import LAYOUTS
+from camelid.backends.webgpu.layouts import LAYOUTS, bound_bytes
 from camelid.backends.webgpu.lower import (
     allocate_section,
     arena_name,
     load_section,
+    most_scratch,
     program_section,
 )
+from camelid.backends.webgpu.pieces import pieces
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import Section
+from camelid.errors import OutOfMemoryError
 from camelid.formats.quants import row_bytes
-from camelid.plan.fuse import REWRITES
+from camelid.plan.fuse import REWRITES, UNBOUNDED
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import (
@@ -60,11 +67,16 @@ class WebGpuBackend(Hosted):
 
     arena_buffers = ("arena/", "step/", "result/", "candidates/", "scratch/")
 
-    def __init__(self, host: Host, api: str = "") -> None:
+    def __init__(self, host: Host, api: str = "", piece_bytes: int = UNBOUNDED) -> None:
+        """`piece_bytes` bounds the pieces of a cut weight further than the device's limits do."""
         super().__init__(host, "webgpu")
-        self._api = api
+        self._api, self.piece_bytes = api, piece_bytes
         self._device, self._limits = "not opened", dict(limits.DEFAULTS)
+        self._spec = OpenSpec()
         self._weights: dict[str, Weight] = {}
+        self._sources: dict[str, Any] = {}
+        self._plans: list[Plan] = []  # of all programs, in the order of their numbers
+        self._building = asyncio.Lock()  # while a device is opened again, no program is compiled
         self._states: dict[str, StateSpec] = {}
         self._pools: dict[str, PoolSize] = {}
         self._steps.counters["dispatches"] = 0
@@ -85,42 +97,74 @@ class WebGpuBackend(Hosted):
 
     async def open(self, spec: OpenSpec) -> None:
         """Opens an adapter. Raises BackendError with the adapters found if none matches the spec."""
-        requested = () if spec.default_limits else limits.WANTED
-        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": list(requested)}
+        self._spec = spec
+        wanted = {name: limits.DEFAULTS[name] if spec.default_limits else 0 for name in limits.WANTED}
+        request: Json = {"adapter": spec.adapter, "api": self._api, "limits": wanted}
         with host_errors("webgpu"):
             info = await self._host.open(request)
         adapter = info["adapter"]
         self._device = " ".join(filter(None, (adapter.get("device"), adapter.get("description")))) or str(
             adapter
         )
-        # wgpu grants all limits of an adapter, a browser only requested limits: `default_limits` uses the
-        # defaults.
+        # wgpu grants limits that were not requested, a browser does not: `default_limits` uses the defaults.
         granted: Mapping[str, int] = {} if spec.default_limits else info["limits"]
         self._limits = {name: int(granted.get(name, d)) for name, d in limits.DEFAULTS.items()}
         self._steps.recording.tape["open"] = request
 
+    def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
+        """Weights in their layout on the device, and attention's sums of runs, as this device needs them."""
+        weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
+        most = limits.most_bytes(self._bounds)
+        cut = (piece.weight for w in weights.values() for piece in pieces(w, most))
+        scratch = {name: self._scratch(plan, pools) for name, plan in plans.items()}
+        return Forecast(sum(map(bound_bytes, cut)), scratch)
+
+    def _scratch(self, plan: Plan, pools: Mapping[str, PoolSize]) -> int:
+        return most_scratch(Context(plan, dict(pools), self._lanes, self._bounds))
+
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
-        section = load_section(weights, shaders.join)
-        with host_errors("webgpu"):
-            await self._host.load(self._section(section), sources)
+        section = self._section(load_section(weights, shaders.join, self._bounds))
+        with self._building_errors(section):
+            await self._host.load(section, sources)
         self._weights.update({w.name: w for w in weights})
+        self._sources.update(sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
         self._states, self._pools = {s.name: s for s in states}, dict(units)
-        with host_errors("webgpu"):
-            await self._host.allocate(self._section(allocate_section(states, units)))
+        section = self._section(allocate_section(states, units))
+        with self._building_errors(section):
+            await self._host.allocate(section)
 
     async def compile(self, plan: Plan) -> Program:
-        lanes = SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
-        section = program_section(plan, self._pools, shaders.join, lanes, self._limits)
-        with host_errors("webgpu"):
-            number = await self._host.compile(self._section(section))
+        async with self._building:
+            program = await self._compile(plan)
+            self._plans.append(plan)
+            return program
+
+    async def _compile(self, plan: Plan) -> Program:
+        lowered = program_section(plan, self._pools, shaders.join, self._lanes, self._bounds)
+        section = self._section(lowered)
+        with self._building_errors(section):
+            number = await self._host.compile(section)
             # Drivers compile pipelines at their first dispatch (1.5 s on lavapipe), so one dispatch runs
             # here.
             await self._host.read(self._host.run(number, encode_step(_trash_step(plan), plan.layout)))
         offsets = plan_arena(plan).offsets
-        return Program(plan, WebGpuProgram(number, arena_name(plan), offsets, section.launches))
+        return Program(plan, WebGpuProgram(number, arena_name(plan), offsets, lowered.launches))
+
+    async def recover(self) -> bool:
+        """Opens the device again, reads the weights from their sources, and compiles all programs."""
+        async with self._building:
+            self._steps.counters["in_flight"] = 0
+            with host_errors("webgpu"), self._steps.recording.paused():  # a tape is of one device
+                await self._host.close()
+                await self.open(self._spec)
+                await self.load(list(self._weights.values()), self._sources)
+                await self.allocate(list(self._states.values()), self._pools)
+                for plan in self._plans:  # the host numbers programs in order
+                    await self._compile(plan)
+        return True
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         own: WebGpuProgram = program.handle
@@ -151,6 +195,31 @@ class WebGpuBackend(Hosted):
 
     async def close(self) -> None:
         await self._host.close()
+
+    @contextmanager
+    def _building_errors(self, section: Json) -> Generator[None]:
+        """Errors of a section; one of memory tells what the section needs beside the bytes in use."""
+        try:
+            with host_errors("webgpu"):
+                yield
+        except OutOfMemoryError as error:
+            want, held = sum(b["bytes"] for b in section["buffers"]), sum(self._host.memory().values())
+            raise OutOfMemoryError(
+                f"webgpu: {section['name']} needs {want:,} bytes beside {held:,} in use, more than "
+                f"{self._device} has free; use a smaller context, kv_type or quantization, fewer parallel "
+                f"sequences, or another backend ({error.message})",
+                want_bytes=want, held_bytes=held,
+            ) from error  # fmt: skip
+
+    @property
+    def _lanes(self) -> int:
+        return SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
+
+    @property
+    def _bounds(self) -> Mapping[str, int]:
+        """The device's limits, with the bound of a weight's pieces."""
+        binding = "maxStorageBufferBindingSize"
+        return {**self._limits, binding: min(self._limits[binding], self.piece_bytes)}
 
     def _section(self, section: Section) -> Json:
         """The section as JSON data, checked against the device's limits, and recorded if recording is on."""

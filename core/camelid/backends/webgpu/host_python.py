@@ -44,9 +44,13 @@ class WgpuHost:
         self._programs: dict[int, Program] = {}
 
     async def open(self, spec: Mapping[str, Any]) -> dict[str, Any]:
-        """Opens the adapter whose name contains `spec["adapter"]`; the strongest adapter if that is empty."""
+        """Opens the adapter whose name contains `spec["adapter"]`; the strongest adapter if that is empty.
+
+        `spec["limits"]` has the requested limits by name, 0 for the adapter's own.
+        """
         adapter = choose_adapter(str(spec.get("adapter", "")), str(spec.get("api", "")))
-        required = {name: adapter.limits[name] for name in map(_dashed, spec.get("limits", ()))}
+        wanted = {_dashed(name): value for name, value in spec.get("limits", {}).items()}
+        required = {name: value or adapter.limits[name] for name, value in wanted.items()}
         self._device = self._hook(adapter.request_device_sync(required_limits=required))
         self._pipelines.clear()  # pipelines belong to the previous device
         limits = {_camel(name): value for name, value in self._device.limits.items()}
@@ -54,8 +58,9 @@ class WgpuHost:
 
     async def load(self, section: Mapping[str, Any], sources: Mapping[str, Any]) -> None:
         """Executes uploads and dispatches in order, each submitted immediately."""
-        built = self._build(section)
         with ExitStack() as stack:
+            stack.enter_context(self._undone(section))
+            built = self._build(section)
             files = {name: stack.enter_context(Path(path).open("rb")) for name, path in sources.items()}
             for command in section["commands"]:
                 self._execute(command, built, files)
@@ -64,13 +69,15 @@ class WgpuHost:
                 self._buffers.pop(buffer["name"]).destroy()
 
     async def allocate(self, section: Mapping[str, Any]) -> None:
-        self._build(section)
+        with self._undone(section):
+            self._build(section)
 
     async def compile(self, section: Mapping[str, Any]) -> int:
         """Creates all objects that the program's steps need. Returns the program's number."""
-        pipelines, groups = self._build(section)
         number = len(self._programs) + 1
-        self._programs[number] = Program(self._device, section, pipelines, groups, self._buffers)
+        with self._undone(section):
+            built = self._build(section)
+            self._programs[number] = Program(self._device, section, built, self._buffers)
         return number
 
     def run(self, program: int, step: bytes) -> tuple[int, int, int]:
@@ -104,6 +111,17 @@ class WgpuHost:
         self._pipelines.clear()
         self._programs.clear()
         self._device = None
+
+    @contextmanager
+    def _undone(self, section: Mapping[str, Any]) -> Generator[None]:
+        """Destroys the section's buffers if it fails."""
+        try:
+            yield
+        except BaseException:
+            for entry in section["buffers"]:
+                if entry["name"] in self._buffers:
+                    self._buffers.pop(entry["name"]).destroy()
+            raise
 
     def _build(self, section: Mapping[str, Any]) -> tuple[list[Any], list[Any]]:
         """Creates a section's buffers, pipelines and bind groups."""
@@ -184,11 +202,10 @@ class Program:
         self,
         device: Any,
         section: Mapping[str, Any],
-        pipelines: list[Any],
-        groups: list[Any],
+        built: Built,
         buffers: Mapping[str, Any],
     ) -> None:
-        self._device, self._built = device, (pipelines, groups)
+        self._device, self._built = device, built
         self._dispatches = [command[1:] for command in section["commands"]]
         self._step, self._step_bytes = buffers[section["step"][0]], section["step"][1]
         self._results = [(buffers[name], *rest) for name, *rest in section["results"]]

@@ -39,7 +39,7 @@ def _codec_constants(op: Op) -> Constants:
 
 def _embed_constants(op: Op, c: Context) -> Constants:
     weight = op.weight("weight")
-    sizes: Constants = {"K": weight.cols, "VOCAB": weight.rows, "SCALE": op.number("scale")}
+    sizes: Constants = {"K": weight.cols, "PLACES": weight.rows, "SCALE": op.number("scale")}
     return sizes | ring_constants(op, c) | _codec_constants(op)
 
 

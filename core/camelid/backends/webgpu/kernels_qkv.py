@@ -5,7 +5,9 @@ from __future__ import annotations
 from camelid.backends.webgpu.kernel import Constants, Context, Files, Kernel
 from camelid.backends.webgpu.kernels_matrix import WEIGHT, norm_constants, product, product_constants
 from camelid.backends.webgpu.kernels_state import STYLES, paged_constants
-from camelid.backends.webgpu.state_buffers import regions
+from camelid.backends.webgpu.layouts import bound_bytes
+from camelid.backends.webgpu.limits import most_bytes
+from camelid.backends.webgpu.state_buffers import layer_binding, regions
 from camelid.plan.op_rows_fused import QUAD
 from camelid.plan.plan import Op, StateSpec
 from camelid.plan.qkv import qkv_parts
@@ -20,10 +22,12 @@ def _spec(op: Op, c: Context) -> StateSpec:
 
 
 def _fits(op: Op, c: Context) -> bool:
-    """True for a cache type without blocks, quads within heads, and a device with ten bindings."""
+    """True for a cache type without blocks, quads within heads, ten bindings, and sizes that they hold."""
     sizes = (op.integer("head_dim"), op.integer("dim"), op.integer("offset"), op.integer("v_cols"))
     enough = c.limits["maxStorageBuffersPerShaderStage"] > len(BINDINGS)
-    return enough and _spec(op, c).kv_type in PUT_PAIR and not any(size % QUAD for size in sizes)
+    layer = layer_binding(_spec(op, c), op.state("state").layer, c.pools[_spec(op, c).name].units)
+    is_small = max(bound_bytes(op.weight("weight")), layer[2]) <= most_bytes(c.limits)
+    return enough and is_small and _spec(op, c).kv_type in PUT_PAIR and not any(size % QUAD for size in sizes)
 
 
 def _cut_constants(op: Op, c: Context) -> Constants:

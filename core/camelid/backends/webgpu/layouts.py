@@ -113,6 +113,12 @@ def device_bytes(weight: Weight) -> int:
     return 4 * plane_words(weight)[-1] + (len(book_bytes(layout.book)) if layout.book else 0)
 
 
+def more_bytes(type_: str) -> int:
+    """The most bytes of a weight's buffer beyond its blocks: the padding of planes, and a codebook."""
+    book = LAYOUTS[type_].book
+    return ALIGNMENT * len(planes_of(type_)) + (_aligned(len(book_bytes(book))) if book else 0)
+
+
 def row_multiple(type_: str) -> int:
     """The columns of a weight are a multiple of this number, so that each row starts at 16 bytes."""
     row = QUANTS[type_]

@@ -23,6 +23,11 @@ DEFAULTS: dict[str, int] = {
 WANTED = ("maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage")
 
 
+def most_bytes(limits: Mapping[str, int]) -> int:
+    """The largest buffer that a binding holds whole."""
+    return min(limits["maxBufferSize"], limits["maxStorageBufferBindingSize"])
+
+
 def check_buffers(section: Mapping[str, Any], limits: Mapping[str, int]) -> None:
     """Raises OutOfMemoryError with the first buffer that exceeds the device's limits."""
     for buffer in section["buffers"]:

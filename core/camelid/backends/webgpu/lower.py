@@ -25,8 +25,9 @@ from camelid.backends.webgpu.layouts import (
     bound_bytes,
     buffer_name,
 )
-from camelid.backends.webgpu.limits import DEFAULTS
+from camelid.backends.webgpu.limits import DEFAULTS, most_bytes
 from camelid.backends.webgpu.load import add_weight
+from camelid.backends.webgpu.pieces import op_pieces, pieces
 from camelid.backends.webgpu.state_buffers import (
     KV_TYPES,
     TABLES,
@@ -40,6 +41,7 @@ from camelid.errors import BackendError
 from camelid.plan.memory import Arena, buffer_bytes, plan_arena
 from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
 from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS, StepLayout
+from camelid.plan.tiers import is_tail
 from camelid.plan.weights import Weight
 
 Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
@@ -53,13 +55,17 @@ READBACK_RING = 3  # two steps in flight, and one step being read
 OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
 
 
-def load_section(weights: Iterable[Weight], join: Join) -> Section:
-    """Section that creates the buffers of weights, fills them from their sources and repacks them."""
+def load_section(weights: Iterable[Weight], join: Join, limits: Mapping[str, int] = DEFAULTS) -> Section:
+    """Section that creates the buffers of weights, fills them from their sources and repacks them.
+
+    A weight above the limits of a binding is cut into pieces.
+    """
     section = Section("load", "load")
     section.add_buffer(TASK, TASK_BYTES, READ_WRITE, temporary=True)
     section.add_buffer(STAGING, STAGING_BYTES, READ_WRITE, temporary=True)
     for weight in weights:
-        add_weight(section, weight, join)
+        for piece in pieces(weight, most_bytes(limits)):
+            add_weight(section, piece.weight, join)
     return section
 
 
@@ -73,7 +79,9 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, PoolSize])
         units = pools[spec.name].units
         for layer in spec.layers or (0,):
             name, _, n_bytes = layer_binding(spec, layer, units)
-            section.add_buffer(name, n_bytes, READ_WRITE)  # tails and fused kernels bind all of it
+            parts = [region.n_bytes for region in regions(spec, layer, units).values()]
+            bound = n_bytes if is_tail(spec.name) else max(parts)  # a tail has one binding
+            section.add_buffer(name, n_bytes, READ_WRITE, bound=bound)
     section.add_buffer(TABLES, tables_bytes(states, pools), READ_WRITE)
     return section
 
@@ -116,19 +124,28 @@ def program_section(
         "arena": max(arena.n_bytes, 16),
     }
     context = Context(plan, dict(pools), lanes, limits)
-    ops = [part for op in plan.ops for part in lowered(_checked(op, plan), context)]
-    scratch = max((scratch_bytes(op, context) for op in ops), default=0)
+    scratch = most_scratch(context)
     sizes |= {SCRATCH: scratch} if scratch else {}
     names = {role: f"{role}/{plan.key}" for role in sizes}
     for role, name in names.items():
         section.add_buffer(name, sizes[role], READ_WRITE)
     lowering = _Lowering(section, plan, context, arena, sizes, names, join)
-    for op in ops:
+    for op in _parts(context):
         lowering.add(op)
     section.step = (names["step"], sizes["step"])
     section.results = list(lowering.results())
     section.ring = READBACK_RING
     return section
+
+
+def most_scratch(context: Context) -> int:
+    """Bytes of the partial results of a program, which its ops share."""
+    return max((scratch_bytes(op, context) for op in _parts(context)), default=0)
+
+
+def _parts(context: Context) -> list[Op]:
+    """The ops of the plan, each as its kernels run it. Raises BackendError if this backend cannot run one."""
+    return [part for op in context.plan.ops for part in lowered(_checked(op, context.plan), context)]
 
 
 def _checked(op: Op, plan: Plan) -> Op:
@@ -155,9 +172,10 @@ class _Lowering:
         self.arena, self.sizes, self.names, self.join = arena, sizes, names, join
 
     def add(self, op: Op) -> None:
-        constants = self._constants(op)
-        for kernel in kernels_of(op, self.context):
-            self._add_kernel(op, kernel, constants)
+        for piece, places in op_pieces(op, most_bytes(self.context.limits)):
+            constants = self._constants(piece) | places
+            for kernel in kernels_of(piece, self.context):
+                self._add_kernel(piece, kernel, constants)
 
     def _add_kernel(self, op: Op, kernel: Kernel, constants: Constants) -> None:
         files = shader_files(kernel, op, self.context)

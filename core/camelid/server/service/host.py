@@ -7,6 +7,7 @@ throughput (tests/perf/server.md).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from camelid.server.http.errors import ApiError, retry_later
 from camelid.server.service.prompt_progress import ProgressReport, PromptProgress
 
 T = TypeVar("T")
+LOG = logging.getLogger("camelid.server")
 MAX_EVENTS = 512  # unread events of an answer; beyond them its request is held
 IDLE_S = 0.05  # between steps while every request is held
 
@@ -387,6 +389,7 @@ async def _start(
 ) -> RunningModel:
     """Loads a model with the programs of log-probabilities and grammars, which no later step waits for."""
     running = await start(model, options, progress, stages)
+    running.engine.recovery.notices.append(LOG.warning)
     for program in (CANDIDATES, GUIDED):
         await running.compile(program)
     return running
