@@ -66,7 +66,10 @@ def test_policy_is_in_every_response(address: str, path: str) -> None:
     assert response.headers["cross-origin-embedder-policy"] == "require-corp"
     policy = response.headers["content-security-policy"]
     assert "script-src 'self' 'wasm-unsafe-eval';" in policy
-    assert "unsafe-inline" not in policy and "http" not in policy
+    assert "unsafe-inline" not in policy and "*" not in policy
+    connect = next(part for part in policy.split("; ") if part.startswith("connect-src "))
+    assert connect.split()[1:3] == ["'self'", "https://huggingface.co"]
+    assert "http" not in policy.replace(connect, "")
     assert response.headers["x-content-type-options"] == "nosniff"
 
 
