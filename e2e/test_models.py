@@ -115,6 +115,20 @@ async def reload(stage: Stage) -> None:
     assert min(stage.starts()[before:]) >= CHUNK
 
 
+async def closed(stage: Stage) -> None:
+    """A download goes on while the dialog is closed, and is stored without being opened."""
+    stage.hub.delay_s = 0.01
+    page = await stage.open()
+    await get(page, "owner/big")
+    await expect(page.locator(".jobs small")).to_contain_text("/s")
+    await page.keyboard.press("Escape")
+    await page.click("#show")
+    await expect(page.locator(".jobs strong")).to_have_text("big-Q4_K_M.gguf")
+    await expect(page.get_by_role("button", name="Open big")).to_be_visible(timeout=30_000)
+    await expect(page.locator(".jobs li")).to_have_count(0)
+    assert await page.evaluate("() => opened.length") == 0
+
+
 async def cancel(stage: Stage) -> None:
     """Cancelling keeps what has arrived; the model can be deleted then."""
     stage.hub.delay_s = 0.01
@@ -254,7 +268,7 @@ async def files(stage: Stage) -> None:
 
 
 async def parts(stage: Stage) -> None:
-    """A model in parts, from the hub and from disk, answers as the whole."""
+    """A model in parts, from the hub or by the address of one of them, answers as the whole."""
     whole, pieces = stage.folder / "whole.gguf", stage.folder / "parts"
     pieces.mkdir()
     write_tiny_llama(whole, seed=5, hidden=64, head_dim=16, ffn=96)
@@ -265,8 +279,8 @@ async def parts(stage: Stage) -> None:
     await page.add_init_script(WATCH)
     await page.goto(f"{stage.address}?backend=cpu&max_tokens=12&model=absent")
     asked = [await ask_model(page, f"owner/{name}") for name in ("whole", "parts")]
-    await page.click("#models-open")
-    await page.locator("input[type=file][webkitdirectory]").set_input_files(pieces)
+    url = f"{stage.hub.url}/owner/parts/resolve/main/m-00002-of-00003.gguf"
+    await page.goto(f"{stage.address}?backend=cpu&max_tokens=12&model={url}")
     await wait_ready(page)
     asked.append((await ask(page, PROMPT))["token_ids"])
     assert len(asked[0]) > 4 and asked[1:] == 2 * asked[:1]
@@ -315,8 +329,8 @@ async def looks(stage: Stage) -> None:
 
 
 SCENES = (
-    hub_id, cut, reload, cancel, wrong_hash, changed, no_ranges, refusals, quota, two_tabs, tab_closes, files,
-    parts, keyboard, looks,
+    hub_id, cut, reload, closed, cancel, wrong_hash, changed, no_ranges, refusals, quota, two_tabs,
+    tab_closes, files, parts, keyboard, looks,
 )  # fmt: skip
 
 

@@ -44,7 +44,7 @@ class View {
     this.#dialog.addEventListener("close", () => (this.#isGone = true), { once: true });
     form.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (address.value.trim()) void this.#get(address.value.trim());
+      if (address.value.trim()) this.#get(address.value.trim());
     });
     for (const input of [files, folder]) {
       input.addEventListener("change", () => this.#try(() => this.#take([...input.files])));
@@ -61,7 +61,7 @@ class View {
   /** Fills the lists and takes up the downloads that are running. */
   async fill() {
     await this.#try(async () => {
-      for (const job of running.values()) this.#show(job);
+      for (const job of running.values()) this.#show(job, false);
       const facts = await deviceFacts();
       await this.#fillStored();
       await this.#fillDevice(facts);
@@ -116,46 +116,27 @@ class View {
   }
 
   /** Downloads a model by its address (or one that was found before), then opens it. */
-  async #get(address, found = null) {
+  #get(address, found = null) {
     if (running.has(address)) return;
     this.#say("");
-    const job = { address, found, stop: new AbortController(), progress: null, tell: () => {} };
-    running.set(address, job);
-    this.#show(job);
-    try {
-      const model = (job.found ??= await findOrStored(address, job.stop.signal, (note) => this.#say(note)));
-      job.tell();
-      const onProgress = (progress) => ((job.progress = progress), job.tell());
-      const handles = await download(model, { onProgress, signal: job.stop.signal });
-      running.delete(address);
-      job.tell();
-      if (this.#isGone) return;
-      this.#open(handles, model.name);
-    } catch (error) {
-      running.delete(address);
-      job.tell();
-      if (job.stop.signal.aborted) this.#sayStopped(job);
-      else this.#fail(error);
-      if (!this.#isGone) await this.#fillStored();
-    }
+    this.#show(startJob(address, found, (note) => this.#say(note)), true);
   }
 
-  /** Shows a job's progress until it ends, with a button that stops it. */
-  #show(job) {
-    const { made, tell, end } = progressRow(job.found?.name ?? job.address, () => job.stop.abort());
+  /** Shows a job until it ends, with a button that stops it; `opens` its model then. */
+  #show(job, opens) {
+    const { made, tell, end } = progressRow(job.name, () => job.stop.abort());
     this.#at.jobs.append(made);
-    const before = job.tell;
-    job.tell = () => {
-      before();
-      if (!running.has(job.address)) return end();
-      tell(job.found?.name ?? job.address, job.progress, line(job.progress));
-    };
-    job.tell();
+    job.listeners.add(() => tell(job.name, job.progress, line(job.progress)));
+    const opened = (handles) => opens && !this.#isGone && this.#open(handles, job.name);
+    const failed = (error) => (job.stop.signal.aborted ? this.#sayStopped(job) : this.#fail(error));
+    void job.ended.then(opened, failed).finally(() => {
+      end();
+      if (!this.#isGone) this.#fillStored().catch((error) => this.#fail(error));
+    });
   }
 
-  #sayStopped({ found, address, progress }) {
-    const values = { name: found?.name ?? address, done: size(progress?.done ?? 0) };
-    this.#say(text("cancelled", values));
+  #sayStopped({ name, progress }) {
+    this.#say(text("cancelled", { name, done: size(progress?.done ?? 0) }));
   }
 
   #take(files) {
@@ -186,6 +167,32 @@ class View {
     this.#at.note.textContent = "";
     this.#at.problem.textContent = error.message;
   }
+}
+
+/**
+ * A download of this tab. `ended` resolves to handles of the files.
+ * @typedef {{address: string, name: string, stop: AbortController, listeners: Set<() => void>,
+ *   progress: import("./downloads.js").Progress | null, ended: Promise<Handle | Handle[]>}} Job
+ */
+
+/** Starts a job of an address. @returns {Job} */
+function startJob(address, found, say) {
+  const job = { address, name: found?.name ?? address, stop: new AbortController(), progress: null };
+  job.listeners = new Set();
+  job.ended = runJob(job, found, say).finally(() => running.delete(address));
+  running.set(address, job);
+  return job;
+}
+
+async function runJob(job, found, say) {
+  const { signal } = job.stop;
+  const tell = (facts) => {
+    Object.assign(job, facts);
+    for (const listener of job.listeners) listener();
+  };
+  const model = found ?? (await findOrStored(job.address, signal, say));
+  tell({ name: model.name });
+  return download(model, { onProgress: (progress) => tell({ progress }), signal });
 }
 
 /** A model by its address. While the hub cannot be reached, the one stored under that address. */
