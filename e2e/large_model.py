@@ -1,7 +1,8 @@
 """`python -m e2e.large_model [--layers 19]`: a model of 600 MB opened in the page from a hub on loopback.
 
 The connection is cut once, and the page is reloaded in the middle of the download; the profile is on disk.
-Prints one JSON object: seconds, bytes that the hub sent, and the peak memory of Chromium's processes.
+Prints one JSON object: seconds, bytes that the hub sent, and the peak memory of this machine's
+Chromium processes, so that no other may run.
 """
 
 from __future__ import annotations

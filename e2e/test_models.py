@@ -79,7 +79,7 @@ async def problem(page: Page) -> str:
 
 
 async def hub_id(stage: Stage) -> None:
-    """A hub id is downloaded once, checked, and opened again without the hub."""
+    """A hub id is downloaded once, checked, and opened again without the hub: from the list, by its id."""
     page = await stage.open()
     await get(page, "owner/big")
     assert await opened(page) == {"name": "big-Q4_K_M.gguf", "files": [facts("big-Q4_K_M.gguf", BIG)]}
@@ -89,6 +89,10 @@ async def hub_id(stage: Stage) -> None:
     await page.click("#show")
     await page.get_by_role("button", name="Open big-Q4_K_M.gguf").click()
     assert (await opened(page, 2))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+    await page.context.set_offline(True)
+    await page.click("#show")
+    await get(page, "owner/big")
+    assert (await opened(page, 3))["name"] == "big-Q4_K_M.gguf"
     assert stage.hub.n_sent == len(BIG)
 
 

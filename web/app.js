@@ -3,7 +3,6 @@
 import {
   addNote, addTurn, at, followEnd, hideProblem, listenToPrompt, showProblem,
 } from "./conversation.js";
-import { openModels } from "./models/models.js";
 import { keepOffline } from "./offline.js";
 
 const DEFAULTS = {
@@ -276,7 +275,10 @@ at("file").addEventListener("change", ({ target }) => {
   if (file) start(file, file.name);
 });
 
-at("models-open").addEventListener("click", () => void openModels(at("models"), { onOpen: start }));
+at("models-open").addEventListener("click", async () => {
+  const { openModels } = await import("./models/models.js"); // a first visit does without
+  await openModels(at("models"), { onOpen: start });
+});
 
 /** First invalid setting in the address: [problem, hint], or null. */
 function flaw() {

@@ -88,7 +88,10 @@ def test_policy_is_in_every_response(address: str, path: str) -> None:
 
 
 def test_policy_names_the_hub_and_no_wider_host() -> None:
-    standard, own = policy(), policy("https://hub.example/hf", ("http://127.0.0.1:9000/models",))
+    standard, own = (
+        policy("https://huggingface.co/"),
+        policy("https://hub.example/hf", ("http://127.0.0.1:9000/models",)),
+    )
     assert all(f" https://{host}" in standard for host in HUB_HOSTS)
     assert "connect-src 'self' https://hub.example http://127.0.0.1:9000;" in own
 

@@ -15,7 +15,11 @@ import { ModelError } from "./texts.js";
 
 /** The hub's address, which the site's operator sets in hub.json. */
 export async function hubEndpoint() {
-  const response = await fetch(new URL("hub.json", import.meta.url));
+  const url = new URL("hub.json", import.meta.url);
+  const response = await fetch(url).catch(() => {
+    throw new ModelError("unreachable", { place: url.origin });
+  });
+  if (!response.ok) throw statusError(url.href, response.status);
   return (await response.json()).endpoint.replace(/\/$/, "");
 }
 

@@ -43,11 +43,9 @@ export const TEXTS = {
   "progress.line": "{done} of {total} · {rate}/s · {left} left",
   "progress.start": "{done} of {total}",
   "progress.unknown": "{done} · {rate}/s",
-  "progress.check": "checking the hash",
   "seconds": "{n} s",
   "minutes": "{n} min",
   "hours": "{n} h",
-  "finished": "{name} is stored.",
   "cancelled": "The download of {name} was stopped. Its {done} stay, and it can be resumed.",
   "note.offline": "{hub} cannot be reached; using {name}, stored earlier.",
 

@@ -123,7 +123,7 @@ def policy(hub: str = HUB, connect: Sequence[str] = ()) -> str:
 
     Raises RequestError for an address that is no http(s) origin.
     """
-    redirects = [f"https://{host}" for host in HUB_HOSTS] if hub == HUB else []
+    redirects = [f"https://{host}" for host in HUB_HOSTS] if hub.rstrip("/") == HUB else []
     origins = " ".join(dict.fromkeys([*map(origin, (hub, *connect)), *redirects]))
     return "; ".join(
         (
