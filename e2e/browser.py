@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,9 +10,10 @@ import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
-from playwright.async_api import Browser, async_playwright
+from playwright.async_api import Browser, BrowserContext, async_playwright
 
 ROOT = Path(__file__).parents[1]
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -37,11 +39,12 @@ FLAGS = (
     "--no-first-run",
 )
 SERVE = """
-import sys
+import json, sys
 from pathlib import Path
 from camelid.server import static
-for name in sys.argv[2:]: del static.HEADERS[name]
-static.serve(Path(sys.argv[1]), port=0, ready=lambda url: print(url, flush=True))
+without, options = map(json.loads, sys.argv[2:])
+for name in without: del static.HEADERS[name]
+static.serve(Path(sys.argv[1]), **{"port": 0, **options}, ready=lambda url: print(url, flush=True))
 """
 ISOLATION = ("cross-origin-opener-policy", "cross-origin-embedder-policy")
 
@@ -57,26 +60,41 @@ def find_chromium() -> str:
 @asynccontextmanager
 async def open_browser(*flags: str) -> AsyncIterator[Browser]:
     """A headless Chromium with a profile of its own."""
-    as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
-    # Chromium has its own SwiftShader; VK_* variables select drivers for wgpu in other tests.
-    environment: dict[str, str | float | bool] = {
-        name: value for name, value in os.environ.items() if not name.startswith("VK_")
-    }
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(
-            executable_path=find_chromium(), args=[*FLAGS, *flags, *as_root], env=environment
-        )
+        browser = await playwright.chromium.launch(**launch_options(flags))
         try:
             yield browser
         finally:
             await browser.close()
 
 
+@asynccontextmanager
+async def open_profile(folder: Path, *flags: str) -> AsyncIterator[BrowserContext]:
+    """A headless Chromium with its profile on disk: other profiles keep their files in memory."""
+    async with async_playwright() as playwright:
+        context = await playwright.chromium.launch_persistent_context(folder, **launch_options(flags))
+        try:
+            yield context
+        finally:
+            await context.close()
+
+
+def launch_options(flags: Sequence[str]) -> dict[str, Any]:
+    """Options of Playwright's launch."""
+    as_root = ["--no-sandbox"] if hasattr(os, "geteuid") and os.geteuid() == 0 else []
+    # Chromium has its own SwiftShader; VK_* variables select drivers for wgpu in other tests.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("VK_")}
+    return {"executable_path": find_chromium(), "args": [*FLAGS, *flags, *as_root], "env": environment}
+
+
 @contextmanager
-def serve_site(site: Path, *, without: Sequence[str] = ()) -> Iterator[str]:
-    """Serves `site` with Camelid's server in another process, `without` some headers. Yields the address."""
+def serve_site(site: Path, *, without: Sequence[str] = (), **options: Any) -> Iterator[str]:
+    """Serves `site` with Camelid's server in another process, `without` some headers. Yields the address.
+
+    `options` are those of `static.serve`.
+    """
     environment = os.environ | {"PYTHONPATH": str(ROOT / "core")}
-    command = [sys.executable, "-c", SERVE, str(site), *without]
+    command = [sys.executable, "-c", SERVE, str(site), json.dumps([*without]), json.dumps(options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stdout
         try:

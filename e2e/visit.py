@@ -17,6 +17,7 @@ SCREENS = ROOT / "build" / "screens"
 LOAD_MS = 240_000
 ON_GPU = "adapter=swiftshader"  # a software adapter is used only if named
 WATCH = """
+Object.defineProperty(Navigator.prototype, "serviceWorker", { value: undefined }); // test_offline.py has it
 globalThis.violations = [];
 document.addEventListener("securitypolicyviolation", (event) => violations.push(event.violatedDirective));
 """

@@ -3,6 +3,7 @@
 import {
   addNote, addTurn, at, followEnd, hideProblem, listenToPrompt, showProblem,
 } from "./conversation.js";
+import { keepOffline } from "./offline.js";
 
 const DEFAULTS = {
   model: "cria.gguf",
@@ -85,6 +86,7 @@ function ready({ model, backend, device, why, context }) {
   setState("ready", `${model} · ${backend} on ${device} · context ${context.toLocaleString("en")}`);
   showNote(why && `The model runs on the CPU, not on WebGPU: ${why}.`);
   at("starters").hidden = at("transcript").children.length > 0;
+  void keepOffline();
   if (matchMedia("(hover: hover)").matches) at("prompt").focus();
 }
 
@@ -273,6 +275,11 @@ at("file").addEventListener("change", ({ target }) => {
   if (file) start(file, file.name);
 });
 
+at("models-open").addEventListener("click", async () => {
+  const { openModels } = await import("./models/models.js"); // a first visit does without
+  await openModels(at("models"), { onOpen: start });
+});
+
 /** First invalid setting in the address: [problem, hint], or null. */
 function flaw() {
   for (const [name, value] of Object.entries(given)) {
@@ -290,6 +297,7 @@ function flaw() {
 }
 
 const wrong = flaw();
-at("file").disabled = Boolean(wrong); // a file would use the same settings
+// A model that is opened would use the same settings.
+for (const id of ["file", "models-open"]) at(id).disabled = Boolean(wrong);
 if (wrong) fail(...wrong);
 else start(new URL(settings.model, location.href).href, settings.model);

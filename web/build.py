@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
-PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg"}
+PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg", ".webmanifest"}
+PAGE_FOLDERS = ("models",)  # of web/, copied with their files
+# File of node_modules -> file of the site.
+PACKAGE_FILES = {"hash-wasm/dist/sha256.umd.min.js": "vendor/hash-wasm/sha256.umd.min.js"}
 # Without the npm package's console*.html, type declarations and source maps.
 PYODIDE_FILES = (
     "pyodide.mjs",
@@ -75,8 +79,10 @@ NATIVE_IN_BROWSER = (
     "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
-COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}
+COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".webmanifest", ".zip"}
 BYTECODE = ROOT / "web" / "bytecode"
+SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
+SETTINGS = ("models/hub.json",)
 ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
 WRONG_PYTHON = 3  # exit code of precompile.mjs if a module does not compile
 EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: archives must not depend on the time of the build
@@ -108,9 +114,20 @@ def write_archive(target: Path) -> None:
 
 def copy_page(site: Path) -> None:
     """Copies the page's own files."""
-    for path in sorted((ROOT / "web").iterdir()):
-        if path.suffix in PAGE_FILES:
-            shutil.copy2(path, site / path.name)
+    for folder in ("", *PAGE_FOLDERS):
+        (site / folder).mkdir(exist_ok=True)
+        for path in sorted((ROOT / "web" / folder).iterdir()):
+            if path.suffix in PAGE_FILES:
+                shutil.copy2(path, site / folder / path.name)
+
+
+def copy_packages(site: Path, packages: Path) -> None:
+    """Copies files of npm packages; exits with a hint if one is missing."""
+    for source, target in PACKAGE_FILES.items():
+        if not (packages / source).exists():
+            sys.exit(f"web/build.py: no {source} in {packages}; run: npm ci --omit=dev --ignore-scripts")
+        (site / target).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(packages / source, site / target)
 
 
 def copy_pyodide(site: Path, package: Path) -> None:
@@ -245,14 +262,33 @@ def build(site: Path, pyodide: Path, cache: Path) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     site.mkdir(parents=True)
     copy_page(site)
+    copy_packages(site, ROOT / "node_modules")
     copy_pyodide(site, pyodide)
     copy_kernels(site)
     copy_cria(site)
     write_archive(site / "camelid.zip")
     precompile(site, pyodide, cache)
+    write_version(site)
     for path in sorted(site.rglob("*")):
         if path.suffix in COMPRESSIBLE:
             compress(path, site, cache)
+
+
+def write_version(site: Path) -> None:
+    """Writes files.json, which names the site's files, and the build's stamp into the service worker.
+
+    files.json is {"build", "files": {path: SHA-256}}; the hash is "" if a server answers by a setting.
+    The stamp changes with any file, and by it browsers see a new service worker.
+    """
+    paths = [path for path in sorted(site.rglob("*")) if path.is_file() and path.suffix not in {".br", ".gz"}]
+    names = {path.relative_to(site).as_posix(): path for path in paths}
+    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items()}
+    stamp = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
+    worker = site / SERVICE_WORKER
+    worker.write_text(worker.read_text("utf-8").replace(UNBUILT, stamp), "utf-8", newline="\n")
+    del hashes[SERVICE_WORKER]  # browsers fetch it past any service worker
+    files = hashes | dict.fromkeys(SETTINGS, "")
+    (site / "files.json").write_text(json.dumps({"build": stamp, "files": files}), "utf-8", newline="\n")
 
 
 def main() -> None:

@@ -1,6 +1,6 @@
-// Byte ranges of a model file: from a URL, a File or Blob, or an OPFS file handle. One request fetches a
-// chunk with several tensors: a small model takes one request, and a large model is never in memory as a
-// whole.
+// Byte ranges of a model file: from a URL, a File or Blob, or an OPFS file handle; of a model in parts, from
+// an array of these. One request fetches a chunk with several tensors: a small model takes one request, and
+// a large model is never in memory as a whole.
 
 const CHUNK_BYTES = 8 << 20;
 const CHUNKS_KEPT = 4;
@@ -11,14 +11,18 @@ const CHUNKS_KEPT = 4;
  * @param {number} total bytes of the whole file
  */
 
+/** @typedef {string | Blob | FileSystemFileHandle | Source} Handle */
+
 /**
- * Opens a handle. A Source is returned unchanged.
- * @param {string | Blob | FileSystemFileHandle | Source} handle
+ * Opens a handle. A Source is returned unchanged. Of a model in parts, the result is the part of the first
+ * name, which finds the others by `beside`.
+ * @param {Handle | Handle[]} handle
  * @param {Progress} [progress] called as bytes arrive over the network
  * @returns {Promise<Source>}
  */
 export async function openSource(handle, progress = () => {}) {
   if (handle instanceof Source) return handle;
+  if (Array.isArray(handle)) return openParts(handle, progress);
   if (typeof handle === "string") return openUrl(new URL(handle, self.location.href).href, progress);
   const file = handle instanceof Blob ? handle : await handle.getFile();
   return fromBlob(file, file.name ?? "model");
@@ -28,6 +32,7 @@ export async function openSource(handle, progress = () => {}) {
 export class Source {
   #readRange;
   #chunkBytes;
+  #openBeside;
   /** @type {Map<number, Promise<Uint8Array>>} chunks by number, in order of last use */
   #chunks = new Map();
 
@@ -36,12 +41,29 @@ export class Source {
    * @param {number} size
    * @param {(start: number, end: number) => Promise<Uint8Array>} readRange
    * @param {number} chunkBytes 0 reads each range separately
+   * @param {(name: string) => Promise<Source>} [openBeside] opens another part of the model
    */
-  constructor(name, size, readRange, chunkBytes = 0) {
+  constructor(name, size, readRange, chunkBytes = 0, openBeside = refuseBeside) {
     this.name = name;
     this.size = size;
     this.#readRange = readRange;
     this.#chunkBytes = chunkBytes;
+    this.#openBeside = openBeside;
+  }
+
+  /** The same bytes with another way to the other parts. */
+  among(openBeside) {
+    const readRange = (start, end) => this.read(start, end - start);
+    return new Source(this.name, this.size, readRange, 0, openBeside);
+  }
+
+  /**
+   * Opens another part of the model by its file's name.
+   * @param {string} name
+   * @returns {Promise<Source>}
+   */
+  beside(name) {
+    return this.#openBeside(name);
   }
 
   /**
@@ -92,23 +114,41 @@ export class Source {
   }
 }
 
-function fromBlob(blob, name) {
+async function refuseBeside(name) {
+  throw new Error(`the model has several parts, and ${name} was not given; open all parts together`);
+}
+
+/** Opens parts; progress is of all. */
+async function openParts(handles, progress) {
+  const counts = handles.map(() => [0, 0]);
+  const count = (i) => (done, total) => {
+    counts[i] = [done, total];
+    progress(...[0, 1].map((at) => counts.reduce((sum, each) => sum + each[at], 0)));
+  };
+  const opened = await Promise.all(handles.map((handle, i) => openSource(handle, count(i))));
+  const parts = new Map(opened.map((source) => [source.name, source]));
+  const [first] = [...parts.keys()].sort();
+  return parts.get(first).among(async (name) => parts.get(name) ?? refuseBeside(name));
+}
+
+function fromBlob(blob, name, openBeside) {
   const readRange = async (start, end) => new Uint8Array(await blob.slice(start, end).arrayBuffer());
-  return new Source(name, blob.size, readRange);
+  return new Source(name, blob.size, readRange, 0, openBeside);
 }
 
 /** Opens a URL. A server without support for ranges answers the first request with the whole file. */
 async function openUrl(url, progress) {
   const name = new URL(url).pathname.split("/").at(-1);
+  const beside = (other) => openUrl(new URL(encodeURIComponent(other), url).href, progress);
   const response = await request(url, 0, CHUNK_BYTES);
-  if (response.status === 200) return fromBlob(await wholeBody(response, progress), name);
+  if (response.status === 200) return fromBlob(await wholeBody(response, progress), name, beside);
   const { start, end, total } = contentRange(url, response);
   if (start !== 0 || end !== Math.min(CHUNK_BYTES, total)) throw wrongRange(url, response, 0, CHUNK_BYTES);
   let done = 0;
   const count = (n) => progress((done += n), total);
   const validator = response.headers.get("etag");
   const readRange = (from, to) => fetchRange(url, from, to, { total, validator, count });
-  const source = new Source(name, total, readRange, CHUNK_BYTES);
+  const source = new Source(name, total, readRange, CHUNK_BYTES, beside);
   const chunk = await readBody(response, end, count);
   source.keep(0, Promise.resolve(chunk));
   return source;

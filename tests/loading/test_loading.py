@@ -19,7 +19,7 @@ from camelid.backends.null.backend import NullBackend
 from camelid.errors import BackendError, CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.loading import choose
 from camelid.loading import model_file as opening
-from camelid.loading.model_file import FileSource
+from camelid.loading.model_file import FileSource, ModelSource
 from camelid.requests.build import RequestBuilder
 
 GREEDY: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True}
@@ -239,6 +239,9 @@ def test_a_source_is_read_in_ranges_and_its_handle_passed_to_the_backend(
         async def read(self, offset: int, length: int) -> bytes:
             asked.append(length)
             return await FileSource(path, self.size).read(offset, length)
+
+        async def beside(self, name: str) -> ModelSource:
+            raise AssertionError("a model in one file has no other")
 
     class Gpu(FakeGpu):
         async def load(self, weights: Any, sources: Any) -> None:

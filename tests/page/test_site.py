@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -15,29 +16,42 @@ import pytest
 
 pytest.importorskip("starlette", reason="needs the web extra")
 
-from camelid.errors import BackendError
-from camelid.server.static import serve
+from camelid.errors import BackendError, RequestError
+from camelid.server.static import HUB_HOSTS, policy, serve
 
 ROOT = Path(__file__).parents[2]
 SERVE = """
 import sys
 from pathlib import Path
 from camelid.server.static import serve
-serve(Path(sys.argv[1]), port=0, ready=lambda url: print(url, flush=True))
+options = {"hub": sys.argv[2]} if sys.argv[2:] else {}
+serve(Path(sys.argv[1]), port=0, **options, ready=lambda url: print(url, flush=True))
 """
 
 
 @pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     site = tmp_path_factory.mktemp("site")
     (site / "index.html").write_text("<title>page</title>")
     (site / "model.gguf").write_bytes(bytes(range(256)))
     (site / "app.wasm").write_bytes(b"plain")
     (site / "app.wasm.br").write_bytes(b"as brotli")
     (site / "app.wasm.gz").write_bytes(b"as gzip")
+    (site / "service_worker.js").write_text('const POLICY = "";')
     (site.parent / "secret").write_text("outside")
+    return site
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    with served(site) as found:
+        yield found
+
+
+@contextmanager
+def served(site: Path, *options: str) -> Iterator[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT / "core")}
-    command = [sys.executable, "-c", SERVE, str(site)]
+    command = [sys.executable, "-c", SERVE, str(site), *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stdout
         yield urlsplit(server.stdout.readline().strip()).netloc
@@ -66,8 +80,38 @@ def test_policy_is_in_every_response(address: str, path: str) -> None:
     assert response.headers["cross-origin-embedder-policy"] == "require-corp"
     policy = response.headers["content-security-policy"]
     assert "script-src 'self' 'wasm-unsafe-eval';" in policy
-    assert "unsafe-inline" not in policy and "http" not in policy
+    assert "unsafe-inline" not in policy and "*" not in policy
+    connect = next(part for part in policy.split("; ") if part.startswith("connect-src "))
+    assert connect.split()[1:3] == ["'self'", "https://huggingface.co"]
+    assert "http" not in policy.replace(connect, "")
     assert response.headers["x-content-type-options"] == "nosniff"
+
+
+def test_policy_names_the_hub_and_no_wider_host() -> None:
+    standard, own = (
+        policy("https://huggingface.co/"),
+        policy("https://hub.example/hf", ("http://127.0.0.1:9000/models",)),
+    )
+    assert all(f" https://{host}" in standard for host in HUB_HOSTS)
+    assert "connect-src 'self' https://hub.example http://127.0.0.1:9000;" in own
+
+
+@pytest.mark.parametrize(
+    "wrong", ["models.example", "https://", "ftp://h", "https://*.h", "https://h; script-src *"]
+)
+def test_what_is_no_server_is_refused(wrong: str) -> None:
+    with pytest.raises(RequestError, match="is no address of a server"):
+        policy(connect=(wrong,))
+
+
+def test_pages_learn_the_hub_and_a_new_policy(site: Path, address: str) -> None:
+    with served(site, "http://127.0.0.1:1") as other:
+        answers = [
+            [get(at, path)[1] for at in (address, other)]
+            for path in ("/models/hub.json", "/service_worker.js")
+        ]
+    assert answers[0] == [b'{"endpoint": "https://huggingface.co"}', b'{"endpoint": "http://127.0.0.1:1"}']
+    assert answers[1][0] != answers[1][1], "browsers would keep the pages of the old policy"
 
 
 def test_folder_means_index(address: str) -> None:

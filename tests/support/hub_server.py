@@ -2,7 +2,8 @@
 
 It serves the client's requests to https://huggingface.co: `/api/models/{repo}/revision/{rev}`, HEAD and GET
 of `/{repo}/resolve/{rev}/{file}` with ETag, X-Repo-Commit, X-Linked-Etag and X-Linked-Size, a redirect of
-large files to a second host (a "CDN" on another port), Range requests, and error codes in X-Error-Code.
+large files to a second host (a "CDN" on another port), Range requests, error codes in X-Error-Code, and the
+headers by which pages of other sites may read all this (CORS).
 Faults are set on the `Hub`: cut connections, changed bytes, delayed answers.
 """
 
@@ -10,18 +11,27 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+# What the hub lets pages of other sites do and read.
+CORS = {
+    "Access-Control-Allow-Origin": "*",
+    "Access-Control-Allow-Headers": "*",
+    "Access-Control-Expose-Headers": "Content-Range, ETag, X-Error-Code, X-Repo-Commit",
+}
 LARGE = 1024  # smallest LFS file: named by its SHA-256 and served by the CDN
 
 
+@lru_cache(maxsize=16)  # a file is looked up by its hash at each request
 def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
@@ -53,6 +63,7 @@ class Hub:
     ignores_range: bool = False
     claimed_size: int = 0  # reported size of large files; 0: the true size
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)  # method, path, headers
+    n_sent: int = 0  # bytes of downloads
     url: str = ""
     cdn: str = ""
 
@@ -78,7 +89,7 @@ def serve_hub() -> Iterator[Hub]:
     """A running, empty hub."""
     hub = Hub()
     handler = type("Bound", (Handler,), {"hub": hub})
-    servers = [ThreadingHTTPServer(("127.0.0.1", 0), handler) for _ in range(2)]
+    servers = [Server(("127.0.0.1", 0), handler) for _ in range(2)]
     for server in servers:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
@@ -91,6 +102,14 @@ def serve_hub() -> Iterator[Hub]:
         for server in servers:
             server.shutdown()
             server.server_close()
+
+
+class Server(ThreadingHTTPServer):
+    """Prints no traceback for a client that goes away."""
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -108,6 +127,9 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.answer()
 
+    def do_OPTIONS(self) -> None:
+        self.send(204, b"", {})
+
     def answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
         self.hub.asked.append((self.command, path, {k.lower(): v for k, v in self.headers.items()}))
@@ -115,7 +137,7 @@ class Handler(BaseHTTPRequestHandler):
             return self.refuse(503, "")
         parts = path.strip("/").split("/")
         if parts[0] == "cdn":
-            return self.send_bytes(self.content(parts[1]), {})
+            return self.send_bytes(self.content(parts[1]), {"ETag": f'"{parts[1]}"'})
         if parts[:2] == ["api", "models"] and len(parts) >= 6 and parts[4] == "revision":
             return self.list_files(f"{parts[2]}/{parts[3]}", "/".join(parts[5:]))
         if len(parts) >= 5 and parts[2] == "resolve":
@@ -174,17 +196,18 @@ class Handler(BaseHTTPRequestHandler):
 
     def send_bytes(self, data: bytes, headers: dict[str, str]) -> None:
         """Sends the bytes, or a Range of the bytes, with the injected faults."""
-        status, start = 200, 0
+        status, start, end = 200, 0, len(data)
         asked = self.headers.get("Range", "")
         if asked and not self.hub.ignores_range:
-            start = int(asked.removeprefix("bytes=").split("-")[0])
+            first, last = asked.removeprefix("bytes=").split("-")
+            start, end = int(first), min(int(last or len(data)) + 1, len(data))
             if start >= len(data):
                 return self.send(416, b"", {"Content-Range": f"bytes */{len(data)}"})
-            status, headers = 206, {**headers, "Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}
+            status, headers = 206, {**headers, "Content-Range": f"bytes {start}-{end - 1}/{len(data)}"}
         if 0 <= self.hub.flip < len(data):
             at = self.hub.flip
             data = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
-        self.send(status, data[start:], headers, is_download=True)
+        self.send(status, data[start:end], headers, is_download=True)
 
     def refuse(self, status: int, code: str) -> None:
         headers = {"X-Error-Code": code, "X-Error-Message": code} if code else {}
@@ -192,7 +215,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, status: int, body: bytes, headers: dict[str, str], *, is_download: bool = False) -> None:
         self.send_response(status)
-        for key, value in {**headers, "Content-Length": str(len(body))}.items():
+        for key, value in {**CORS, **headers, "Content-Length": str(len(body))}.items():
             self.send_header(key, value)
         self.end_headers()
         if self.command == "HEAD":
@@ -208,5 +231,6 @@ class Handler(BaseHTTPRequestHandler):
             if is_download and self.hub.delay_s:
                 time.sleep(self.hub.delay_s)
             self.wfile.write(body[at : min(at + (1 << 16), cut)])
+            self.hub.n_sent += is_download * (min(at + (1 << 16), cut) - at)
         if cut < len(body):
             self.close_connection = True  # fewer bytes than announced

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
 
 class ModelSource(Protocol):
-    """The bytes of a model. `handle` is the object that the backend's host reads weights from."""
+    """The bytes of a model. `handle` is the object that the backend's host reads weights from.
+
+    `beside` opens another file of a model in several. It raises ModelFormatError if there is none.
+    """
 
     @property
     def name(self) -> str: ...
@@ -43,6 +46,7 @@ class ModelSource(Protocol):
     @property
     def handle(self) -> Any: ...
     async def read(self, offset: int, length: int) -> bytes: ...
+    async def beside(self, name: str) -> ModelSource: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +72,10 @@ class FileSource:
                 return file.read(length)
         except OSError as error:
             raise _unreadable(self.name, error) from error
+
+    async def beside(self, name: str) -> ModelSource:
+        """Another file of the same directory. Raises ModelFormatError if there is none."""
+        return find_source(self.path.with_name(name))
 
 
 ModelName: TypeAlias = str | PathLike[str] | ModelSource
@@ -237,22 +245,22 @@ async def open_model(model: ModelName, *, progress: Progress | None = None) -> M
         return await _open_directory(path)
     source = find_source(model)
     header = await read_header(source)
-    if n_shards(header) > 1 and isinstance(source, FileSource):
-        return await _open_shards(source.path, n_shards(header))
+    if n_shards(header) > 1:
+        return await _open_shards(source, n_shards(header))
     checkpoint = checkpoint_of_gguf(header)
     read = await drive_async(read_model(checkpoint), source.read)
     return ModelFile(source.name, source.size, checkpoint, read, {"model": source})
 
 
-async def _open_shards(path: Path, count: int) -> ModelFile:
-    """A model in several files; `path` is any of them."""
-    names = shard_names(path.name, count)
-    sources = {name: find_source(path.with_name(name)) for name in names}
+async def _open_shards(source: ModelSource, count: int) -> ModelFile:
+    """A model in several files; `source` is any of them."""
+    names = shard_names(Path(source.name).name, count)
+    sources = {name: await source.beside(name) for name in names}
     checkpoint = merge_shards({name: await read_header(source) for name, source in sources.items()})
     checkpoint = replace(checkpoint, tensors=await _with_facts(checkpoint.tensors, sources))
     model = await drive_async(read_model(checkpoint), _no_read)
     n_bytes = sum(source.size for source in sources.values())
-    return ModelFile(str(path.with_name(names[0])), n_bytes, checkpoint, model, sources)
+    return ModelFile(sources[names[0]].name, n_bytes, checkpoint, model, sources)
 
 
 async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, ModelSource]) -> dict[str, Weight]:
@@ -291,10 +299,10 @@ async def _no_read(offset: int, n_bytes: int) -> bytes:
 async def _first_header(source: ModelSource) -> Gguf:
     """The header with the metadata: for a model in several files, the first file's header."""
     header = await read_header(source)
-    if n_shards(header) == 1 or not isinstance(source, FileSource):
+    if n_shards(header) == 1:
         return header
-    first = shard_names(source.path.name, n_shards(header))[0]
-    return await read_header(find_source(source.path.with_name(first)))
+    first = shard_names(Path(source.name).name, n_shards(header))[0]
+    return await read_header(await source.beside(first))
 
 
 async def open_tokenizer(model: ModelName) -> Tokenizer:

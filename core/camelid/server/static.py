@@ -1,25 +1,29 @@
 """Static server of the web page, with precompressed files and a strict Content-Security-Policy.
 
 Ranges, validators (ETag, 304) and safe paths are Starlette's. This module adds the policy, the `.br` and
-`.gz` siblings from web/build.py, and media types independent of the machine's MIME table.
+`.gz` siblings from web/build.py, media types independent of the machine's MIME table, and the hub's address.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from urllib.parse import urlsplit
 
-from camelid.errors import BackendError
+from camelid.errors import BackendError, RequestError
 from camelid.server.http.listen import listen
 
 try:
     import uvicorn
     from starlette.applications import Starlette
     from starlette.datastructures import Headers
+    from starlette.requests import Request
     from starlette.responses import FileResponse, Response
-    from starlette.routing import Mount
+    from starlette.routing import Mount, Route
     from starlette.staticfiles import StaticFiles
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 except ModuleNotFoundError as error:
@@ -35,25 +39,38 @@ MEDIA_TYPES = {
     ".json": "application/json",
     ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
+    ".webmanifest": "application/manifest+json",
     ".wasm": "application/wasm",  # browsers refuse streaming compilation of any other type
     ".zip": "application/zip",
 }
 ENCODINGS = {"br": ".br", "gzip": ".gz"}  # in order of preference
-POLICY = "; ".join(
-    (
-        "default-src 'self'",
-        "script-src 'self' 'wasm-unsafe-eval'",
-        "worker-src 'self'",
-        "connect-src 'self'",
-        "img-src 'self' data:",
-        "object-src 'none'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
+HUB = "https://huggingface.co"
+# Hosts that the hub redirects downloads to, by https://huggingface.co/.well-known/meta.json. A policy applies
+# to the target of a redirect, too.
+HUB_HOSTS = (
+    "cas-bridge.xethub.hf.co",
+    "cdn-lfs.hf.co",
+    "cdn-lfs-us-1.hf.co",
+    "cdn-lfs-eu-1.hf.co",
+    "cdn-lfs.huggingface.co",
+    "cdn-lfs-us-1.huggingface.co",
+    "aws.cdn.hf.co",
+    "us.aws.cdn.hf.co",
+    "us-east-1.aws.cdn.hf.co",
+    "us-west-2.aws.cdn.hf.co",
+    "eu-west-3.aws.cdn.hf.co",
+    "ap-southeast-1.aws.cdn.hf.co",
+    "us.gcp.cdn.hf.co",
+    "us-east1.us.gcp.cdn.hf.co",
+    "us-central1.us.gcp.cdn.hf.co",
+    "us-west4.us.gcp.cdn.hf.co",
+    "europe-west4.us.gcp.cdn.hf.co",
+    "asia-southeast1.us.gcp.cdn.hf.co",
 )
+HUB_SETTING = "/models/hub.json"  # the page reads the hub's address from it
+# A service worker keeps the headers of the site's files: another policy must make it another service worker.
+SERVICE_WORKER, NO_POLICY = "service_worker.js", 'const POLICY = "";'
 HEADERS = {
-    "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
     # Cross-origin isolation, which SharedArrayBuffer (threads) requires.
@@ -101,10 +118,55 @@ def accepted_encoding(path: Path, headers: Headers) -> str | None:
     return next((name for name in candidates if Path(f"{path}{ENCODINGS[name]}").exists()), None)
 
 
-def application(root: Path) -> ASGIApp:
-    """The ASGI application that serves `root`, with `HEADERS` on every response, errors included."""
-    site = Starlette(routes=[Mount("/", app=Site(directory=root, html=True))])
-    fixed = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+def policy(hub: str = HUB, connect: Sequence[str] = ()) -> str:
+    """The Content-Security-Policy of a page that downloads models from `hub` and from the origins `connect`.
+
+    Raises RequestError for an address that is no http(s) origin.
+    """
+    redirects = [f"https://{host}" for host in HUB_HOSTS] if hub.rstrip("/") == HUB else []
+    origins = " ".join(dict.fromkeys([*map(origin, (hub, *connect)), *redirects]))
+    return "; ".join(
+        (
+            "default-src 'self'",
+            "script-src 'self' 'wasm-unsafe-eval'",
+            "worker-src 'self'",
+            f"connect-src 'self' {origins}",
+            "img-src 'self' data:",
+            "object-src 'none'",
+            "base-uri 'none'",
+            "form-action 'none'",
+            "frame-ancestors 'none'",
+        )
+    )
+
+
+def origin(address: str) -> str:
+    """Scheme, host and port of an address. Raises RequestError if the address has no exact host."""
+    parts = urlsplit(address)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or set(parts.netloc) & set(" ;,*@'\""):
+        text = f"{address!r} is no address of a server; expected for example https://models.example"
+        raise RequestError(text, field="connect")
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+def application(root: Path, *, hub: str = HUB, connect: Sequence[str] = ()) -> ASGIApp:
+    """The ASGI application that serves `root`, with `HEADERS` and the policy on every response.
+
+    Raises RequestError for an invalid address in `hub` or `connect`.
+    """
+    headers = {**HEADERS, "content-security-policy": policy(hub, connect)}
+    fixed = [(name.encode(), value.encode()) for name, value in headers.items()]
+    setting = json.dumps({"endpoint": hub})
+
+    async def hub_setting(_: Request) -> Response:
+        return Response(setting, media_type=MEDIA_TYPES[".json"])
+
+    async def service_worker(_: Request) -> Response:
+        text = service_worker_of(root, headers)
+        return Response(text, 200 if text else 404, media_type=MEDIA_TYPES[".js"])
+
+    routes = [Route(HUB_SETTING, hub_setting), Route(f"/{SERVICE_WORKER}", service_worker)]
+    site = Starlette(routes=[*routes, Mount("/", app=Site(directory=root, html=True))])
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
@@ -115,6 +177,13 @@ def application(root: Path) -> ASGIApp:
         await site(scope, receive, send_with_headers)
 
     return guarded
+
+
+def service_worker_of(root: Path, headers: Mapping[str, str]) -> str:
+    """The site's service worker with a stamp of the headers; "" if the site has none."""
+    path = root / SERVICE_WORKER
+    stamp = hashlib.sha256(json.dumps(headers).encode()).hexdigest()[:8]
+    return path.read_text("utf-8").replace(NO_POLICY, f'const POLICY = "{stamp}";') if path.is_file() else ""
 
 
 def find_site() -> Path:
@@ -132,10 +201,15 @@ def serve(
     *,
     host: str = "127.0.0.1",
     port: int = 8080,
+    hub: str = HUB,
+    connect: Sequence[str] = (),
     ready: Callable[[str], object] | None = None,
 ) -> None:
-    """Serves until interrupted. Calls `ready` with the address after binding; port 0 picks a free one."""
-    app = application(root or find_site())
+    """Serves until interrupted. Calls `ready` with the address after binding; port 0 picks a free one.
+
+    Pages look up hub ids at `hub`, and may fetch models from it and from the origins `connect`.
+    """
+    app = application(root or find_site(), hub=hub, connect=connect)
     # uvicorn raises KeyboardInterrupt again after its shutdown; Ctrl-C is a server's normal end.
     with listen(host, port) as listener, suppress(KeyboardInterrupt):
         if ready:

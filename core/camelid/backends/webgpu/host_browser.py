@@ -103,6 +103,14 @@ class BrowserSource:
         self.name: str = handle.name
         self.size: int = handle.size
 
+    async def beside(self, name: str) -> BrowserSource:
+        """Another file of a model in several. Raises ModelFormatError if it cannot be opened."""
+        ffi: Any = import_module("pyodide.ffi")
+        try:
+            return BrowserSource(await self.handle.beside(name))
+        except ffi.JsException as error:
+            raise ModelFormatError(f"{self.name}: {error.message}", path=self.name) from None
+
     async def read(self, offset: int, length: int) -> bytes:
         """Reads exactly `length` bytes. Raises ModelFormatError if the source fails."""
         ffi: Any = import_module("pyodide.ffi")

@@ -1,0 +1,25 @@
+// A page with the models dialog alone: no Python, no model that starts by itself.
+
+import { openModels } from "./models/models.js";
+import { list } from "./models/store.js";
+
+const button = document.getElementById("show");
+globalThis.opened = [];
+globalThis.stored = list;
+button.addEventListener("click", () => {
+  const onOpen = (model, name) => globalThis.opened.push({ model, name });
+  openModels(document.getElementById("models"), { onOpen });
+});
+button.click();
+
+/** {name, files: [{name, size, sha256}]} of the model that was opened last. */
+globalThis.lastOpened = async () => {
+  const { model, name } = globalThis.opened.at(-1);
+  return { name, files: await Promise.all([model].flat().map(facts)) };
+};
+
+async function facts(handle) {
+  const file = handle instanceof File ? handle : await handle.getFile();
+  const hash = new Uint8Array(await crypto.subtle.digest("SHA-256", await file.arrayBuffer()));
+  return { name: file.name, size: file.size, sha256: hash.toHex() };
+}

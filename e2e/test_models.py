@@ -1,0 +1,384 @@
+"""The models dialog against a hub on loopback: downloads cut, resumed, shared, damaged, refused; files."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import Browser, BrowserContext, Page, expect
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.hub_server import Hub, serve_hub, sha256
+from tests.support.split_gguf import split
+
+from e2e.browser import ROOT, build_site, open_browser, open_profile, serve_site
+from e2e.visit import WATCH, ask, screen, wait_ready
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+CHUNK = 4 << 20
+BIG = random.Random(1).randbytes(5 * CHUNK + 12345)
+SMALL = BIG[: 1 << 20]
+PROMPT = "What is 12 plus 30?"
+NAMES = ("models.html", "models_page.js")
+PARTIAL = "async () => (await stored()).some(({ done, total }) => done > 0 && done < total)"
+IDLE = "async () => (await navigator.locks.query()).held.length === 0"
+WAITING = "async () => (await navigator.locks.query()).pending.length > 0"
+
+
+@dataclass
+class Stage:
+    """A browser, the page's address, the hub that it downloads from, a folder."""
+
+    browser: Browser
+    address: str
+    hub: Hub
+    folder: Path  # of the scene's files
+
+    async def open(self, context: BrowserContext | None = None, **how: Any) -> Page:
+        """The dialog in a new profile, or in a context's."""
+        context = context or await self.browser.new_context(viewport={"width": 900, "height": 900}, **how)
+        page = await context.new_page()
+        await page.add_init_script(WATCH)
+        await page.goto(f"{self.address}models.html")
+        await expect(page.locator("dialog")).to_be_visible()
+        return page
+
+    def starts(self) -> list[int]:
+        """First byte of each request for a large file's bytes."""
+        return [int(headers["range"][6:].split("-")[0]) for headers in self.hub.downloads()]
+
+
+async def until(page: Page, condition: str) -> None:
+    """Waits for an async condition, which page.wait_for_function would take for true at once."""
+    async with asyncio.timeout(30):
+        while not await page.evaluate(condition):
+            await asyncio.sleep(0.02)
+
+
+async def get(page: Page, address: str) -> None:
+    await page.fill("#models-address", address)
+    await page.press("#models-address", "Enter")
+
+
+async def opened(page: Page, n: int = 1) -> dict[str, Any]:
+    """{name, files} of the n-th model that was opened; fails with the dialog's problem."""
+    done = f"() => opened.length >= {n} || document.querySelector('.problem').textContent"
+    await page.wait_for_function(done, timeout=60_000)
+    assert await page.evaluate("() => opened.length") >= n, await page.inner_text(".problem")
+    return await page.evaluate("() => lastOpened()")
+
+
+async def problem(page: Page) -> str:
+    await expect(page.locator(".problem")).not_to_be_empty(timeout=30_000)
+    return await page.inner_text(".problem")
+
+
+async def hub_id(stage: Stage) -> None:
+    """A hub id is downloaded once, checked, and opened again without the hub: from the list, by its id."""
+    page = await stage.open()
+    await get(page, "owner/big")
+    assert await opened(page) == {"name": "big-Q4_K_M.gguf", "files": [facts("big-Q4_K_M.gguf", BIG)]}
+    assert stage.hub.n_sent == len(BIG)
+    assert sorted(stage.starts()) == [n * CHUNK for n in range(6)]
+    stage.hub.is_down = True
+    await page.click("#show")
+    await page.get_by_role("button", name="Open big-Q4_K_M.gguf").click()
+    assert (await opened(page, 2))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+    await page.context.set_offline(True)
+    await page.click("#show")
+    await get(page, "owner/big")
+    assert (await opened(page, 3))["name"] == "big-Q4_K_M.gguf"
+    assert stage.hub.n_sent == len(BIG)
+
+
+async def cut(stage: Stage) -> None:
+    """A cut connection costs one chunk more at most."""
+    stage.hub.cut_after = [100_000, 2 << 20]
+    page = await stage.open()
+    await get(page, "owner/big")
+    assert (await opened(page))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+    assert stage.hub.n_sent == len(BIG) + 100_000 + (2 << 20)
+
+
+async def reload(stage: Stage) -> None:
+    """After a reload, the download goes on behind the last stored chunk."""
+    stage.hub.delay_s = 0.01
+    page = await stage.open()
+    await get(page, "owner/big")
+    await until(page, PARTIAL)
+    await page.reload()
+    before = len(stage.starts())
+    stage.hub.delay_s = 0
+    await page.get_by_role("button", name="Resume the download of big").click()
+    assert (await opened(page))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+    assert min(stage.starts()[before:]) >= CHUNK
+
+
+async def closed(stage: Stage) -> None:
+    """A download goes on while the dialog is closed, and is stored without being opened."""
+    stage.hub.delay_s = 0.01
+    page = await stage.open()
+    await get(page, "owner/big")
+    await expect(page.locator(".jobs small")).to_contain_text("/s")
+    await page.keyboard.press("Escape")
+    await page.click("#show")
+    await expect(page.locator(".jobs strong")).to_have_text("big-Q4_K_M.gguf")
+    await expect(page.get_by_role("button", name="Open big")).to_be_visible(timeout=30_000)
+    await expect(page.locator(".jobs li")).to_have_count(0)
+    assert await page.evaluate("() => opened.length") == 0
+
+
+async def cancel(stage: Stage) -> None:
+    """Cancelling keeps what has arrived; the model can be deleted then."""
+    stage.hub.delay_s = 0.01
+    page = await stage.open()
+    await get(page, "owner/big")
+    await until(page, PARTIAL)
+    await page.get_by_role("button", name="Cancel the download of big").click()
+    await expect(page.locator(".note")).to_contain_text("was stopped")
+    await until(page, IDLE)
+    await page.get_by_role("button", name="Delete big").click()
+    await page.get_by_role("button", name="Delete big").click()
+    await expect(page.get_by_role("button", name="Delete big")).to_have_count(0)
+    assert await page.evaluate("() => stored()") == []
+
+
+async def wrong_hash(stage: Stage) -> None:
+    """A damaged file is deleted, and the next download starts afresh."""
+    stage.hub.flip = len(BIG) - 1
+    page = await stage.open()
+    await get(page, "owner/big")
+    assert f"expected {sha256(BIG)}" in await problem(page)
+    assert await page.evaluate("() => stored()") == []
+    stage.hub.flip = -1
+    await get(page, "owner/big")
+    assert (await opened(page))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+
+
+async def changed(stage: Stage) -> None:
+    """A file that changes between two parts of a download is not pieced together."""
+    stage.hub.delay_s = 0.01
+    page = await stage.open()
+    address = f"{stage.hub.url}/owner/moving/resolve/main/moving.gguf"
+    await get(page, address)
+    await until(page, PARTIAL)
+    await page.get_by_role("button", name="Cancel").click()
+    await until(page, IDLE)
+    stage.hub.add("owner/moving", {"moving.gguf": BIG[::-1]})
+    stage.hub.delay_s = 0
+    await get(page, address)
+    assert "moving.gguf changed on the server" in await problem(page)
+    await get(page, address)
+    assert (await opened(page))["files"] == [facts("moving.gguf", BIG[::-1])]
+
+
+async def no_ranges(stage: Stage) -> None:
+    """A server without ranges sends the whole file, once."""
+    stage.hub.ignores_range = True
+    page = await stage.open()
+    await get(page, "owner/big")
+    assert (await opened(page))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+    assert stage.hub.n_sent == len(BIG)
+
+
+async def refusals(stage: Stage) -> None:
+    """Each wrong address gets its own message."""
+    page = await stage.open()
+    other = stage.hub.cdn.replace("localhost", "127.0.0.1")
+    for address, words in {
+        "owner/absent": "There is no repository owner/absent",
+        "owner/big@v9": "owner/big has no revision 'v9'",
+        "owner/big:Q2_K": "owner/big has no Q2_K; it has Q4_K_M",
+        "owner/text": "owner/text has no .gguf file",
+        "owner/holes": "owner/holes lacks m-00002-of-00002.gguf of the model's 2 files",
+        "nonsense": "'nonsense' is neither a hub id nor an address",
+        f"{stage.hub.url}/owner/big/resolve/main/absent.gguf": "the server answered 404. Check the address.",
+        f"{other}/x.gguf": f"This page's policy does not allow {other}",
+    }.items():
+        await page.evaluate("() => (document.querySelector('.problem').textContent = '')")
+        await get(page, address)
+        assert words in await problem(page)
+    stage.hub.is_down = True
+    await get(page, "owner/big")
+    await expect(page.locator(".problem")).to_contain_text("the server answered 503. Try again later.")
+
+
+async def quota(stage: Stage) -> None:
+    """A storage that is too small is told in numbers, before the download."""
+    async with open_profile(stage.folder / "profile") as context:
+        await fill_up(stage, await stage.open(context))
+
+
+async def fill_up(stage: Stage, page: Page) -> None:
+    devtools = await page.context.new_cdp_session(page)
+    override = {"origin": stage.address.rstrip("/"), "quotaSize": len(BIG) // 2}
+    await devtools.send("Storage.overrideQuotaForOrigin", override)
+    await get(page, "owner/big")
+    told = await problem(page)
+    assert "big-Q4_K_M.gguf needs 21.0 MB more than the 0.0 MB that are stored" in told, told
+    assert stage.hub.n_sent <= CHUNK
+    await devtools.send("Storage.overrideQuotaForOrigin", {**override, "quotaSize": 4 * len(BIG)})
+    await get(page, "owner/big")
+    assert (await opened(page))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+
+
+async def two_tabs(stage: Stage) -> None:
+    """Two tabs share one download and its progress."""
+    stage.hub.delay_s = 0.002
+    first = await stage.open()
+    second = await stage.open(first.context)
+    await get(first, "owner/big")
+    await get(second, "owner/big")
+    await expect(second.locator(".jobs small")).to_contain_text("/s")
+    both = await asyncio.gather(opened(first), opened(second))
+    assert [it["files"] for it in both] == 2 * [[facts("big-Q4_K_M.gguf", BIG)]]
+    assert stage.hub.n_sent == len(BIG)
+
+
+async def tab_closes(stage: Stage) -> None:
+    """When the downloading tab closes, the other one goes on where it stopped."""
+    stage.hub.delay_s = 0.01
+    first = await stage.open()
+    second = await stage.open(first.context)
+    await get(first, "owner/big")
+    await until(first, PARTIAL)
+    await get(second, "owner/big")
+    await until(second, WAITING)
+    before = len(stage.starts())
+    await first.close()
+    assert (await opened(second))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+    assert min(stage.starts()[before:]) >= CHUNK
+
+
+async def files(stage: Stage) -> None:
+    """A chosen file, parts in any order, a dropped folder; an absent part is named."""
+    page = await stage.open()
+    parts = [stage.folder / f"m-0000{i}-of-00002.gguf" for i in (1, 2)]
+    for part in parts:
+        part.write_bytes(part.name.encode())
+    choose = page.locator("input[type=file][multiple]")
+    await choose.set_input_files(parts[1:])
+    assert "is one of 2 parts, and m-00001-of-00002.gguf are missing" in await problem(page)
+    await choose.set_input_files(parts[::-1])
+    assert [file["name"] for file in (await opened(page))["files"]] == [part.name for part in parts]
+    await page.click("#show")
+    await page.locator("input[type=file][webkitdirectory]").set_input_files(stage.folder)
+    assert (await opened(page, 2))["name"] == "m-00001-of-00002.gguf"
+
+
+async def parts(stage: Stage) -> None:
+    """A model in parts, from the hub or by the address of one of them, answers as the whole."""
+    whole, pieces = stage.folder / "whole.gguf", stage.folder / "parts"
+    pieces.mkdir()
+    write_tiny_llama(whole, seed=5, hidden=64, head_dim=16, ffn=96)
+    split(whole, pieces)
+    stage.hub.add("owner/whole", {"whole.gguf": whole.read_bytes()})
+    stage.hub.add("owner/parts", {path.name: path.read_bytes() for path in pieces.iterdir()})
+    page = await stage.browser.new_page()
+    await page.add_init_script(WATCH)
+    await page.goto(f"{stage.address}?backend=cpu&max_tokens=12&model=absent")
+    asked = [await ask_model(page, f"owner/{name}") for name in ("whole", "parts")]
+    url = f"{stage.hub.url}/owner/parts/resolve/main/m-00002-of-00003.gguf"
+    await page.goto(f"{stage.address}?backend=cpu&max_tokens=12&model={url}")
+    await wait_ready(page)
+    asked.append((await ask(page, PROMPT))["token_ids"])
+    assert len(asked[0]) > 4 and asked[1:] == 2 * asked[:1]
+
+
+async def ask_model(page: Page, address: str) -> list[int]:
+    """Token ids of an answer of a model that the dialog opens in the chat page."""
+    await page.click("#models-open")
+    await get(page, address)
+    await expect(page.locator("dialog")).to_be_hidden()
+    await wait_ready(page)
+    return (await ask(page, PROMPT))["token_ids"]
+
+
+async def keyboard(stage: Stage) -> None:
+    """The dialog works by keyboard alone, and Escape closes it."""
+    page = await stage.open()
+    assert await page.evaluate("() => document.activeElement.ariaLabel") == "Close"
+    await page.keyboard.press("Tab")
+    await page.keyboard.type("owner/small")
+    await page.keyboard.press("Tab")
+    await page.keyboard.press("Enter")
+    assert (await opened(page))["files"] == [facts("small.gguf", SMALL)]
+    await page.focus("#show")
+    await page.keyboard.press("Enter")
+    await expect(page.locator("dialog")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await expect(page.locator("dialog")).to_be_hidden()
+
+
+async def looks(stage: Stage) -> None:
+    """Screenshots: light, dark and phone, with a stored, a partial and a running model."""
+    page = await stage.open(color_scheme="light")
+    await get(page, "owner/small")
+    await opened(page)
+    await page.click("#show")
+    stage.hub.delay_s = 0.01
+    await get(page, "owner/big")
+    await expect(page.locator(".jobs small")).to_contain_text("left")
+    await screen(page, "models-light")
+    await page.emulate_media(color_scheme="dark")
+    await screen(page, "models-dark")
+    await page.set_viewport_size({"width": 390, "height": 844})
+    await screen(page, "models-phone-dark")
+    assert await page.evaluate("() => document.querySelector('dialog').scrollWidth <= innerWidth")
+
+
+SCENES = (
+    hub_id, cut, reload, closed, cancel, wrong_hash, changed, no_ranges, refusals, quota, two_tabs,
+    tab_closes, files, parts, keyboard, looks,
+)  # fmt: skip
+
+
+def facts(name: str, data: bytes) -> dict[str, Any]:
+    return {"name": name, "size": len(data), "sha256": sha256(data)}
+
+
+def fill(hub: Hub) -> None:
+    """The hub's repositories, without faults."""
+    hub.__dict__.update(Hub(repos={}, url=hub.url, cdn=hub.cdn).__dict__)
+    hub.add("owner/big", {"big-Q4_K_M.gguf": BIG, "README.md": b"hello"})
+    hub.add("owner/small", {"small.gguf": SMALL})
+    hub.add("owner/moving", {"moving.gguf": BIG})
+    hub.add("owner/text", {"README.md": b"hello"})
+    hub.add("owner/holes", {"m-00001-of-00002.gguf": SMALL})
+
+
+async def play(address: str, hub: Hub, folder: Path) -> dict[str, BaseException | None]:
+    """Every scene in a profile of its own: its error, or None."""
+    ends: dict[str, BaseException | None] = {}
+    async with open_browser() as browser:
+        for scene in SCENES:
+            fill(hub)
+            place = folder / scene.__name__
+            place.mkdir()
+            try:
+                await scene(Stage(browser, address, hub, place))
+                ends[scene.__name__] = None
+            except Exception as error:
+                ends[scene.__name__] = error
+            for context in browser.contexts:
+                await context.close()
+    return ends
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, BaseException | None]]:
+    site = tmp_path_factory.mktemp("site")
+    build_site(site, {name: (ROOT / "e2e" / name).read_bytes() for name in NAMES})
+    with serve_hub() as hub, serve_site(site, hub=hub.url, connect=[hub.cdn]) as address:
+        yield asyncio.run(play(address, hub, tmp_path_factory.mktemp("files")))
+
+
+@pytest.mark.parametrize("scene", [scene.__name__ for scene in SCENES])
+def test_scene(scene: str, ends: dict[str, BaseException | None]) -> None:
+    if error := ends[scene]:
+        raise error

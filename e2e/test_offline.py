@@ -1,0 +1,155 @@
+"""The service worker: a second visit without a network, updates by whole builds, ranges of stored files."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import BrowserContext, Page
+
+from e2e.browser import build_site, link_site, open_browser, serve_site
+from e2e.visit import ask, wait_ready
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+QUERY = "?backend=cpu&max_tokens=8"
+PROMPT = "What is 12 plus 30?"
+INSTALLED = "() => navigator.serviceWorker.ready.then(({ active }) => active.scriptURL)"
+CACHES = "() => caches.keys()"
+NEXT = """async (build) => {
+  const registration = await navigator.serviceWorker.getRegistration();
+  await registration.update();
+  const worker = registration.installing ?? registration.waiting;
+  if (!worker) return "no new worker";
+  while (worker.state === "installing") await new Promise((resolve) => setTimeout(resolve, 20));
+  return worker.state;
+}"""
+RANGES = """async () => {
+  const read = async (range) => {
+    const response = await fetch("cria.gguf", { headers: { range } });
+    const bytes = new Uint8Array(await response.arrayBuffer());
+    return [response.status, response.headers.get("content-range"), [...bytes.subarray(0, 4)], bytes.length];
+  };
+  return [await read("bytes=0-3"), await read("bytes=4-"), await read("bytes=999999999-")];
+}"""
+
+
+async def visit(context: BrowserContext, address: str) -> tuple[Page, list[int]]:
+    """A page of the context, and its answer's token ids."""
+    page = await context.new_page()
+    await page.goto(address + QUERY)
+    await wait_ready(page)
+    return page, (await ask(page, PROMPT))["token_ids"]
+
+
+async def offline(address: str, seen: dict[str, Any]) -> None:
+    async with open_browser() as browser:
+        context = await browser.new_context()
+        page, seen["first"] = await visit(context, address)
+        seen["script"] = await page.evaluate(INSTALLED)
+        seen["caches"] = await page.evaluate(CACHES)
+        devtools = await context.new_cdp_session(page)
+        seen["install"] = (await devtools.send("Page.getInstallabilityErrors"))["installabilityErrors"]
+        await page.close()
+        await context.set_offline(True)
+        page, seen["second"] = await visit(context, address)
+        seen["isolated"] = await page.evaluate("() => crossOriginIsolated")
+        seen["ranges"] = await page.evaluate(RANGES)
+
+
+async def update(address: str, site: Path, seen: dict[str, Any]) -> None:
+    """A new build while a page is open: a broken one is refused, a whole one is used from the next visit."""
+    async with open_browser() as browser:
+        context = await browser.new_context()
+        page = await context.new_page()
+        await page.goto(f"{address}?model=absent")
+        await page.evaluate("() => import('./offline.js').then(({ keepOffline }) => keepOffline(0))")
+        await page.evaluate(INSTALLED)
+        await page.reload()
+        change(site, "half", files=("icon.svg",))
+        (site / "icon.svg").write_text("<svg/>")  # a file of yet another build
+        seen["broken"] = await page.evaluate(NEXT)
+        change(site, "whole", files=("icon.svg",))
+        seen["whole"] = await page.evaluate(NEXT)
+        seen["old"] = await page.evaluate("() => fetch('icon.svg').then((it) => it.text())")
+        await page.reload()
+        await page.wait_for_function("() => document.title === 'Camelid'")
+        seen["new"] = await page.evaluate("() => fetch('icon.svg').then((it) => it.text())")
+        seen["left"] = await page.evaluate(CACHES)
+
+
+def change(site: Path, build: str, *, files: tuple[str, ...]) -> None:
+    """Makes the site another build, in which some files differ."""
+    listed = json.loads((site / "files.json").read_text())
+    worker = (site / "service_worker.js").read_text().replace(listed["build"], build)
+    for name in files:
+        write(site / name, f"<svg><!-- {build} --></svg>")
+        listed["files"][name] = hashlib.sha256((site / name).read_bytes()).hexdigest()
+    write(site / "service_worker.js", worker)
+    write(site / "files.json", json.dumps({**listed, "build": build}))
+
+
+def write(path: Path, text: str) -> None:
+    """Replaces a file, which may be a hard link, and its compressed siblings."""
+    for suffix in ("", ".br", ".gz"):
+        Path(f"{path}{suffix}").unlink(missing_ok=True)
+    path.write_text(text)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    build_site(folder, {})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def seen(site: Path) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    with serve_site(site) as address:
+        found["address"] = address
+        asyncio.run(offline(address, found))
+    return found
+
+
+@pytest.fixture(scope="module")
+def updated(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    copy = tmp_path_factory.mktemp("copy") / "site"
+    link_site(site, copy, {})
+    found: dict[str, Any] = {}
+    with serve_site(copy) as address:
+        asyncio.run(update(address, copy, found))
+    yield found
+    shutil.rmtree(copy)
+
+
+def test_second_visit_needs_no_network(seen: dict[str, Any]) -> None:
+    assert seen["script"] == f"{seen['address']}service_worker.js"
+    assert len(seen["first"]) > 1 and seen["second"] == seen["first"]
+    assert seen["isolated"], "the stored responses lack the server's headers"
+
+
+def test_stored_files_have_ranges(seen: dict[str, Any]) -> None:
+    head, rest, beyond = seen["ranges"]
+    assert head[0] == 206 and head[2:] == [[*b"GGUF"], 4]
+    assert rest[0] == 206 and rest[3] == int(rest[1].split("/")[1]) - 4
+    assert beyond[0] == 416
+
+
+def test_the_page_can_be_installed(seen: dict[str, Any]) -> None:
+    # Incognito, as which every new context counts, never installs.
+    assert [error["errorId"] for error in seen["install"]] in ([], ["in-incognito"])
+
+
+def test_a_build_is_used_as_a_whole_from_the_next_visit(updated: dict[str, Any]) -> None:
+    assert updated["broken"] == "redundant", "files of two builds were installed together"
+    assert updated["whole"] == "installed"
+    assert "whole" not in updated["old"], "a page got files of a newer build"
+    assert updated["new"] == "<svg><!-- whole --></svg>"
+    assert len(updated["left"]) == 1

@@ -1,0 +1,221 @@
+// The models dialog: known and stored models, an address, dropped files, downloads with progress.
+
+import { findModel } from "./address.js";
+import { KNOWN, deviceFacts, needOf, verdict } from "./device.js";
+import { download } from "./downloads.js";
+import { filesOf, modelOf } from "./dropped.js";
+import { button, frame, progressRow, row } from "./elements.js";
+import { list, opened, remove, room } from "./store.js";
+import { ModelError, duration, size, text } from "./texts.js";
+
+export { setTexts } from "./texts.js";
+
+/** @typedef {File | FileSystemFileHandle} Handle */
+
+/** Downloads of this tab, by address: they go on while the dialog is closed. */
+const running = new Map();
+
+/**
+ * Shows the dialog. A chosen model closes it and calls `onOpen` once, with what `load` takes.
+ * @param {HTMLDialogElement} dialog
+ * @param {{onOpen: (model: Handle | Handle[], name: string) => void}} options
+ */
+export async function openModels(dialog, { onOpen }) {
+  const view = new View(dialog, onOpen);
+  dialog.showModal();
+  await view.fill();
+}
+
+class View {
+  #dialog;
+  #onOpen;
+  #at;
+  #isGone = false;
+
+  constructor(dialog, onOpen) {
+    [this.#dialog, this.#onOpen] = [dialog, onOpen];
+    this.#at = frame(dialog);
+    this.#listen();
+  }
+
+  #listen() {
+    const { form, address, close, files, folder, drop } = this.#at;
+    close.addEventListener("click", () => this.#dialog.close());
+    this.#dialog.addEventListener("close", () => (this.#isGone = true), { once: true });
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (address.value.trim()) this.#get(address.value.trim());
+    });
+    for (const input of [files, folder]) {
+      input.addEventListener("change", () => this.#try(() => this.#take([...input.files])));
+    }
+    drop.addEventListener("dragover", (event) => (event.preventDefault(), drop.classList.add("over")));
+    drop.addEventListener("dragleave", () => drop.classList.remove("over"));
+    drop.addEventListener("drop", (event) => {
+      event.preventDefault();
+      drop.classList.remove("over");
+      void this.#try(async () => this.#take(await filesOf(event.dataTransfer)));
+    });
+  }
+
+  /** Fills the lists and takes up the downloads that are running. */
+  async fill() {
+    await this.#try(async () => {
+      for (const job of running.values()) this.#show(job, false);
+      const facts = await deviceFacts();
+      await this.#fillStored();
+      await this.#fillDevice(facts);
+      this.#at.known.replaceChildren(...KNOWN.map((model) => this.#knownRow(model, facts)));
+    });
+  }
+
+  async #fillDevice({ memory, isMost, buffer }) {
+    const { free } = await room();
+    const known = isMost ? "device.memory.most" : "device.memory";
+    this.#at.device.textContent = text("device", {
+      memory: memory ? text(known, { bytes: size(memory) }) : text("device.memory.unknown"),
+      gpu: buffer ? text("device.gpu", { bytes: size(buffer) }) : text("device.cpu"),
+      free: size(free),
+    });
+  }
+
+  async #fillStored() {
+    const [models, { free }, isKept] = await Promise.all([list(), room(), navigator.storage.persisted?.()]);
+    const rows = models.map((stored) => this.#storedRow(stored));
+    this.#at.stored.replaceChildren(...rows);
+    const used = size(models.reduce((sum, { done }) => sum + done, 0));
+    const kept = text(isKept ? "stored.kept" : "stored.evictable");
+    this.#at.total.textContent = rows.length
+      ? text("stored.total", { used, free: size(free), kept })
+      : text("stored.none");
+  }
+
+  #storedRow(stored) {
+    const { model, done, total, isComplete } = stored;
+    const { name } = model;
+    const partial = { done: size(done), total: total ? size(total) : "?" };
+    const bytes = isComplete ? size(done) : text("stored.partial", partial);
+    const act = isComplete
+      ? button("open", { name }, () => this.#try(async () => this.#open(await opened(stored.key), name)))
+      : button("resume", { name }, () => this.#get(model.address, model));
+    const sure = text("delete.sure", { bytes: size(done) });
+    const drop = button("delete", { name }, () => {
+      if (drop.textContent !== sure) return (drop.textContent = sure);
+      return this.#try(async () => (await remove(stored), await this.#fillStored(), this.#at.close.focus()));
+    });
+    return row({ name, detail: [model.address, bytes], buttons: [act, drop] });
+  }
+
+  #knownRow(model, facts) {
+    const { id, name } = model;
+    const { bytes, context } = needOf(model);
+    const judged = verdict(bytes, facts);
+    const need = { bytes: size(model.bytes), memory: size(bytes), context: context.toLocaleString() };
+    const detail = [id, text("known.need", need), text(`verdict.${judged}`)];
+    return row({ name, detail, judged, buttons: [button("download", { name }, () => this.#get(id))] });
+  }
+
+  /** Downloads a model by its address (or one that was found before), then opens it. */
+  #get(address, found = null) {
+    if (running.has(address)) return;
+    this.#say("");
+    this.#show(startJob(address, found, (note) => this.#say(note)), true);
+  }
+
+  /** Shows a job until it ends, with a button that stops it; `opens` its model then. */
+  #show(job, opens) {
+    const { made, tell, end } = progressRow(job.name, () => job.stop.abort());
+    this.#at.jobs.append(made);
+    job.listeners.add(() => tell(job.name, job.progress, line(job.progress)));
+    const opened = (handles) => opens && !this.#isGone && this.#open(handles, job.name);
+    const failed = (error) => (job.stop.signal.aborted ? this.#sayStopped(job) : this.#fail(error));
+    void job.ended.then(opened, failed).finally(() => {
+      end();
+      if (!this.#isGone) this.#fillStored().catch((error) => this.#fail(error));
+    });
+  }
+
+  #sayStopped({ name, progress }) {
+    this.#say(text("cancelled", { name, done: size(progress?.done ?? 0) }));
+  }
+
+  #take(files) {
+    const { model, name } = modelOf(files);
+    this.#open(model, name);
+  }
+
+  #open(model, name) {
+    this.#dialog.close();
+    this.#onOpen(model, name);
+  }
+
+  async #try(work) {
+    try {
+      this.#say("");
+      await work();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #say(note) {
+    this.#at.note.textContent = note;
+    this.#at.problem.textContent = "";
+  }
+
+  #fail(error) {
+    this.#at.note.textContent = "";
+    this.#at.problem.textContent = error.message;
+  }
+}
+
+/**
+ * A download of this tab. `ended` resolves to handles of the files.
+ * @typedef {{address: string, name: string, stop: AbortController, listeners: Set<() => void>,
+ *   progress: import("./downloads.js").Progress | null, ended: Promise<Handle | Handle[]>}} Job
+ */
+
+/** Starts a job of an address. @returns {Job} */
+function startJob(address, found, say) {
+  const job = { address, name: found?.name ?? address, stop: new AbortController(), progress: null };
+  job.listeners = new Set();
+  job.ended = runJob(job, found, say).finally(() => running.delete(address));
+  running.set(address, job);
+  return job;
+}
+
+async function runJob(job, found, say) {
+  const { signal } = job.stop;
+  const tell = (facts) => {
+    Object.assign(job, facts);
+    for (const listener of job.listeners) listener();
+  };
+  const model = found ?? (await findOrStored(job.address, signal, say));
+  tell({ name: model.name });
+  return download(model, { onProgress: (progress) => tell({ progress }), signal });
+}
+
+/** A model by its address. While the hub cannot be reached, the one stored under that address. */
+async function findOrStored(address, signal, say) {
+  try {
+    const found = await findModel(address, { signal });
+    if (found.note) say(found.note);
+    return found;
+  } catch (error) {
+    if (!(error instanceof ModelError) || error.key !== "unreachable") throw error;
+    const stored = (await list()).find(({ model, isComplete }) => isComplete && model.address === address);
+    if (!stored) throw error;
+    say(text("note.offline", { hub: error.values.place, name: stored.model.name }));
+    return stored.model;
+  }
+}
+
+/** The line below a progress bar. */
+function line(progress) {
+  if (!progress) return "";
+  const { done, total, rate } = progress;
+  if (total === null) return text("progress.unknown", { done: size(done), rate: size(rate) });
+  const values = { done: size(done), total: size(total), rate: size(rate) };
+  if (!rate) return text("progress.start", values);
+  return text("progress.line", { ...values, left: duration((total - done) / rate) });
+}

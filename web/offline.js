@@ -1,0 +1,17 @@
+// Registers the service worker.
+
+const DELAY_MS = 3000; // after the page is ready: a first answer comes before the downloads of the installation
+
+/**
+ * Keeps the site's files for visits without a network. A browser without service workers goes without.
+ * @param {number} [delay] milliseconds
+ */
+export async function keepOffline(delay = DELAY_MS) {
+  if (!navigator.serviceWorker) return;
+  await new Promise((resolve) => setTimeout(resolve, delay));
+  try {
+    await navigator.serviceWorker.register(new URL("service_worker.js", import.meta.url));
+  } catch (error) {
+    console.info(`This page will not work offline: ${error.message}`);
+  }
+}
