@@ -13,7 +13,12 @@ from camelid.backends.common.op_runner import OpCase, run_case
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.limits import DEFAULTS
 
-LIMITS = {**DEFAULTS, "maxStorageBuffersPerShaderStage": 10}  # of most GPUs
+LIMITS = {  # of most GPUs
+    **DEFAULTS,
+    "maxStorageBuffersPerShaderStage": 10,
+    "maxStorageBufferBindingSize": 1 << 30,
+    "maxBufferSize": 1 << 30,
+}
 
 
 class PaperHost:
