@@ -1,8 +1,9 @@
 """Builds the static site in build/web: `python web/build.py`.
 
 The site contains the page, Pyodide from node_modules (pinned in package-lock.json), the core as one archive,
-cria, and .gz and .br siblings of compressible files. The archives contain bytecode for the modules that a
-page loads, and the snapshot contains these modules imported. The build fetches nothing and is reproducible: equal inputs give equal bytes.
+a snapshot of Python's memory with the core imported, cria, and .gz and .br siblings of compressible files.
+The archives contain bytecode for the modules that a page loads. The build fetches nothing and is
+reproducible: equal inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -180,7 +181,7 @@ def take_snapshot(site: Path, pyodide: Path, cache: Path) -> None:
 
 
 def make_snapshot(pyodide: Path, archives: Sequence[Path]) -> list[bytes]:
-    """Imports the core in Pyodide under Node.js, and returns its memory; [] if Node.js is missing or fails."""
+    """Imports the core in Pyodide under Node.js. Returns its memory; [] if Node.js is missing or fails."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder, "snapshot.bin")
         made = run_node("import", SNAPSHOT / "make.mjs", pyodide, *archives, out)

@@ -1,8 +1,7 @@
 """The memory snapshot of the page's Python: what it contains, and what a page renews after restoring it.
 
-A snapshot is the interpreter's memory. It has no file system, and all that was drawn at random or read from the
-build's machine is the same in every page. Hashes of strings stay the same, too: they cannot change once a
-dictionary exists.
+A snapshot is the interpreter's memory. It has no file system, and whatever was drawn at random is the same in
+every page. So are the hashes of strings, which cannot change once a dictionary exists.
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-# Modules that the standard library imports when a function first needs them. A page that imports a module that
-# the snapshot lacks fetches the standard library's archive.
+# Modules that the standard library imports when a function first needs them. For a module that the snapshot
+# lacks, a page fetches the standard library's archive.
 LATER = ("importlib.readers", "importlib.resources.readers", "importlib.resources._adapters")
 SEED = "PYTHONHASHSEED"
 
@@ -25,7 +24,9 @@ def freeze(root: Path) -> None:
     """Imports every module below `root` and keeps the content of all other files in memory."""
     for name in (*sorted(_modules(root)), *LATER):
         import_module(name)
-    _files.update((path, path.read_bytes()) for path in root.rglob("*") if not _is_code(path) and path.is_file())
+    _files.update(
+        (path, path.read_bytes()) for path in root.rglob("*") if not _is_code(path) and path.is_file()
+    )
     os.environ.pop(SEED, None)
 
 

@@ -37,6 +37,7 @@ from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import (
     FROM_ID,
+    ProgramKey,
     Step,
     StepRow,
     StepSampling,
@@ -67,6 +68,7 @@ class WebGpuBackend(Hosted):
         self._weights: dict[str, Weight] = {}
         self._states: dict[str, StateSpec] = {}
         self._pools: dict[str, PoolSize] = {}
+        self._prepared: dict[ProgramKey, Section] = {}
         self._steps.counters["dispatches"] = 0
 
     def capabilities(self) -> Capabilities:
@@ -111,9 +113,16 @@ class WebGpuBackend(Hosted):
         with host_errors("webgpu"):
             await self._host.allocate(self._section(allocate_section(states, units)))
 
+    def prepare(self, plan: Plan, units: Mapping[str, PoolSize]) -> None:
+        """Begins to compile the plan's pipelines, and before them those that load weights of its types."""
+        section = self._prepared[plan.key] = self._lowered(plan, units)
+        examples = {weight.type: weight for weight in plan.weights().values()}
+        with host_errors("webgpu"):
+            for part in (load_section(examples.values(), shaders.join), section):
+                self._host.prepare(part.compiled_json())
+
     async def compile(self, plan: Plan) -> Program:
-        lanes = SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
-        section = program_section(plan, self._pools, shaders.join, lanes, self._limits)
+        section = self._prepared.pop(plan.key, None) or self._lowered(plan, self._pools)
         with host_errors("webgpu"):
             number = await self._host.compile(self._section(section))
             # Drivers compile pipelines at their first dispatch (1.5 s on lavapipe), so one dispatch runs
@@ -151,6 +160,10 @@ class WebGpuBackend(Hosted):
 
     async def close(self) -> None:
         await self._host.close()
+
+    def _lowered(self, plan: Plan, units: Mapping[str, PoolSize]) -> Section:
+        lanes = SOFTWARE_LANES if self.capabilities().is_software else GPU_LANES
+        return program_section(plan, units, shaders.join, lanes, self._limits)
 
     def _section(self, section: Section) -> Json:
         """The section as JSON data, checked against the device's limits, and recorded if recording is on."""

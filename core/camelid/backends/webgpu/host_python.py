@@ -40,7 +40,8 @@ class WgpuHost:
         self._hook = hook
         self._device: Any = None
         self._buffers: dict[str, Any] = {}
-        self._pipelines: dict[str, Any] = {}  # by module, layout and constants; shared by sections
+        self._modules: dict[str, Any] = {}  # by WGSL; shared by sections, as the pipelines
+        self._pipelines: dict[str, Any] = {}  # by WGSL, layout and constants
         self._programs: dict[int, Program] = {}
 
     async def open(self, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +49,7 @@ class WgpuHost:
         adapter = choose_adapter(str(spec.get("adapter", "")), str(spec.get("api", "")))
         required = {name: adapter.limits[name] for name in map(_dashed, spec.get("limits", ()))}
         self._device = self._hook(adapter.request_device_sync(required_limits=required))
-        self._pipelines.clear()  # pipelines belong to the previous device
+        self._forget_compiled()  # it belongs to the previous device
         limits = {_camel(name): value for name, value in self._device.limits.items()}
         return {"adapter": {k: str(v) for k, v in dict(adapter.info).items()}, "limits": limits}
 
@@ -65,6 +66,9 @@ class WgpuHost:
 
     async def allocate(self, section: Mapping[str, Any]) -> None:
         self._build(section)
+
+    def prepare(self, section: Mapping[str, Any]) -> None:
+        """Compiles nothing in advance: wgpu-py compiles while it blocks."""
 
     async def compile(self, section: Mapping[str, Any]) -> int:
         """Creates all objects that the program's steps need. Returns the program's number."""
@@ -101,7 +105,7 @@ class WgpuHost:
         for buffer in self._buffers.values():
             buffer.destroy()
         self._buffers.clear()
-        self._pipelines.clear()
+        self._forget_compiled()
         self._programs.clear()
         self._device = None
 
@@ -125,13 +129,20 @@ class WgpuHost:
         """Pipelines of a section. Pipelines of earlier sections are reused, since compilation is slow."""
         keys = [_key(section, entry) for entry in section["pipelines"]]
         todo = {k: e for k, e in zip(keys, section["pipelines"], strict=True) if k not in self._pipelines}
-        modules = {
-            name: self._device.create_shader_module(code=section["modules"][name])
-            for name in {entry["module"] for entry in todo.values()}
-        }
+        modules = {entry["module"]: self._module(section, entry["module"]) for entry in todo.values()}
         for key, entry in todo.items():
             self._pipelines[key] = _pipeline(self._device, entry, layouts, modules)
         return [self._pipelines[key] for key in keys]
+
+    def _module(self, section: Mapping[str, Any], name: str) -> Any:
+        wgsl: str = section["modules"][name]
+        if wgsl not in self._modules:
+            self._modules[wgsl] = self._device.create_shader_module(code=wgsl)
+        return self._modules[wgsl]
+
+    def _forget_compiled(self) -> None:
+        self._modules.clear()
+        self._pipelines.clear()
 
     def _create_buffer(self, entry: Mapping[str, Any]) -> None:
         usage = 0
