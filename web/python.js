@@ -1,6 +1,5 @@
 // Start of Python: from the memory snapshot that was made with the site, else from the archives.
 
-import createModule from "./pyodide/pyodide.asm.mjs";
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 const HERE = new URL("./", import.meta.url).href;
@@ -49,9 +48,10 @@ async function fromArchives(reason) {
   return python;
 }
 
-/** Creates Pyodide's module. Its memory starts with 30 MiB, and Pyodide copies a snapshot without growing it. */
+/** Creates Pyodide's module with room for the snapshot: Pyodide itself does not grow its first 30 MiB for it. */
 async function createWithRoom(settings) {
-  const module = await createModule(settings);
+  const { default: create } = await import("./pyodide/pyodide.asm.mjs"); // now that other files are on their way
+  const module = await create(settings);
   module._sbrk(settings.INITIAL_MEMORY - module._sbrk(0));
   return module;
 }
@@ -60,7 +60,8 @@ async function createWithRoom(settings) {
 async function fetchSnapshot(url) {
   const bytes = await fetchBytes(url);
   const memoryAt = new Uint32Array(bytes, 0, 2)[1];
-  if ((bytes.byteLength - memoryAt) % PAGE_BYTES) throw new Error(`${url}: truncated, ${bytes.byteLength} bytes`);
+  const rest = (bytes.byteLength - memoryAt) % PAGE_BYTES;
+  if (rest) throw new Error(`${url}: truncated, ${rest} bytes of a page of ${PAGE_BYTES}`);
   return bytes;
 }
 

@@ -26,7 +26,7 @@ export class Build {
     [this.#compiled, this.#counters] = [compiled, counters];
   }
 
-  /** Begins to compile the section's pipelines. A later section compiles failed ones again, and reports them. */
+  /** Begins to compile the section's pipelines. `finish` of a later section reports their errors. */
   prepare() {
     this.#createPipelines(this.#createLayouts()).catch(() => {});
   }
