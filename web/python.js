@@ -26,11 +26,13 @@ export async function startPython(progress) {
 
 /** Python from the snapshot, in which the core is imported. */
 async function fromSnapshot() {
+  const snapshot = fetchSnapshot(`${HERE}snapshot.bin`);
+  snapshot.catch(() => {}); // loadPyodide awaits it later, and reports its error
   const python = await loadPyodide({
     indexURL: PYODIDE,
     stdLibURL: LOCK, // Pyodide always fetches a library; this file is fetched anyway
     createPyodideModule: createWithRoom,
-    _loadSnapshot: fetchSnapshot(`${HERE}snapshot.bin`),
+    _loadSnapshot: snapshot,
   });
   const library = python.FS.readdir("/lib").find((name) => name.endsWith(".zip"));
   addLazyFile(python.FS, `/lib/${library}`, STDLIB);
@@ -48,9 +50,9 @@ async function fromArchives(reason) {
   return python;
 }
 
-/** Creates Pyodide's module with room for the snapshot: Pyodide itself does not grow its first 30 MiB for it. */
+/** Creates Pyodide's module with room for the snapshot: Pyodide does not grow its first 30 MiB for it. */
 async function createWithRoom(settings) {
-  const { default: create } = await import("./pyodide/pyodide.asm.mjs"); // now that other files are on their way
+  const { default: create } = await import("./pyodide/pyodide.asm.mjs"); // other files are on their way
   const module = await create(settings);
   module._sbrk(settings.INITIAL_MEMORY - module._sbrk(0));
   return module;
