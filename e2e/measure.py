@@ -1,7 +1,7 @@
 """`python -m e2e.measure [MODEL.gguf]`: cost of a first and a returning visit, and host time per step.
 
-`--sites SITE SITE` visits built sites in turns, to compare their starts. Prints one JSON object. Chromium
-runs on SwiftShader, so the tokens per second are no measure of a GPU.
+Prints one JSON object. `--sites SITE SITE` instead visits built sites in turns, to compare their starts, and
+prints one per visit. Chromium runs on SwiftShader, so the tokens per second are no measure of a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import json
 import sys
 import tempfile
 import time
-from bisect import insort
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
@@ -26,7 +25,7 @@ from e2e.visit import ON_GPU, ask, wait_ready
 CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
 PROMPT, MAX_TOKENS, REPEATS = "What is 12 plus 30?", 16, 10
 PATHS = {"webgpu": ON_GPU, "cpu": "backend=cpu"}
-START_FIGURES = ("ready_s", "first_token_s", "second_visit_ready_s")
+START_FIGURES = ("first_token_s", "second_visit_ready_s", "wire_bytes")
 # Records the worker's executor, and times Python between a result and the next step.
 WATCH = """() => {
   const { prototype } = globalThis.camelid.Executor;
@@ -92,16 +91,14 @@ async def first_visit(context: BrowserContext, address: str) -> tuple[Page, dict
     }
 
 
-async def in_turns(sites: Sequence[Path], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """Seconds of `rounds` visits to each site, in turns: site and path -> figure -> sorted seconds."""
-    seen: dict[str, dict[str, list[float]]] = {}
+async def in_turns(sites: Sequence[Path], rounds: int) -> None:
+    """Prints a line of JSON per visit: `rounds` to each built site on each path, in turns."""
     for _ in range(rounds):
         for site, path in product(sites, PATHS):
             with serve_site(site) as address:
                 figures = await visits(address, PATHS[path])
-            for name in START_FIGURES:
-                insort(seen.setdefault(f"{site} {path}", {}).setdefault(name, []), figures[name])
-    return seen
+            line = {"site": str(site), "path": path} | {name: figures[name] for name in START_FIGURES}
+            print(json.dumps(line), flush=True)
 
 
 async def per_token(page: Page) -> dict[str, Any]:
@@ -135,7 +132,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="visits to each of --sites (default: 5)")
     options = parser.parse_args()
     if options.sites:
-        print(json.dumps(asyncio.run(in_turns(options.sites, options.rounds)), indent=2))
+        asyncio.run(in_turns(options.sites, options.rounds))
         return
     if not options.model.exists():
         sys.exit(f"no file {options.model}; expected the path of a .gguf file")
