@@ -44,6 +44,10 @@ class PageHost:
     async def allocate(self, section: Json) -> None:
         await self._call("allocate", section)
 
+    def prepare(self, section: Json) -> None:
+        """Queues the call, which is sent with the next one."""
+        self._waiting.append(["prepare", section])
+
     async def compile(self, section: Json) -> int:
         return await self._call("compile", section)
 

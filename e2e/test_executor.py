@@ -170,9 +170,27 @@ async def equal_pipelines_are_made_once(host: PageHost, page: Page) -> None:
         assert await host.read(host.run(number, step(1, 1))) == struct.pack("<I", answer)
     each = [after - before for before, after in pairwise(created)]
     least = min(each)
-    assert each == [least + 2 * is_new for _, _, is_new in OWN_PIPELINES], "a module and a pipeline"
+    assert each == [least + n_new for _, _, n_new in OWN_PIPELINES], "modules and pipelines"
     with pytest.raises(RuntimeError, match="pipeline add"):
         await host.compile(program(**FORBIDDEN))
+
+
+async def prepared_pipelines_are_used(host: PageHost, page: Page) -> None:
+    """A program finds its pipeline prepared, and tells the error of one that failed."""
+    await host.open(SWIFTSHADER)
+    created = [await page.evaluate("() => probe.created")]
+    for name in ("prepared", "again"):
+        host.prepare(program(buffers=[], groups=[], commands=[]))
+        number = await host.compile(program(name=name))
+        assert await host.read(host.run(number, step(1, 1))) == struct.pack("<I", 3)
+        created.append(await page.evaluate("() => probe.created"))
+    first, again = (after - before for before, after in pairwise(created))
+    assert first == again + 2, "a module and a pipeline once"
+    bad = {"modules": {"add": ADD_ONE.replace("step[0]", "nothing[0]")}}
+    host.prepare(program(**bad))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match=r"(?s)program 'add one', (shader|pipeline) add: "):
+            await host.compile(program(**bad))
 
 
 async def steps_create_nothing(host: PageHost, page: Page) -> None:
@@ -202,6 +220,7 @@ CHECKS: list[Check] = [
     upload_of_odd_length_fills_up_with_zeros,
     lost_device_is_told,
     equal_pipelines_are_made_once,
+    prepared_pipelines_are_used,
     steps_create_nothing,
 ]
 

@@ -227,9 +227,11 @@ def test_without_node_pages_get_sources(
     monkeypatch.setattr(build, "find_node", lambda: node)
     sources = files_of(site / "camelid.zip")
     build.precompile(site, PYODIDE, site)
+    build.take_snapshot(site, PYODIDE, site)
     assert files_of(site / "camelid.zip") == sources
-    assert "pages will compile their Python" in capsys.readouterr().err
-    assert not list(site.glob("bytecode-*"))
+    said = capsys.readouterr().err
+    assert "pages will compile their Python" in said and "pages will import their Python" in said
+    assert not [*site.glob("bytecode-*"), *site.glob("snapshot*")]
 
 
 def test_an_incomplete_cache_is_rebuilt(
@@ -248,6 +250,19 @@ def test_an_incomplete_cache_is_rebuilt(
         build.precompile(site, PYODIDE, site)
         assert [path.read_bytes() for path in archives] == made
         assert len(list(site.glob("bytecode-*"))) == 2
+
+
+@pytest.mark.slow
+def test_the_snapshot_is_reproducible(
+    build: ModuleType, site: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Two builds give equal bytes, in which neither time nor chance nor a path of this machine is left."""
+    made = list[bytes]()
+    for _ in range(2):
+        build.take_snapshot(site, PYODIDE, tmp_path_factory.mktemp("cache"))
+        made.append((site / "snapshot.bin").read_bytes())
+    assert made[0] == made[1]
+    assert str(ROOT).encode() not in made[0]
 
 
 @pytest.mark.slow

@@ -1,8 +1,9 @@
 """Builds the static site in build/web: `python web/build.py`.
 
 The site contains the page, Pyodide from node_modules (pinned in package-lock.json), the core as one archive,
-cria, and .gz and .br siblings of compressible files. The archives contain bytecode for the modules that a
-page loads. The build fetches nothing and is reproducible: equal inputs give equal bytes.
+a snapshot of Python's memory with the core imported, cria, and .gz and .br siblings of compressible files.
+The archives contain bytecode for the modules that a page loads. The build fetches nothing and is
+reproducible: equal inputs give equal bytes.
 """
 
 from __future__ import annotations
@@ -79,12 +80,25 @@ NATIVE_IN_BROWSER = (
     "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
-COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".webmanifest", ".zip"}
+COMPRESSIBLE = {
+    ".bin",
+    ".css",
+    ".gguf",
+    ".html",
+    ".js",
+    ".json",
+    ".mjs",
+    ".svg",
+    ".wasm",
+    ".webmanifest",
+    ".zip",
+}
 BYTECODE = ROOT / "web" / "bytecode"
 SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
 SETTINGS = ("models/hub.json",)
+SNAPSHOT = ROOT / "web" / "snapshot"
 ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
-WRONG_PYTHON = 3  # exit code of precompile.mjs if a module does not compile
+WRONG_PYTHON = 3  # exit code of precompile.mjs and make.mjs if Python raises an error
 EPOCH = (1980, 1, 1, 0, 0, 0)  # zip's earliest date: archives must not depend on the time of the build
 
 
@@ -174,40 +188,66 @@ def precompile(site: Path, pyodide: Path, cache: Path) -> None:
     archives = [site / name for name in ARCHIVES]
     stamp = digest(*archives, pyodide / "pyodide.asm.wasm", *sorted(BYTECODE.glob("*.*")))
     entries = [cache / f"bytecode-{stamp}-{archive.name}" for archive in archives]
-    try:
-        made = [path.read_bytes() for path in entries]
-    except FileNotFoundError:
-        made = make_bytecode(pyodide, archives)
-        if not made:
-            return
-        for path, data in zip(entries, made, strict=True):
-            keep(path, data)
-        for old in {*cache.glob("bytecode-*")} - {*entries}:
-            with suppress(OSError):  # another build has removed it or, on Windows, is reading it
-                old.unlink()
-    for archive, data in zip(archives, made, strict=True):
+    made = kept(entries, lambda: make_bytecode(pyodide, archives))
+    for archive, data in zip(archives, made, strict=False):
         archive.write_bytes(data)
 
 
 def make_bytecode(pyodide: Path, archives: Sequence[Path]) -> list[bytes]:
     """Compiles the archives' modules in Pyodide under Node.js. Returns [] if Node.js is missing or fails."""
-    node = find_node()
-    if node is None:
-        return no_bytecode("no Node.js")
     with tempfile.TemporaryDirectory() as folder:
-        command = [node, BYTECODE / "precompile.mjs", pyodide, *archives, folder]
-        done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
-        if done.returncode == WRONG_PYTHON:
-            sys.exit(f"web/build.py: the page's Python did not compile: {done.stderr[-2000:]}")
-        if done.returncode:
-            return no_bytecode(f"{node} failed ({done.stderr.strip()[-300:]})")
+        if not run_node("compile", BYTECODE / "precompile.mjs", pyodide, *archives, folder):
+            return []
         return [Path(folder, archive.name).read_bytes() for archive in archives]
 
 
-def no_bytecode(why: str) -> list[bytes]:
-    """Prints a warning that the archives stay without bytecode."""
-    print(f"web/build.py: {why}: pages will compile their Python at each visit", file=sys.stderr)
-    return []
+def take_snapshot(site: Path, pyodide: Path, cache: Path) -> None:
+    """Writes the memory snapshot from which pages start, cached in `cache`; without Node.js there is none."""
+    archives = [site / name for name in ARCHIVES]
+    stamp = digest(*archives, *(pyodide / name for name in PYODIDE_FILES), *sorted(SNAPSHOT.glob("*.*")))
+    for data in kept([cache / f"snapshot-{stamp}.bin"], lambda: make_snapshot(pyodide, archives)):
+        (site / "snapshot.bin").write_bytes(data)
+
+
+def make_snapshot(pyodide: Path, archives: Sequence[Path]) -> list[bytes]:
+    """Imports the core in Pyodide under Node.js. Returns its memory; [] if Node.js is missing or fails."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "snapshot.bin")
+        made = run_node("import", SNAPSHOT / "make.mjs", pyodide, *archives, out)
+        return [out.read_bytes()] if made else []
+
+
+def run_node(work: str, script: Path, *arguments: Path | str) -> bool:
+    """Runs a script with Pyodide. If Node.js is missing or fails, prints which work is left to pages."""
+    node = find_node()
+    if node is None:
+        return left_to_pages(work, "no Node.js")
+    command = [node, script, *arguments]
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace")
+    if done.returncode == WRONG_PYTHON:
+        sys.exit(f"web/build.py: the page's Python did not {work}: {done.stderr[-2000:]}")
+    return not done.returncode or left_to_pages(work, f"{node} failed ({done.stderr.strip()[-300:]})")
+
+
+def left_to_pages(work: str, why: str) -> bool:
+    """Prints a warning that pages do a part of the build's work. Returns False."""
+    print(f"web/build.py: {why}: pages will {work} their Python at each visit", file=sys.stderr)
+    return False
+
+
+def kept(entries: Sequence[Path], make: Callable[[], list[bytes]]) -> list[bytes]:
+    """Content of the cache's entries; makes them if they are missing, in place of those of other stamps."""
+    try:
+        return [path.read_bytes() for path in entries]
+    except FileNotFoundError:
+        made = make()
+    for path, data in zip(entries, made, strict=False):
+        keep(path, data)
+    kind = entries[0].name.partition("-")[0]
+    for old in {*entries[0].parent.glob(f"{kind}-*")} - {*entries} if made else ():
+        with suppress(OSError):  # another build has removed it or, on Windows, is reading it
+            old.unlink()
+    return made
 
 
 def digest(*files: Path) -> str:
@@ -268,6 +308,7 @@ def build(site: Path, pyodide: Path, cache: Path) -> None:
     copy_cria(site)
     write_archive(site / "camelid.zip")
     precompile(site, pyodide, cache)
+    take_snapshot(site, pyodide, cache)
     write_version(site)
     for path in sorted(site.rglob("*")):
         if path.suffix in COMPRESSIBLE:

@@ -1,7 +1,7 @@
 // Executes tapes on WebGPU. Its input is sections (core/camelid/backends/webgpu/tape.py); it has no model
 // code. The interface equals host_python.WgpuHost, so the same lowering drives both.
 
-import { Build, Program, encode, fromBase64, resolve } from "./section.js";
+import { Build, Compiled, Program, encode, fromBase64, resolve } from "./section.js";
 import { openSource } from "./source.js";
 
 // writeBuffer copies into shared memory, which is freed only after the device has executed the copy.
@@ -22,8 +22,7 @@ export class Executor {
   #device = null;
   /** @type {Map<string, GPUBuffer>} */
   #buffers = new Map();
-  /** @type {Map<string, GPUComputePipeline>} */
-  #pipelines = new Map();
+  #compiled = new Compiled();
   /** @type {Program[]} */
   #programs = [];
   #tickets = new Map(); // readable steps, by ticket
@@ -67,7 +66,7 @@ export class Executor {
     device.addEventListener("uncapturederror", ({ error }) => {
       if (this.#device === device) this.#fault ??= new Error(error.message);
     });
-    this.#pipelines.clear(); // pipelines of the old device
+    this.#compiled = new Compiled(); // the old device's cannot be used
     return { adapter: describe(adapter.info), limits: plainLimits(device.limits) };
   }
 
@@ -89,6 +88,15 @@ export class Executor {
   /** Creates a section's buffers, zeroed. */
   allocate(section) {
     return this.#build(section, (build) => build.finish());
+  }
+
+  /**
+   * Begins to compile the pipelines of a section before its buffers exist. `compile` reports their errors.
+   * @param {{layouts: object, modules: object, pipelines: object[]}} section
+   */
+  prepare(section) {
+    this.#check();
+    this.#open(section).prepare();
   }
 
   /**
@@ -186,7 +194,7 @@ export class Executor {
     const device = this.#device;
     this.#device = null;
     this.#buffers.clear();
-    this.#pipelines.clear();
+    this.#compiled = new Compiled();
     this.#programs = [];
     this.#tickets.clear();
     this.#holders.clear();
@@ -229,11 +237,15 @@ export class Executor {
     this.#buffers.delete(name);
   }
 
+  #open(section) {
+    return new Build(this.#device, section, this.#buffers, this.#compiled, this.counters);
+  }
+
   /** Runs `work` after all earlier builds; destroys the section's buffers if it fails. */
   #build(section, work) {
     const result = this.#building.then(async () => {
       this.#check();
-      const build = new Build(this.#device, section, this.#buffers, this.#pipelines, this.counters);
+      const build = this.#open(section);
       try {
         const value = await work(build);
         await build.settle();

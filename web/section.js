@@ -3,10 +3,15 @@
 const USAGE = { storage: "STORAGE", copy_src: "COPY_SRC", copy_dst: "COPY_DST", map_read: "MAP_READ" };
 const BINDING = { read: "read-only-storage", write: "storage" };
 
-/**
- * One section being built. Each object is created under its own error scopes, so that an error names it.
- * `compiled` maps source, layout and constants to the device's pipelines, which sections share.
- */
+/** What sections of a device share, as compiling is slow. */
+export class Compiled {
+  /** @type {Map<string, GPUShaderModule>} by WGSL */
+  modules = new Map();
+  /** @type {Map<string, Promise<GPUComputePipeline>>} by WGSL, layout and constants */
+  pipelines = new Map();
+}
+
+/** One section being built. Each object is created under its own error scopes, so that an error names it. */
 export class Build {
   #device;
   #section;
@@ -15,41 +20,61 @@ export class Build {
   #counters;
   #pending = [];
 
+  /** @param {Compiled} compiled */
   constructor(device, section, buffers, compiled, counters) {
     [this.#device, this.#section, this.#buffers] = [device, section, buffers];
     [this.#compiled, this.#counters] = [compiled, counters];
   }
 
+  /** Begins to compile the section's pipelines. `finish` of a later section reports their errors. */
+  prepare() {
+    this.#createPipelines(this.#createLayouts()).catch(() => {});
+  }
+
   /** Creates buffers, pipelines (in parallel) and bind groups. */
   async finish() {
-    const { layouts, groups, buffers } = this.#section;
+    const { groups, buffers } = this.#section;
     for (const entry of buffers) this.#createBuffer(entry);
-    const shapes = mapValues(layouts, (access, key) => this.#createLayout(key, access));
+    const shapes = this.#createLayouts();
     const compiling = this.#createPipelines(shapes);
     compiling.catch(() => {}); // awaited below, unless a bind group fails first
     const bound = groups.map((entry, i) => this.#createGroup(entry, i, shapes));
     return { pipelines: await compiling, groups: bound };
   }
 
-  /** Creates the section's pipelines; reuses pipelines of earlier sections, as compiling is slow. */
+  /** The section's pipelines: new ones, and those of earlier sections. */
   async #createPipelines(shapes) {
-    const { layouts, modules, pipelines } = this.#section;
-    const keys = pipelines.map(({ module, layout, constants }) =>
-      JSON.stringify([modules[module], layouts[layout], constants]),
-    );
-    const missing = pipelines.filter((_, i) => !this.#compiled.has(keys[i]));
-    const names = [...new Set(missing.map(({ module }) => module))];
-    const code = Object.fromEntries(names.map((name) => [name, this.#createModule(name, modules[name])]));
-    const compiling = pipelines.map(
-      (entry, i) => this.#compiled.get(keys[i]) ?? this.#createPipeline(entry, shapes, code),
-    );
+    const { pipelines } = this.#section;
+    const results = await Promise.allSettled(pipelines.map((entry) => this.#pipeline(entry, shapes)));
     // Error scopes are more specific than a pipeline's rejection, which often only reports an invalid module.
-    const results = await Promise.allSettled(compiling);
     await this.settle();
     const failed = results.findIndex(({ status }) => status === "rejected");
     if (failed >= 0) throw this.#described(`pipeline ${pipelines[failed].module}`, results[failed].reason);
-    results.forEach(({ value }, i) => this.#compiled.set(keys[i], value));
     return results.map(({ value }) => value);
+  }
+
+  /** A pipeline of this or an earlier section. One that fails is forgotten, with its module. */
+  #pipeline(entry, shapes) {
+    const { layouts, modules } = this.#section;
+    const wgsl = modules[entry.module];
+    const key = JSON.stringify([wgsl, layouts[entry.layout], entry.constants]);
+    const { pipelines, modules: known } = this.#compiled;
+    if (pipelines.has(key)) return pipelines.get(key);
+    const compiling = this.#createPipeline(entry, shapes[entry.layout], this.#module(entry.module, wgsl));
+    pipelines.set(key, compiling);
+    compiling.catch(() => {
+      pipelines.delete(key);
+      known.delete(wgsl);
+    });
+    return compiling;
+  }
+
+  #module(name, wgsl) {
+    const { modules } = this.#compiled;
+    if (!modules.has(wgsl)) {
+      modules.set(wgsl, this.#create(`shader ${name}`, "createShaderModule", { code: wgsl }));
+    }
+    return modules.get(wgsl);
   }
 
   /** Calls `make`; `settle` reports a WebGPU error of the call under the name `what`. */
@@ -102,6 +127,10 @@ export class Build {
     buffer.unmap();
   }
 
+  #createLayouts() {
+    return mapValues(this.#section.layouts, (access, key) => this.#createLayout(key, access));
+  }
+
   #createLayout(key, access) {
     const visibility = GPUShaderStage.COMPUTE;
     const entries = access.map((word, binding) => ({ binding, visibility, buffer: { type: BINDING[word] } }));
@@ -110,15 +139,10 @@ export class Build {
     return { group, pipeline };
   }
 
-  #createModule(key, wgsl) {
-    return this.#create(`shader ${key}`, "createShaderModule", { code: wgsl });
-  }
-
-  #createPipeline({ module, layout, constants }, shapes, code) {
+  #createPipeline({ module: name, constants }, shape, module) {
     this.#counters.objects += 1;
-    const compute = { module: code[module], entryPoint: "main", constants };
-    const descriptor = { label: module, layout: shapes[layout].pipeline, compute };
-    return this.#device.createComputePipelineAsync(descriptor);
+    const compute = { module, entryPoint: "main", constants };
+    return this.#device.createComputePipelineAsync({ label: name, layout: shape.pipeline, compute });
   }
 
   #createGroup({ layout, bindings }, i, shapes) {

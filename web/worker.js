@@ -3,18 +3,15 @@
 // error.
 
 import { Executor } from "./executor.js";
+import { startPython } from "./python.js";
 import { openSource } from "./source.js";
 import { WasmExecutor } from "./wasm_executor.js";
-import { loadPyodide } from "./pyodide/pyodide.mjs";
-
-const HERE = new URL("./", import.meta.url).href;
-const ARCHIVE = "camelid.zip";
 
 // Globals that core/camelid/backends/webgpu/host_browser.py uses.
 globalThis.camelid = { Executor, WasmExecutor, openSource };
 
 /** @type {Promise<any>} modules of core/camelid in Pyodide */
-const python = startPython();
+const python = startPython((done, total) => tell({ kind: "progress", what: "python", done, total }));
 python.catch(() => {}); // load() reports the error
 let chat = null;
 
@@ -52,28 +49,6 @@ async function save() {
 async function open({ file }) {
   const [source, camelid] = await Promise.all([openSource(file), python]);
   await chat.open(camelid.host_browser.BrowserSource(source));
-}
-
-async function startPython() {
-  const progress = (done) => tell({ kind: "progress", what: "python", done, total: 2 });
-  progress(0);
-  const [pyodide, archive] = await Promise.all([
-    loadPyodide({ indexURL: `${HERE}pyodide/` }),
-    fetchBytes(HERE + ARCHIVE),
-  ]);
-  progress(1);
-  pyodide.unpackArchive(archive, "zip", { extractDir: "/camelid" });
-  pyodide.runPython("import sys; sys.path.insert(0, '/camelid')");
-  const session = pyodide.pyimport("camelid.page.session");
-  const host_browser = pyodide.pyimport("camelid.backends.webgpu.host_browser");
-  progress(2);
-  return { session, host_browser };
-}
-
-async function fetchBytes(url) {
-  const response = await fetch(url);
-  if (!response.ok) throw new Error(`${url}: the server answered ${response.status}`);
-  return response.arrayBuffer();
 }
 
 function tell(message) {

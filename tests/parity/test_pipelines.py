@@ -42,8 +42,6 @@ def test_equal_pipelines_are_created_once() -> None:
             answers, made = await compile_all(host)
             assert answers == [answer for _, answer, _ in OWN_PIPELINES]
             assert made == [1, 1, 2, 3, 3]
-            assert devices[-1].created["create_shader_module"] == made[-1] + 1, (
-                "the forbidden one adds a module"
-            )
+            assert devices[-1].created["create_shader_module"] == 2, "pipelines of one text share a module"
 
     asyncio.run(twice())

@@ -51,6 +51,9 @@ class NodeHost:
     async def allocate(self, section: Json) -> None:
         self._call("allocate", section)
 
+    def prepare(self, section: Json) -> None:
+        pass
+
     async def compile(self, section: Json) -> int:
         return self._call("compile", section)[0]
 

@@ -198,6 +198,9 @@ class Backend(Protocol):
         name = self.capabilities().name
         raise BackendError(f"backend {name!r} runs no single op; run the op on one device", backend=name)
 
+    def prepare(self, plan: Plan, units: Mapping[str, PoolSize]) -> None:
+        """Begins work of `compile` that needs no weights, for `units` as in `allocate`. It may do nothing."""
+
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         """Predicts the memory of plans before loading; by default stored weights, and no kernel scratch."""
         return stored_forecast(plans, pools)

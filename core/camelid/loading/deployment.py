@@ -20,7 +20,8 @@ from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
 DEFAULT_CONTEXT = 4096
-LOADED_PROGRAMS = (DECODE, MIXED)  # compiled at load; others when a request needs them
+# Compiled at load, the first token's program first; others when a request needs them.
+LOADED_PROGRAMS = (MIXED, DECODE)
 
 
 @dataclass(frozen=True)

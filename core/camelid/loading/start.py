@@ -92,6 +92,9 @@ async def start_engine(
     state = deployment.kv_cache()
     if options.record_tape:
         backend.record()
+    for program in LOADED_PROGRAMS:
+        for plan in deployment.plans(program):
+            backend.prepare(plan, state.sizes())
     report(STAGES[2], 2, len(STAGES))
     weights = deployment.weights()
     # A directory may contain files without weights of these plans.

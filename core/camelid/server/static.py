@@ -32,6 +32,7 @@ except ModuleNotFoundError as error:
     ) from error
 
 MEDIA_TYPES = {
+    ".bin": "application/octet-stream",
     ".css": "text/css; charset=utf-8",
     ".gguf": "application/octet-stream",
     ".html": "text/html; charset=utf-8",

@@ -37,13 +37,13 @@ def step(a: int, b: int, words: int = 1) -> bytes:
     return struct.pack("<4I", a, b, words, 0)
 
 
-# Changes to the program, its result for 1 and 1, and True if it needs a new pipeline.
-OWN_PIPELINES: tuple[tuple[Json, int, bool], ...] = (
-    ({}, 3, True),
-    ({"name": "again"}, 3, False),
-    ({"modules": {"add": ADD_ONE.replace("+ MORE", "- MORE")}}, 1, True),
-    ({"pipelines": [{"module": "add", "layout": "rw", "constants": {"MORE": 3}}]}, 5, True),
-    ({"name": "and again"}, 3, False),
+# Changes to the program, its result for 1 and 1, and the number of its new modules and pipelines.
+OWN_PIPELINES: tuple[tuple[Json, int, int], ...] = (
+    ({}, 3, 2),
+    ({"name": "again"}, 3, 0),
+    ({"modules": {"add": ADD_ONE.replace("+ MORE", "- MORE")}}, 1, 2),
+    ({"pipelines": [{"module": "add", "layout": "rw", "constants": {"MORE": 3}}]}, 5, 1),
+    ({"name": "and again"}, 3, 0),
 )
 # A pipeline with another layout is distinct even if all else is equal; the shader forbids this layout.
 FORBIDDEN: Json = {"layouts": {"rw": ["read", "read"]}}

@@ -37,6 +37,9 @@ class PaperHost:
     async def allocate(self, section: dict[str, Any]) -> None:
         self.sections.append(section)
 
+    def prepare(self, section: dict[str, Any]) -> None:
+        pass
+
     async def compile(self, section: dict[str, Any]) -> int:
         self.sections.append(section)
         return len(self.sections)

@@ -44,6 +44,7 @@ from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import (
     FROM_ID,
+    ProgramKey,
     Step,
     StepRow,
     StepSampling,
@@ -79,6 +80,7 @@ class WebGpuBackend(Hosted):
         self._building = asyncio.Lock()  # while a device is opened again, no program is compiled
         self._states: dict[str, StateSpec] = {}
         self._pools: dict[str, PoolSize] = {}
+        self._prepared: dict[ProgramKey, Section] = {}
         self._steps.counters["dispatches"] = 0
 
     def capabilities(self) -> Capabilities:
@@ -136,6 +138,14 @@ class WebGpuBackend(Hosted):
         with self._building_errors(section):
             await self._host.allocate(section)
 
+    def prepare(self, plan: Plan, units: Mapping[str, PoolSize]) -> None:
+        """Begins to compile the plan's pipelines, and before them those that load weights of its types."""
+        section = self._prepared[plan.key] = self._lowered(plan, units)
+        examples = {weight.type: weight for weight in plan.weights().values()}
+        with host_errors("webgpu"):
+            for part in (load_section(examples.values(), shaders.join, self._bounds), section):
+                self._host.prepare(part.compiled_json())
+
     async def compile(self, plan: Plan) -> Program:
         async with self._building:
             program = await self._compile(plan)
@@ -143,7 +153,7 @@ class WebGpuBackend(Hosted):
             return program
 
     async def _compile(self, plan: Plan) -> Program:
-        lowered = program_section(plan, self._pools, shaders.join, self._lanes, self._bounds)
+        lowered = self._prepared.pop(plan.key, None) or self._lowered(plan, self._pools)
         section = self._section(lowered)
         with self._building_errors(section):
             number = await self._host.compile(section)
@@ -220,6 +230,9 @@ class WebGpuBackend(Hosted):
         """The device's limits, with the bound of a weight's pieces."""
         binding = "maxStorageBufferBindingSize"
         return {**self._limits, binding: min(self._limits[binding], self.piece_bytes)}
+
+    def _lowered(self, plan: Plan, units: Mapping[str, PoolSize]) -> Section:
+        return program_section(plan, units, shaders.join, self._lanes, self._bounds)
 
     def _section(self, section: Section) -> Json:
         """The section as JSON data, checked against the device's limits, and recorded if recording is on."""

@@ -41,6 +41,10 @@ class BrowserHost:
     async def allocate(self, section: Json) -> None:
         await self._awaited(self._executor.allocate(self._crossed(section)))
 
+    def prepare(self, section: Json) -> None:
+        with self._errors():
+            self._executor.prepare(self._crossed(section))
+
     async def compile(self, section: Json) -> int:
         return await self._awaited(self._executor.compile(self._crossed(section)))
 

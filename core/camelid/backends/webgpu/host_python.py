@@ -40,7 +40,8 @@ class WgpuHost:
         self._hook = hook
         self._device: Any = None
         self._buffers: dict[str, Any] = {}
-        self._pipelines: dict[str, Any] = {}  # by module, layout and constants; shared by sections
+        self._modules: dict[str, Any] = {}  # by WGSL; shared by sections, as the pipelines
+        self._pipelines: dict[str, Any] = {}  # by WGSL, layout and constants
         self._programs: dict[int, Program] = {}
 
     async def open(self, spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -52,7 +53,7 @@ class WgpuHost:
         wanted = {_dashed(name): value for name, value in spec.get("limits", {}).items()}
         required = {name: value or adapter.limits[name] for name, value in wanted.items()}
         self._device = self._hook(adapter.request_device_sync(required_limits=required))
-        self._pipelines.clear()  # pipelines belong to the previous device
+        self._forget_compiled()  # it belongs to the previous device
         limits = {_camel(name): value for name, value in self._device.limits.items()}
         return {"adapter": {k: str(v) for k, v in dict(adapter.info).items()}, "limits": limits}
 
@@ -71,6 +72,9 @@ class WgpuHost:
     async def allocate(self, section: Mapping[str, Any]) -> None:
         with self._undone(section):
             self._build(section)
+
+    def prepare(self, section: Mapping[str, Any]) -> None:
+        """Compiles nothing in advance: wgpu-py compiles while it blocks."""
 
     async def compile(self, section: Mapping[str, Any]) -> int:
         """Creates all objects that the program's steps need. Returns the program's number."""
@@ -108,7 +112,7 @@ class WgpuHost:
         for buffer in self._buffers.values():
             buffer.destroy()
         self._buffers.clear()
-        self._pipelines.clear()
+        self._forget_compiled()
         self._programs.clear()
         self._device = None
 
@@ -143,13 +147,20 @@ class WgpuHost:
         """Pipelines of a section. Pipelines of earlier sections are reused, since compilation is slow."""
         keys = [_key(section, entry) for entry in section["pipelines"]]
         todo = {k: e for k, e in zip(keys, section["pipelines"], strict=True) if k not in self._pipelines}
-        modules = {
-            name: self._device.create_shader_module(code=section["modules"][name])
-            for name in {entry["module"] for entry in todo.values()}
-        }
+        modules = {entry["module"]: self._module(section, entry["module"]) for entry in todo.values()}
         for key, entry in todo.items():
             self._pipelines[key] = _pipeline(self._device, entry, layouts, modules)
         return [self._pipelines[key] for key in keys]
+
+    def _module(self, section: Mapping[str, Any], name: str) -> Any:
+        wgsl: str = section["modules"][name]
+        if wgsl not in self._modules:
+            self._modules[wgsl] = self._device.create_shader_module(code=wgsl)
+        return self._modules[wgsl]
+
+    def _forget_compiled(self) -> None:
+        self._modules.clear()
+        self._pipelines.clear()
 
     def _create_buffer(self, entry: Mapping[str, Any]) -> None:
         usage = 0

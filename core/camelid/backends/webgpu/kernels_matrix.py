@@ -63,7 +63,10 @@ def _product_grid(op: Op, c: Context) -> Grid:
 def product_constants(op: Op, c: Context) -> Constants:
     """Constants of product.wgsl."""
     sizes: Constants = {"K": op.weight("weight").cols, "N": op.view("y").cols}
-    row = {"LANES": c.lanes, "TOKENS": c.tokens(op, "y"), "ROWS_WORD": ROW_WORDS[op.view("y").rows]}
+    tokens = c.tokens(op, "y")
+    # A single row is within the step's rows, so the pipeline for generated rows is also that for all rows.
+    rows = op.view("y").rows if tokens > 1 else "T"
+    row = {"LANES": c.lanes, "TOKENS": tokens, "ROWS_WORD": ROW_WORDS[rows]}
     return sizes | row | _codec_constants(op)
 
 

@@ -84,6 +84,13 @@ class Section:
         grids = [command[3] for command in self.commands if command[0] == "dispatch"]
         return Counter(frozenset(e[0] for e in grid if not isinstance(e, int)) for grid in grids)
 
+    def compiled_json(self) -> dict[str, Any]:
+        """The part of the section from which pipelines are compiled, as JSON data."""
+        empty = Section(
+            self.name, self.kind, layouts=self.layouts, modules=self.modules, pipelines=self.pipelines
+        )
+        return empty.json()
+
     def json(self) -> dict[str, Any]:
         """The section as JSON data. The round trip through JSON ensures that it is plain data."""
         return json.loads(json.dumps(asdict(self)))
