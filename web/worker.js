@@ -3,12 +3,10 @@
 // of that id. `cancel` and `read` name the id of a running answer and have no result.
 
 import { Executor } from "./executor.js";
+import { fileUrl, pyodideFiles } from "./files.js";
 import { openSource } from "./source.js";
 import { WasmExecutor } from "./wasm_executor.js";
 import { loadPyodide } from "./pyodide/pyodide.mjs";
-
-const HERE = new URL("./", import.meta.url).href;
-const ARCHIVE = "camelid.zip";
 
 // Globals that core/camelid/backends/webgpu/host_browser.py uses.
 globalThis.camelid = { Executor, WasmExecutor, openSource };
@@ -17,6 +15,7 @@ globalThis.camelid = { Executor, WasmExecutor, openSource };
 const python = startPython((done, total) => tellStart([done, total]));
 python.catch(() => {}); // load() reports the error
 let loading = null; // the message of the call that loads the model
+let opening = null; // promise of `model`: the client learns of the end of loading a moment before it
 let model = null;
 let started = [0, 2]; // steps of Python's start: done, in all
 
@@ -41,7 +40,8 @@ async function load({ id, files, options }) {
   tellStart(started);
   const [sources, camelid] = await Promise.all([openAll(id, files), python]);
   const source = camelid.host_browser.BrowserSource(...sources);
-  model = await camelid.model.start(source, tellJson, id, JSON.stringify(options));
+  opening = camelid.model.start(source, tellJson, id, JSON.stringify(options));
+  model = await opening;
 }
 
 /** Opens all files of a model; their progress is told as one. */
@@ -65,16 +65,17 @@ async function restore({ id, file }) {
 
 /** Forwards a call to Python, which sends events, result and errors; the bytes of a file are sent here. */
 async function call({ id, method, ...given }, source) {
-  if (!model) throw new Error("no model is loaded yet");
-  const pieces = await model.call(id, method, JSON.stringify(given), source);
+  const opened = await opening;
+  if (!opened) throw new Error("no model is loaded yet");
+  const pieces = await opened.call(id, method, JSON.stringify(given), source);
   if (pieces.length) tell({ id, kind: "result", value: new Blob(pieces.toJs()) });
   pieces.destroy();
 }
 
 async function startPython(progress) {
   const [pyodide, archive] = await Promise.all([
-    loadPyodide({ indexURL: `${HERE}pyodide/` }),
-    fetchBytes(HERE + ARCHIVE),
+    loadPyodide(pyodideFiles()),
+    fetchBytes(fileUrl("camelid.zip")),
   ]);
   progress(1, 2);
   pyodide.unpackArchive(archive, "zip", { extractDir: "/camelid" });

@@ -1,0 +1,22 @@
+// Builds an application with a bundler without configuration: `node bundle.mjs vite|webpack FOLDER OUT`.
+
+const [bundler, folder, out] = process.argv.slice(2);
+
+const BUNDLERS = {
+  vite: async () => {
+    const { build } = await import("vite");
+    await build({ root: folder, configFile: false, logLevel: "warn", build: { outDir: out } });
+  },
+  webpack: async () => {
+    const { default: webpack } = await import("webpack");
+    const options = { mode: "production", context: folder, entry: "./main.js", output: { path: out } };
+    await new Promise((resolve, reject) => {
+      webpack(options, (error, stats) => {
+        if (error || stats.hasErrors()) reject(error ?? new Error(stats.toString("errors-only")));
+        else resolve();
+      });
+    });
+  },
+};
+
+await BUNDLERS[bundler]();
