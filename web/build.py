@@ -309,7 +309,7 @@ def main() -> None:
     parser.add_argument("site", nargs="?", type=Path, default=ROOT / "build" / "web")
     parser.add_argument("--pyodide", type=Path, default=ROOT / "node_modules" / "pyodide", metavar="DIR")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="cache of builds (default: SITE.cache)")
-    parser.add_argument("--package", action="store_true", help="build the npm package into the folder instead")
+    parser.add_argument("--package", action="store_true", help="build the npm package instead")
     options = parser.parse_args()
     site: Path = options.site
     make = build_package if options.package else build

@@ -12,7 +12,8 @@ const BUNDLERS = {
     const { default: webpack } = await import("webpack");
     // Minifying the worker, which works, would take 13 s of processor time.
     const optimization = { minimize: false };
-    const options = { mode: "production", context: folder, entry: "./main.js", output: { path: out }, optimization };
+    const output = { path: out };
+    const options = { mode: "production", context: folder, entry: "./main.js", output, optimization };
     await new Promise((resolve, reject) => {
       webpack(options, (error, stats) => {
         if (error || stats.hasErrors()) reject(error ?? new Error(stats.toString("errors-only")));

@@ -1,5 +1,5 @@
-// Entry of the npm package for pages: the client, with the addresses of the worker's files. Bundlers find each
-// file by its `new URL("...", import.meta.url)`, copy it and put its new address here.
+// Entry of the npm package for pages: the client, with the addresses of the worker's files. Bundlers find
+// each file by its `new URL("...", import.meta.url)`, copy it and put its new address here.
 
 import { load as loadWith } from "./client/camelid.js";
 

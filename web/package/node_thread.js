@@ -15,7 +15,8 @@ const FILES = [
   "wasm-simd/camelid_cpu.wasm", "wasm-simd/camelid_cpu_threads.wasm",
 ];
 const urls = Object.fromEntries(FILES.map((name) => [name, new URL(name, HERE).href]));
-urls["pyodide/python_stdlib.zip"] = fileURLToPath(new URL("pyodide/python_stdlib.zip", HERE)); // Pyodide's: a path
+// Pyodide takes a path in Node.js, not an address.
+urls["pyodide/python_stdlib.zip"] = fileURLToPath(new URL("pyodide/python_stdlib.zip", HERE));
 
 const request = globalThis.fetch;
 Object.assign(globalThis, {

@@ -1,10 +1,10 @@
-// The package's worker, bundled to one file with Pyodide. It is started by browser.js, whose first message has
-// the addresses of its files; and by wasm_pool.js as a compute worker.
+// The package's worker, bundled to one file with Pyodide. It is started by browser.js, whose first message
+// has the addresses of its files; and by wasm_pool.js as a compute worker.
 
 import createPyodideModule from "../pyodide/pyodide.asm.mjs";
 import { info as pyodide } from "../pyodide/pyodide-lock.json";
 
-if (self.name === "camelid-thread") import("../wasm_thread.js"); // joined, so it listens before a message comes
+if (self.name === "camelid-thread") import("../wasm_thread.js"); // in this file, so it listens in time
 else self.onmessage = begin;
 
 const early = []; // messages that arrive before worker.js listens

@@ -4,11 +4,12 @@ import { CamelidError, load, type Completion, type LLM, type Progress } from "ca
 import { openai } from "camelid/openai";
 
 const onProgress = ({ what, done, total }: Progress) => console.log(what, done / total);
-const llm: LLM = await load(["/a-00001-of-00002.gguf", new Blob()], { backend: "cpu", kv_type: "q8_0", onProgress });
+const parts = ["/a-00001-of-00002.gguf", new Blob()];
+const llm: LLM = await load(parts, { backend: "cpu", kv_type: "q8_0", onProgress });
 
 const stream = llm.stream([{ role: "user", content: "Hello" }], { max_tokens: 8, logprobs: 2 });
-for await (const { text, parts, top_logprobs: top } of stream) {
-  const names = parts.map((part) => (part.kind === "tool_call" ? part.name : part.text));
+for await (const { text, parts: kinds, top_logprobs: top } of stream) {
+  const names = kinds.map((part) => (part.kind === "tool_call" ? part.name : part.text));
   console.log(text, names, top?.[0]?.token_id);
 }
 const { usage, finish_reason: reason }: Completion = await stream.completion;
@@ -19,7 +20,8 @@ const tokens: number = await llm.count("Hello", { special: true });
 const { create } = openai(llm).chat.completions;
 const whole = await create({ messages: session.messages, max_tokens: 8 });
 const content: string | null = whole.choices[0].message.content;
-for await (const chunk of await create({ messages: [], stream: true })) console.log(chunk.choices[0]?.delta.content);
+const chunks = await create({ messages: [], stream: true });
+for await (const chunk of chunks) console.log(chunk.choices[0]?.delta.content);
 
 // @ts-expect-error: a backend that does not exist
 await load("/a.gguf", { backend: "gpu" });
