@@ -31,7 +31,7 @@ EXAMPLE_IS_DONE = "() => document.body.innerText.endsWith('.')"
 
 def run(*command: str | Path, cwd: Path | None = None) -> str:
     """Standard output of a command; fails with both outputs if it fails."""
-    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     return done.stdout
 
