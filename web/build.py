@@ -23,8 +23,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
+KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
+PAGE_FOLDERS = ("", "client", "models")
+PACKAGE = ROOT / "web" / "package"
+# Files of the site that the npm package has, too; its worker.js is a bundle.
+PACKAGED = ("client", *KERNELS, "camelid.zip", "pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")
 PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg", ".webmanifest"}
-PAGE_FOLDERS = ("models",)  # of web/, copied with their files
 # File of node_modules -> file of the site.
 PACKAGE_FILES = {"hash-wasm/dist/sha256.umd.min.js": "vendor/hash-wasm/sha256.umd.min.js"}
 # Without the npm package's console*.html, type declarations and source maps.
@@ -79,7 +83,6 @@ NATIVE_IN_BROWSER = (
     "__init__.py", "cpu/__init__.py", "cpu/records.py", "cpu/state_layout.py", "wasm/__init__.py",
     "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
-KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
 COMPRESSIBLE = {
     ".bin",
     ".css",
@@ -128,7 +131,7 @@ def write_archive(target: Path) -> None:
 
 def copy_page(site: Path) -> None:
     """Copies the page's own files."""
-    for folder in ("", *PAGE_FOLDERS):
+    for folder in PAGE_FOLDERS:
         (site / folder).mkdir(exist_ok=True)
         for path in sorted((ROOT / "web" / folder).iterdir()):
             if path.suffix in PAGE_FILES:
@@ -296,18 +299,23 @@ def keep(path: Path, data: bytes) -> None:
             new.replace(path)
 
 
-def build(site: Path, pyodide: Path, cache: Path) -> None:
-    """Builds the site; deletes an existing folder `site` first."""
-    shutil.rmtree(site, ignore_errors=True)
+def assemble(site: Path, pyodide: Path, cache: Path) -> None:
+    """Puts all that a worker needs into an empty folder."""
     cache.mkdir(parents=True, exist_ok=True)
-    site.mkdir(parents=True)
     copy_page(site)
     copy_packages(site, ROOT / "node_modules")
     copy_pyodide(site, pyodide)
     copy_kernels(site)
-    copy_cria(site)
     write_archive(site / "camelid.zip")
     precompile(site, pyodide, cache)
+
+
+def build(site: Path, pyodide: Path, cache: Path) -> None:
+    """Builds the site; deletes an existing folder `site` first."""
+    shutil.rmtree(site, ignore_errors=True)
+    site.mkdir(parents=True)
+    assemble(site, pyodide, cache)
+    copy_cria(site)
     take_snapshot(site, pyodide, cache)
     write_version(site)
     for path in sorted(site.rglob("*")):
@@ -332,16 +340,55 @@ def write_version(site: Path) -> None:
     (site / "files.json").write_text(json.dumps({"build": stamp, "files": files}), "utf-8", newline="\n")
 
 
+def build_package(package: Path, pyodide: Path, cache: Path) -> None:
+    """Builds the folder of the npm package; deletes an existing one first."""
+    shutil.rmtree(package, ignore_errors=True)
+    shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("worker.js"))
+    shutil.copy2(ROOT / "LICENSE", package / "LICENSE")
+    facts = json.loads((PACKAGE / "package.json").read_text()) | {"version": version()}
+    (package / "package.json").write_text(json.dumps(facts, indent=2) + "\n")
+    with tempfile.TemporaryDirectory() as folder:
+        site = Path(folder)
+        assemble(site, pyodide, cache)
+        for name in PACKAGED:
+            (package / name).parent.mkdir(exist_ok=True)
+            (site / name).replace(package / name)
+        shutil.copytree(PACKAGE, site / "package")
+        bundle(site / "package" / "worker.js", package / "worker.js")
+
+
+def bundle(entry: Path, target: Path) -> None:
+    """Joins a module with all that it imports to a script. Pyodide's imports of Node.js stay imports.
+
+    It runs as a module, but bundlers that minify copied files, as webpack does, take them for scripts.
+    """
+    node, esbuild = find_node(), ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
+    if node is None or not esbuild.exists():
+        sys.exit("web/build.py: the package's worker is joined by esbuild; run: npm ci --ignore-scripts")
+    how = ("--bundle", "--format=iife", "--log-level=error", "--external:node:*", "--external:ws")
+    place = "--define:import.meta.url=self.location.href"
+    subprocess.run([node, esbuild, entry, *how, place, f"--outfile={target}"], check=True)
+
+
+def version() -> str:
+    """The version of the core, as npm writes it."""
+    text = (CORE / "version.py").read_text()
+    return text.partition('__version__ = "')[2].partition('"')[0]
+
+
 def main() -> None:
     """Command line of `python web/build.py`."""
     parser = argparse.ArgumentParser(description="Build the page into a folder of static files.")
     parser.add_argument("site", nargs="?", type=Path, default=ROOT / "build" / "web")
     parser.add_argument("--pyodide", type=Path, default=ROOT / "node_modules" / "pyodide", metavar="DIR")
     parser.add_argument("--cache", type=Path, metavar="DIR", help="cache of builds (default: SITE.cache)")
+    parser.add_argument("--package", action="store_true", help="build the npm package instead")
     options = parser.parse_args()
     site: Path = options.site
-    build(site, options.pyodide, options.cache or site.with_name(f"{site.name}.cache"))
-    size = sum(path.stat().st_size for path in options.site.rglob("*") if path.suffix not in {".br", ".gz"})
+    make = build_package if options.package else build
+    make(site, options.pyodide, options.cache or site.with_name(f"{site.name}.cache"))
+    files = (path for path in site.rglob("*") if path.is_file() and path.suffix not in {".br", ".gz"})
+    size = sum(path.stat().st_size for path in files)
     print(f"{options.site}: {size / 1e6:.1f} MB before compression")
 
 

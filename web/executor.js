@@ -49,7 +49,8 @@ export class Executor {
 
   /**
    * Opens a device of the adapter whose name contains `spec.adapter`.
-   * @param {{adapter?: string, api?: string, limits?: Record<string, number>}} spec; a limit of 0 is the adapter's
+   * @param {{adapter?: string, api?: string, limits?: Record<string, number>}} spec a limit of 0 is the
+   *   adapter's
    * @returns {Promise<{adapter: Record<string, string>, limits: Record<string, number>}>}
    */
   async open(spec) {

@@ -1,6 +1,7 @@
 // Registers the service worker.
 
-const DELAY_MS = 3000; // after the page is ready: a first answer comes before the downloads of the installation
+// After the page is ready: a first answer comes before the downloads of the installation.
+const DELAY_MS = 3000;
 
 /**
  * Keeps the site's files for visits without a network. A browser without service workers goes without.

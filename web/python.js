@@ -1,50 +1,54 @@
 // Start of Python: from the memory snapshot that was made with the site, else from the archives.
 
+import { fileUrl, isPackaged, pyodideFiles } from "./files.js";
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
-const HERE = new URL("./", import.meta.url).href;
-const PYODIDE = `${HERE}pyodide/`;
-const STDLIB = `${PYODIDE}python_stdlib.zip`;
-const LOCK = `${PYODIDE}pyodide-lock.json`;
 const CORE = "/camelid"; // folder of the core, as in snapshot/make.mjs
 const PAGE_BYTES = 65536; // of WebAssembly's memory
 
 /**
- * Starts Python with the core.
+ * Starts Python with the core. The npm package has no snapshot: it would be two thirds of the package.
  * @param {(done: number, total: number) => void} progress
- * @returns {Promise<{session: any, host_browser: any}>} modules of the core
+ * @returns {Promise<{model: any, host_browser: any}>} modules of the core
  */
 export async function startPython(progress) {
   progress(0, 2);
-  const python = await fromSnapshot().catch(fromArchives);
+  const python = isPackaged ? await fromArchives() : await fromSnapshot().catch(fromArchivesBecause);
   progress(1, 2);
-  const session = python.pyimport("camelid.page.session");
+  const model = python.pyimport("camelid.page.model");
   const host_browser = python.pyimport("camelid.backends.webgpu.host_browser");
   progress(2, 2);
-  return { session, host_browser };
+  return { model, host_browser };
 }
 
 /** Python from the snapshot, in which the core is imported. */
 async function fromSnapshot() {
-  const snapshot = fetchSnapshot(`${HERE}snapshot.bin`);
+  const snapshot = fetchSnapshot(fileUrl("snapshot.bin"));
   snapshot.catch(() => {}); // loadPyodide awaits it later, and reports its error
   const python = await loadPyodide({
-    indexURL: PYODIDE,
-    stdLibURL: LOCK, // Pyodide always fetches a library; this file is fetched anyway
+    ...pyodideFiles(),
+    // Pyodide always fetches a library; this file is fetched anyway.
+    stdLibURL: fileUrl("pyodide/pyodide-lock.json"),
     createPyodideModule: createWithRoom,
     _loadSnapshot: snapshot,
   });
   const library = python.FS.readdir("/lib").find((name) => name.endsWith(".zip"));
-  addLazyFile(python.FS, `/lib/${library}`, STDLIB);
+  addLazyFile(python.FS, `/lib/${library}`, fileUrl("pyodide/python_stdlib.zip"));
   python.pyimport("camelid.page.snapshot").thaw();
   return python;
 }
 
-/** Python from the archives of standard library and core. `reason` is the snapshot's error. */
-async function fromArchives(reason) {
+/** `reason` is the snapshot's error. */
+function fromArchivesBecause(reason) {
   console.warn(`Python starts without its memory snapshot, more slowly: ${reason.message ?? reason}`);
-  const archive = fetchBytes(`${HERE}camelid.zip`);
-  const python = await loadPyodide({ indexURL: PYODIDE });
+  return fromArchives();
+}
+
+/** Python from the archives of standard library and core. */
+async function fromArchives() {
+  const archive = fetchBytes(fileUrl("camelid.zip"));
+  archive.catch(() => {}); // reported below, after Pyodide
+  const python = await loadPyodide(pyodideFiles());
   python.unpackArchive(await archive, "zip", { extractDir: CORE });
   python.runPython(`import sys; sys.path.insert(0, "${CORE}")`);
   return python;

@@ -1,5 +1,6 @@
 // Choice of the kernels' module and thread count for this browser; loading and description of a module.
 
+import { fileUrl } from "./files.js";
 import { LinearMemory, OutOfMemoryError } from "./wasm_memory.js";
 
 /** Variant of the kernels -> folder; the fastest first. */
@@ -57,9 +58,9 @@ function obstacleToThreads() {
   return typeof Worker === "undefined" ? "this browser has no workers here" : "";
 }
 
-/** Fetches a module from a path beside this file. */
+/** Fetches a module of the site. */
 export async function fetchFile(path) {
-  const url = new URL(path, import.meta.url);
+  const url = fileUrl(path);
   const response = await fetch(url);
   if (response.status === 404) throw new Error(`${url}: the server answered 404; ${NOT_BUILT}`);
   if (!response.ok) throw new Error(`${url}: the server answered ${response.status}`);

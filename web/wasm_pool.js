@@ -1,5 +1,7 @@
 // Execution of steps: on this thread, or on workers over one shared memory; one step at a time.
 
+import { fileUrl } from "./files.js";
+
 const STACK_BYTES = 1 << 20; // C stack of a worker
 const POLL_MS = 20; // polling interval without Atomics.waitAsync
 const START_MS = 10_000; // limit for all workers, which get a compiled module
@@ -61,7 +63,7 @@ export class ManyThreads {
   }
 
   #start({ module, sharedMemory, memory }, pool, thread) {
-    const worker = new Worker(new URL("./wasm_thread.js", import.meta.url), { type: "module" });
+    const worker = new Worker(fileUrl("wasm_thread.js"), { type: "module", name: "camelid-thread" });
     this.#workers.push(worker);
     const stack = memory.take(STACK_BYTES) + STACK_BYTES;
     return new Promise((ready, failed) => {

@@ -1,6 +1,6 @@
-// Worker with Pyodide and the device. All logic is in Python; this file starts Python and forwards messages.
-// In: load, ask, stop, reset, save, open. Out: progress, ready, token, notice, done, saved, opened,
-// error.
+// Worker with Pyodide and the device. All logic is in Python (core/camelid/page/model.py); this file starts
+// Python, opens files and forwards calls. In: {id, method, ...arguments}. Out: progress, event, result, error
+// of that id. `cancel` and `read` name the id of a running answer and have no result.
 
 import { Executor } from "./executor.js";
 import { startPython } from "./python.js";
@@ -11,44 +11,60 @@ import { WasmExecutor } from "./wasm_executor.js";
 globalThis.camelid = { Executor, WasmExecutor, openSource };
 
 /** @type {Promise<any>} modules of core/camelid in Pyodide */
-const python = startPython((done, total) => tell({ kind: "progress", what: "python", done, total }));
+const python = startPython((done, total) => tellStart([done, total]));
 python.catch(() => {}); // load() reports the error
-let chat = null;
+let loading = null; // the message of the call that loads the model
+let opening = null; // promise of `model`: the client learns of the end of loading a moment before it
+let model = null;
+let started = [0, 2]; // steps of Python's start: done, in all
 
-const HANDLERS = { load, ask, save, open, stop: () => chat?.stop(), reset: () => chat?.reset() };
+const METHODS = {
+  load,
+  restore,
+  cancel: ({ of }) => model?.cancel(of),
+  read: ({ of, n }) => model?.read(of, n),
+};
 
 self.onmessage = async ({ data }) => {
   try {
-    await HANDLERS[data.kind](data);
+    await (METHODS[data.method] ?? call)(data);
   } catch (error) {
-    tell({ kind: "error", during: data.kind, ...readable(error) });
+    tell({ id: data.id, kind: "error", error: readable(error) });
   }
 };
 
-/** Loads a model; the model file and Python are fetched in parallel. */
-async function load({ model, options, defaults }) {
-  const progress = (done, total) => tell({ kind: "progress", what: "model", done, total });
-  const [source, camelid] = await Promise.all([openSource(model, progress), python]);
-  progress(source.size, source.size);
-  const { BrowserSource } = camelid.host_browser;
-  const words = [JSON.stringify(options), JSON.stringify(defaults)];
-  chat = await camelid.session.start(BrowserSource(source), tellJson, ...words);
+/** Loads a model from one file or several; the first bytes and Python are fetched in parallel. */
+async function load({ id, files, options }) {
+  loading = id;
+  tellStart(started);
+  const told = (done, total) => tell({ id, kind: "progress", what: "model", done, total });
+  const opened = openSource(files.length > 1 ? files : files[0], told);
+  const [source, camelid] = await Promise.all([opened, python]);
+  told(source.size, source.size);
+  const bytes = camelid.host_browser.BrowserSource(source);
+  opening = camelid.model.start(bytes, tellJson, id, JSON.stringify(options));
+  model = await opening;
 }
 
-async function ask({ text, options, alone }) {
-  if (!chat) throw new Error("no model is loaded yet");
-  await chat.ask(text, JSON.stringify(options), alone);
+async function restore({ id, file }) {
+  const { host_browser } = await python;
+  await call({ id, method: "restore" }, host_browser.BrowserSource(await openSource(file)));
 }
 
-async function save() {
-  const pieces = await chat.save();
-  tell({ kind: "saved", blob: new Blob(pieces.toJs()) });
+/** Forwards a call to Python, which sends events, result and errors; the bytes of a file are sent here. */
+async function call({ id, method, ...given }, source) {
+  const opened = await opening;
+  if (!opened) throw new Error("no model is loaded yet");
+  const pieces = await opened.call(id, method, JSON.stringify(given), source);
+  if (pieces.length) tell({ id, kind: "result", value: new Blob(pieces.toJs()) });
   pieces.destroy();
 }
 
-async function open({ file }) {
-  const [source, camelid] = await Promise.all([openSource(file), python]);
-  await chat.open(camelid.host_browser.BrowserSource(source));
+/** Tells the progress of Python's start, once a call waits for it. */
+function tellStart(progress) {
+  started = progress;
+  const [done, total] = started;
+  if (loading !== null) tell({ id: loading, kind: "progress", what: "python", done, total });
 }
 
 function tell(message) {
@@ -59,9 +75,7 @@ function tellJson(text) {
   tell(JSON.parse(text));
 }
 
-/** Fields of an error message. A Python error is reduced to its last line, without the class name. */
-function readable(error) {
-  if (error?.constructor?.name !== "PythonError") return { type: error.name, message: error.message };
-  const last = error.message.trim().split("\n").at(-1);
-  return { type: error.type, message: last.replace(/^[\w.]+: /, ""), detail: error.message };
+/** An error of this worker, of a download or of Pyodide, with the fields of Python's errors. */
+function readable({ name, message }) {
+  return { name: name === "Error" ? "FetchError" : name, message, facts: {} };
 }

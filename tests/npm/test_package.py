@@ -1,0 +1,183 @@
+"""The npm package, packed, in Chromium on a plain page and through Vite and webpack, and in Node.js."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from e2e.browser import ROOT, open_browser, serve_site
+from e2e.visit import Notes, open_page, reference_ids
+
+from camelid.version import __version__
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+Json = dict[str, Any]
+HERE = Path(__file__).parent
+CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
+MOST_BYTES = 12 << 20  # of the tarball
+HOSTS = ("plain", "vite", "webpack", "node")
+READY = "() => globalThis.visit !== undefined"
+EXAMPLE_IS_DONE = "() => document.body.innerText.endsWith('.')"
+
+
+def run(*command: str | Path, cwd: Path | None = None) -> str:
+    """Standard output of a command; fails with both outputs if it fails."""
+    done = subprocess.run(command, capture_output=True, text=True, cwd=cwd, timeout=120)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("npm")
+
+
+@pytest.fixture(scope="module")
+def tarball(folder: Path) -> Path:
+    if not (HERE / "node_modules").exists():
+        pytest.skip("no Vite and webpack: run .ci/setup test")
+    command = [sys.executable, ROOT / "web" / "build.py", folder / "package", "--package"]
+    run(*command, "--cache", ROOT / "build" / "web.cache")
+    return folder / run("npm", "pack", "--silent", folder / "package", cwd=folder).strip()
+
+
+@pytest.fixture(scope="module")
+def app(folder: Path, tarball: Path) -> Path:
+    """The application with the packed package installed."""
+    shutil.copytree(HERE / "app", folder / "app")
+    (folder / "app" / "package.json").write_text('{"private": true, "type": "module"}')
+    run("npm", "install", "--offline", "--silent", tarball, cwd=folder / "app")
+    return folder / "app"
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path, app: Path) -> Iterator[str]:
+    """A server with the three sites and the model."""
+    site = folder / "site"
+    for bundler in ("vite", "webpack"):
+        run("node", HERE / "bundle.mjs", bundler, app, site / bundler)
+    page = (app / "index.html").read_text()
+    (site / "webpack" / "index.html").write_text(page)
+    shutil.copytree(app / "node_modules" / "camelid", site / "plain" / "camelid")
+    (site / "plain" / "index.html").write_text(page)
+    (site / "plain" / "main.js").write_text(without_bundler((app / "main.js").read_text()))
+    (site / "example").mkdir()
+    (site / "example" / "index.html").write_text(page)
+    (site / "example" / "main.js").write_text(without_bundler(readme_example()))
+    shutil.copy(CRIA, site / "model.gguf")
+    with serve_site(site) as url:
+        yield url
+
+
+def without_bundler(code: str) -> str:
+    """A module for a plain page, which knows no packages."""
+    return code.replace('from "camelid"', 'from "/plain/camelid/browser.js"')
+
+
+def readme_example() -> str:
+    """The first example of the package's README."""
+    found = re.search(r"```js\n(.*?)```", (ROOT / "web" / "package" / "README.md").read_text(), re.DOTALL)
+    assert found
+    return found[1]
+
+
+async def visit_all(address: str) -> tuple[dict[str, Json], Notes]:
+    seen: dict[str, Json] = {}
+    async with open_browser() as browser:
+        for host in ("plain", "vite", "webpack"):
+            page, notes = await open_page(browser, f"{address}{host}/index.html")
+            await page.wait_for_function(READY, timeout=10_000)
+            options = {"backend": "cpu", "parallel": 2}
+            seen[host] = await page.evaluate("(given) => visit(...given)", ["/model.gguf", options])
+            seen[host]["elsewhere"] = [url for url in notes.urls if not url.startswith(address)]
+            seen[host]["violations"] = await page.evaluate("() => window.violations")
+            await page.context.close()
+        page, notes = await open_page(browser, f"{address}example/index.html")
+        await page.wait_for_function(EXAMPLE_IS_DONE, timeout=60_000)
+        seen["example"] = {"text": await page.inner_text("body")}
+    return seen, notes
+
+
+@pytest.fixture(scope="module")
+def seen(address: str, app: Path) -> dict[str, Json]:
+    """What the application has seen on each host."""
+    found, _ = asyncio.run(visit_all(address))
+    return found | {"node": json.loads(run("node", "node.mjs", CRIA, cwd=app))}
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[int]:
+    return reference_ids(CRIA, ["What is 12 plus 30?"], 24)[0]
+
+
+def test_the_tarball_has_what_the_package_names(tarball: Path, app: Path) -> None:
+    assert tarball.name == f"camelid-{__version__}.tgz" and tarball.stat().st_size < MOST_BYTES
+    package = app / "node_modules" / "camelid"
+    assert {"README.md", "LICENSE", "camelid.d.ts", "worker.js"} <= {path.name for path in package.iterdir()}
+    code = "".join(path.read_text() for path in (package / "browser.js", package / "node_thread.js"))
+    named = set(re.findall(r'"(?:\./)?([\w/-][\w/.-]*\.(?:zip|wasm))"', code))
+    assert len(named) == 7 and all((package / name).exists() for name in named)
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_answers_are_the_references(seen: dict[str, Json], wanted: list[int], host: str) -> None:
+    visit = seen[host]
+    answer = visit["answer"]
+    assert (answer["token_ids"], answer["finish_reason"]) == (wanted, "stop")
+    assert "".join(event["text"] for event in visit["events"]) == answer["text"]
+    assert visit["openai"] == [answer["text"]] * 2
+    assert sorted(visit["progress"]) == ["model", "python", "stages"]
+    info = visit["info"]
+    assert (info["model"].rpartition("/")[2], info["backend"]) in {
+        ("model.gguf", "cpu"),
+        ("cria.gguf", "cpu"),
+    }
+    assert re.match(r"wasm(_relaxed)?, \d+ threads", info["device"])
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_requests_are_cancelled_within_a_step(seen: dict[str, Json], host: str) -> None:
+    left, aborted = seen[host]["cancelled"]
+    assert left["finish_reason"] == aborted["finish_reason"] == "cancelled"
+    # The engine is ahead of the reader by the steps in flight and the message's way.
+    assert 3 <= len(left["token_ids"]) < 20 and 1 <= len(aborted["token_ids"]) < 20
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_failures_say_what_is_wrong(seen: dict[str, Json], host: str) -> None:
+    unknown, absent, aborted = seen[host]["failures"]
+    assert unknown[:2] == [True, "RequestError"] and "'temperatur' is unknown; known: " in unknown[2]
+    assert absent[:2] == [True, "FetchError"] and "404" in absent[2]
+    assert aborted == [False, "Error", "no longer wanted"]
+
+
+@pytest.mark.parametrize("host", HOSTS)
+def test_a_saved_session_continues(seen: dict[str, Json], host: str) -> None:
+    session = seen[host]["session"]
+    assert session["roles"][:3] == ["system", "user", "assistant"]
+    first, second = session["answers"]
+    assert first["token_ids"] == second["token_ids"] and session["cached"] > 20
+
+
+def test_nothing_comes_from_elsewhere(seen: dict[str, Json]) -> None:
+    for host in ("plain", "vite", "webpack"):
+        assert (seen[host]["elsewhere"], seen[host]["violations"]) == ([], [])
+
+
+def test_the_readmes_example_runs(seen: dict[str, Json], address: str) -> None:
+    assert seen["example"]["text"] == seen["plain"]["answer"]["text"]
+
+
+def test_types_fit_their_use(app: Path) -> None:
+    options = "--noEmit --strict --skipDefaultLibCheck --target es2022 --module nodenext"
+    options += " --lib es2022,dom,dom.asynciterable,esnext"
+    run("node", HERE / "node_modules" / "typescript" / "bin" / "tsc", *options.split(), "types.ts", cwd=app)

@@ -1,0 +1,29 @@
+// Places of the files that the worker fetches: beside it, or where its starter says, since bundlers rename
+// files. The starter sets `globalThis.camelidFiles`: {urls: {name: URL}, createPyodideModule,
+// pyodide: facts of its build}.
+
+const given = globalThis.camelidFiles;
+
+/** True in the npm package. */
+export const isPackaged = Boolean(given);
+
+/**
+ * The address of a file of the site.
+ * @param {string} name as in the site: "camelid.zip", "wasm-simd/camelid_cpu.wasm"
+ */
+export function fileUrl(name) {
+  return given?.urls[name] ?? new URL(name, import.meta.url).href;
+}
+
+/** Options of loadPyodide: places of Pyodide's files. */
+export function pyodideFiles() {
+  if (!given) return { indexURL: new URL("pyodide/", import.meta.url).href };
+  return {
+    // Pyodide appends "pyodide.asm.wasm"; behind a # it is no part of the address.
+    indexURL: given.indexURL ?? `${fileUrl("pyodide/pyodide.asm.wasm")}#/`,
+    stdLibURL: fileUrl("pyodide/python_stdlib.zip"),
+    lockFileContents: { info: given.pyodide, packages: {} },
+    packageBaseUrl: "/", // of no package
+    createPyodideModule: given.createPyodideModule,
+  };
+}
