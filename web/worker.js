@@ -10,13 +10,13 @@ import { WasmExecutor } from "./wasm_executor.js";
 // Globals that core/camelid/backends/webgpu/host_browser.py uses.
 globalThis.camelid = { Executor, WasmExecutor, openSource };
 
-/** @type {Promise<any>} modules of core/camelid in Pyodide */
-const python = startPython((done, total) => tellStart([done, total]));
-python.catch(() => {}); // load() reports the error
 let loading = null; // the message of the call that loads the model
 let opening = null; // promise of `model`: the client learns of the end of loading a moment before it
 let model = null;
 let started = [0, 2]; // steps of Python's start: done, in all
+/** @type {Promise<any>} modules of core/camelid in Pyodide */
+const python = startPython((done, total) => tellStart([done, total]));
+python.catch(() => {}); // load() reports the error
 
 const METHODS = {
   load,
