@@ -1,5 +1,6 @@
-// The page: shows the worker's messages and sends the user's input. Model code runs in the worker only.
+// The page: a conversation with a model, over web/client. Model code runs in the worker only.
 
+import { load } from "./client/camelid.js";
 import {
   addNote, addTurn, at, followEnd, hideProblem, listenToPrompt, showProblem,
 } from "./conversation.js";
@@ -33,11 +34,12 @@ const AGAIN = "Reload the page to try again, or open another file.";
 
 const given = Object.fromEntries(new URLSearchParams(location.search));
 const settings = { ...DEFAULTS, ...given };
-let worker = null;
+let loading = null; // AbortController of the model that is being loaded
+let llm = null;
+let session = null; // the conversation
 let state = "loading";
-let answer = null; // the answer being streamed: elements, text, promise
+let answer = null; // the answer being streamed: elements, text, stream
 const parts = { python: 0, model: 0, stages: 0 }; // progress of loading, each from 0 to 1
-const ON = { progress, ready, token, done, saved, opened, error };
 
 /** Interface for tests and the console. */
 window.camelid = {
@@ -51,19 +53,29 @@ window.camelid = {
   stop,
 };
 
-/** Loads a model in a new worker; terminates the old worker and rejects its answer. */
-function start(model, name) {
-  worker?.terminate();
-  if (answer) error({ during: "ask", message: "Another model is being loaded." });
+/** Loads a model in a new worker; ends the old worker, whose answer fails. */
+async function start(model, name) {
+  loading?.abort();
+  llm?.close();
   Object.assign(parts, { python: 0, model: 0, stages: 0 });
   setState("loading", `Loading ${name}`);
   clearConversation();
   showNote("");
-  worker = new Worker(new URL("worker.js", import.meta.url), { type: "module", name: "camelid" });
-  worker.onmessage = ({ data }) => ON[data.kind](data);
-  worker.onerror = (event) => fail("The engine could not start.", event.message ?? "Reload the page.");
-  const defaults = numbers(DEFAULTS);
-  worker.postMessage({ kind: "load", model, options: loadOptions(), defaults });
+  const { signal } = loading = new AbortController();
+  try {
+    const loaded = await load(model, { ...loadOptions(), onProgress: progress, signal });
+    if (signal.aborted) return loaded.close();
+    llm = loaded;
+    session = await newSession();
+    ready(llm.info);
+  } catch (error) {
+    if (!signal.aborted) fail(error.message, AGAIN);
+  }
+}
+
+/** A new conversation; its turns have the page's options. */
+function newSession() {
+  return llm.session({ overflow: "shift", ...numbers(DEFAULTS) });
 }
 
 /** Options for loading. `adapter` implies backend webgpu unless the address names a backend. */
@@ -89,7 +101,6 @@ function ready({ model, backend, device, why, context }) {
 }
 
 function token({ text }) {
-  if (!answer) return;
   answer.text += text;
   answer.n += 1;
   answer.last = performance.now();
@@ -107,17 +118,16 @@ function paint() {
 }
 
 function done(result) {
-  const { element, resolve } = answer;
+  const { element } = answer;
   element.lastChild.textContent = result.text;
   const note = { length: "Cut off at the token limit.", cancelled: "Stopped." }[result.finish_reason];
   if (note) addNote(element, note);
-  showFigures(result.token_ids.length, result.decode_tps, result);
+  showFigures(result.token_ids.length, result.timings.decode_tps, result);
   finishAnswer();
-  resolve(result);
 }
 
 /** Starts the download of the session's file. */
-function saved({ blob }) {
+function download(blob) {
   const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(blob) });
   link.download = SESSION_FILE;
   link.click();
@@ -125,7 +135,7 @@ function saved({ blob }) {
 }
 
 /** Shows the conversation of an opened session. */
-function opened({ messages, note, tokens, cached_rows: rows }) {
+function opened({ messages, note, n_tokens: tokens, cached_rows: rows }) {
   setState("ready"); // before showConversation, which reads the state
   clearConversation();
   for (const { role, content, tool_calls: calls } of messages) {
@@ -137,35 +147,48 @@ function opened({ messages, note, tokens, cached_rows: rows }) {
   if (note) showProblem(`The session was opened, but ${note}.`, "");
 }
 
-/** Handles an error. A failed request leaves the session unchanged; a failed load or a lost device needs a
- * reload. */
-function error({ during, type, message }) {
+/** Handles an error. A failed request leaves the session unchanged; a lost device needs a reload. */
+function failed({ name, message }) {
   if (answer) {
-    const { reject, element, question, prompt } = answer;
-    element.remove();
-    question.remove();
-    at("prompt").value ||= prompt;
+    answer.element.remove();
+    answer.question.remove();
+    at("prompt").value ||= answer.prompt;
     finishAnswer();
-    reject(new Error(message));
   }
-  if (during === "load" || type === "DeviceLostError") return fail(message, AGAIN);
+  if (name === "DeviceLostError") return fail(message, AGAIN);
   setState("ready");
   showProblem(message, "");
 }
 
-function send(prompt, alone) {
-  if (state !== "ready") return Promise.reject(new Error(`the page is ${state}, not ready`));
+/** Sends a prompt as the next turn, or `alone` outside the conversation; resolves to the answer. */
+async function send(prompt, alone) {
+  if (state !== "ready") throw new Error(`the page is ${state}, not ready`);
   hideProblem();
   showConversation(true);
   const question = addTurn("user", prompt);
   const element = addTurn("assistant", "");
   element.setAttribute("aria-busy", "true");
   setState("busy");
-  return new Promise((resolve, reject) => {
-    answer = { element, question, prompt, text: "", n: 0, resolve, reject };
-    // Settings in the address apply to every session; other options are the session's own.
-    worker.postMessage({ kind: "ask", text: prompt, options: numbers(given), alone });
-  });
+  const own = answer = { element, question, prompt, text: "", n: 0, isStopped: false };
+  try {
+    const result = await streamed(alone ? await newSession() : session, prompt);
+    if (own === answer) done(result);
+    return result;
+  } catch (error) {
+    if (own === answer) failed(error);
+    throw error;
+  }
+}
+
+/** Streams an answer into the transcript. The answer has its figures as fields of its own, too. */
+async function streamed(talk, prompt) {
+  // Settings in the address apply to every session; other options are the session's own.
+  answer.stream = talk.stream(prompt, numbers(given));
+  const { stream } = answer;
+  if (answer.isStopped) stream.cancel();
+  for await (const event of stream) if (answer?.stream === stream) token(event);
+  const result = await stream.completion;
+  return { ...result, ...result.usage, ...result.timings, n_forgotten: talk.n_forgotten };
 }
 
 /** Sampling options that are set, as numbers. Without a seed, the session draws one. */
@@ -175,7 +198,9 @@ function numbers(some) {
 }
 
 function stop() {
-  if (answer) worker.postMessage({ kind: "stop" });
+  if (!answer) return;
+  answer.isStopped = true;
+  answer.stream?.cancel();
 }
 
 function finishAnswer() {
@@ -252,20 +277,24 @@ async function submitPrompt(text) {
 
 listenToPrompt({ isBusy: () => state === "busy", submit: submitPrompt, stop });
 
-at("clear").addEventListener("click", () => {
-  worker.postMessage({ kind: "reset" });
+at("clear").addEventListener("click", async () => {
   clearConversation();
+  await session.reset();
   at("prompt").focus();
 });
 
-at("save").addEventListener("click", () => worker.postMessage({ kind: "save" }));
+at("save").addEventListener("click", () => session.save().then(download, failed));
 
-at("session").addEventListener("change", ({ target }) => {
+at("session").addEventListener("change", async ({ target }) => {
   const [file] = target.files;
   target.value = ""; // lets the user choose the same file again
   if (!file || state !== "ready") return;
   setState("loading");
-  worker.postMessage({ kind: "open", file });
+  try {
+    opened(session = await llm.restore(file));
+  } catch (error) {
+    failed(error);
+  }
 });
 
 at("file").addEventListener("change", ({ target }) => {
