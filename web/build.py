@@ -21,6 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
+PAGE_FOLDERS = ("", "client")
 PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg"}
 # Without the npm package's console*.html, type declarations and source maps.
 PYODIDE_FILES = (
@@ -108,9 +109,11 @@ def write_archive(target: Path) -> None:
 
 def copy_page(site: Path) -> None:
     """Copies the page's own files."""
-    for path in sorted((ROOT / "web").iterdir()):
-        if path.suffix in PAGE_FILES:
-            shutil.copy2(path, site / path.name)
+    for folder in PAGE_FOLDERS:
+        (site / folder).mkdir(exist_ok=True)
+        for path in sorted((ROOT / "web" / folder).iterdir()):
+            if path.suffix in PAGE_FILES:
+                shutil.copy2(path, site / folder / path.name)
 
 
 def copy_pyodide(site: Path, package: Path) -> None:

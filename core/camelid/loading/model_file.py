@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.resources import files
 from os import PathLike, fspath
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf, fetch_gguf
@@ -45,6 +45,15 @@ class ModelSource(Protocol):
     async def read(self, offset: int, length: int) -> bytes: ...
 
 
+@runtime_checkable
+class SplitSource(ModelSource, Protocol):
+    """A source that finds the other files of a model in several files."""
+
+    def part(self, name: str) -> ModelSource:
+        """The source of a file by its name. Raises ModelFormatError if it is missing."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class FileSource:
     """A local file."""
@@ -68,6 +77,10 @@ class FileSource:
                 return file.read(length)
         except OSError as error:
             raise _unreadable(self.name, error) from error
+
+    def part(self, name: str) -> ModelSource:
+        """A file beside this one."""
+        return find_source(self.path.with_name(name))
 
 
 ModelName: TypeAlias = str | PathLike[str] | ModelSource
@@ -237,22 +250,22 @@ async def open_model(model: ModelName, *, progress: Progress | None = None) -> M
         return await _open_directory(path)
     source = find_source(model)
     header = await read_header(source)
-    if n_shards(header) > 1 and isinstance(source, FileSource):
-        return await _open_shards(source.path, n_shards(header))
+    if n_shards(header) > 1 and isinstance(source, SplitSource):
+        return await _open_shards(source, n_shards(header))
     checkpoint = checkpoint_of_gguf(header)
     read = await drive_async(read_model(checkpoint), source.read)
     return ModelFile(source.name, source.size, checkpoint, read, {"model": source})
 
 
-async def _open_shards(path: Path, count: int) -> ModelFile:
-    """A model in several files; `path` is any of them."""
-    names = shard_names(path.name, count)
-    sources = {name: find_source(path.with_name(name)) for name in names}
+async def _open_shards(source: SplitSource, count: int) -> ModelFile:
+    """A model in several files; `source` is any of them."""
+    names = shard_names(PurePath(source.name).name, count)
+    sources = {name: source.part(name) for name in names}
     checkpoint = merge_shards({name: await read_header(source) for name, source in sources.items()})
     checkpoint = replace(checkpoint, tensors=await _with_facts(checkpoint.tensors, sources))
     model = await drive_async(read_model(checkpoint), _no_read)
     n_bytes = sum(source.size for source in sources.values())
-    return ModelFile(str(path.with_name(names[0])), n_bytes, checkpoint, model, sources)
+    return ModelFile(sources[names[0]].name, n_bytes, checkpoint, model, sources)
 
 
 async def _with_facts(tensors: Mapping[str, Weight], sources: Mapping[str, ModelSource]) -> dict[str, Weight]:
@@ -291,10 +304,10 @@ async def _no_read(offset: int, n_bytes: int) -> bytes:
 async def _first_header(source: ModelSource) -> Gguf:
     """The header with the metadata: for a model in several files, the first file's header."""
     header = await read_header(source)
-    if n_shards(header) == 1 or not isinstance(source, FileSource):
+    if n_shards(header) == 1 or not isinstance(source, SplitSource):
         return header
-    first = shard_names(source.path.name, n_shards(header))[0]
-    return await read_header(find_source(source.path.with_name(first)))
+    first = shard_names(PurePath(source.name).name, n_shards(header))[0]
+    return await read_header(source.part(first))
 
 
 async def open_tokenizer(model: ModelName) -> Tokenizer:

@@ -1,0 +1,194 @@
+"""The worker's side of web/client: a loaded model, its running requests and its sessions.
+
+A call has an id, a method and JSON arguments. Messages to the client are JSON texts:
+
+    progress   {"id", "what": "stages", "done", "total", "text"}   a stage of loading
+    event      {"id", "event"}                                     one token of an answer
+    result     {"id", "value"}                                     the end of a call
+    error      {"id", "error": {"name", "message", "facts"}}       the end of a call that failed
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any
+
+from camelid.api.llm import LLM, Event, ModelSource
+from camelid.api.load import aload
+from camelid.api.sessions.session import Session
+from camelid.errors import RequestError
+from camelid.page.answer import Answer, Answering
+from camelid.page.records import (
+    Json,
+    completion_record,
+    error_record,
+    event_record,
+    info_record,
+    session_record,
+)
+
+Post = Callable[[str], object]  # sends a message to the client
+
+
+class PageModel:
+    """A loaded model for one client. A session's handle is the id of the call that made the session."""
+
+    def __init__(self, llm: LLM, post: Post) -> None:
+        self._llm = llm
+        self._post = post
+        self._answers: dict[int, Answer] = {}
+        self._sessions: dict[int, Session] = {}
+
+    async def call(
+        self, id: int, method: str, arguments: str, source: ModelSource | None = None
+    ) -> list[bytes]:
+        """Runs a method of METHODS and sends its result or error. Returns a saved session's bytes in pieces.
+
+        The caller sends these bytes itself, since they are no JSON.
+        """
+        given = json.loads(arguments) | ({"source": source} if source else {})
+        try:
+            value: Any = await METHODS[method](self, id, **given)
+        except Exception as error:
+            tell(self._post, id, "error", error=error_record(error))
+            return []
+        if method == "save":
+            return value
+        tell(self._post, id, "result", value=value)
+        return []
+
+    def cancel(self, id: int) -> None:
+        """Ends a running answer within one step. Does nothing after the answer's end."""
+        if answer := self._answers.get(id):
+            answer.cancel()
+
+    def read(self, id: int, n: int) -> None:
+        """Notes that the client has read n more events of an answer."""
+        if answer := self._answers.get(id):
+            answer.read(n)
+
+    async def generate(self, id: int, prompt: Any, options: Mapping[str, Any]) -> Json:
+        """The answer to a prompt: text, token ids or messages."""
+        request = self._llm.request(prompt, **options)
+        return await self._answer(id, self._llm.asubmit(request))
+
+    async def turn(self, id: int, session: int, text: str | None, options: Mapping[str, Any]) -> Json:
+        """The answer in a session, with the session's new state as `session`."""
+        found = self._session(session)
+        answer = await self._answer(id, found.start(text, **options))
+        return answer | {"session": session_record(found)}
+
+    async def tokenize(self, _: int, text: str, special: bool) -> list[int]:
+        """Token ids of a text, without BOS."""
+        return self._llm.tokenize(text, special)
+
+    async def detokenize(self, _: int, token_ids: Sequence[int]) -> str:
+        """Text of token ids, without control tokens."""
+        return self._llm.detokenize(token_ids)
+
+    async def count(self, _: int, prompt: Any, options: Mapping[str, Any]) -> int:
+        """Number of a prompt's tokens, with those of the chat template."""
+        return len(self._llm.request(prompt, **options).prompt_ids)
+
+    async def embed(self, _: int, texts: Sequence[str]) -> Json:  # noqa: ARG002
+        """Fails: no model has an entry for embeddings yet."""
+        raise RequestError(
+            "this model generates text and has no entry for embeddings; use a server with an embedding model",
+            field="embed",
+        )
+
+    async def session(
+        self, id: int, options: Mapping[str, Any], system: str | None, messages: Sequence[Json]
+    ) -> Json:
+        """A new session; `options` are the defaults of its turns."""
+        session = self._llm.session()
+        session.options, session.messages = dict(options), list(messages)
+        if system is not None:
+            session.system = system
+        self._sessions[id] = session
+        return session_record(session)
+
+    async def restore(self, id: int, source: ModelSource) -> Json:
+        """The session of a file."""
+        self._sessions[id] = session = await self._llm.arestore(source)
+        return session_record(session)
+
+    async def fork(self, id: int, session: int) -> Json:
+        """A second session that continues from the same conversation."""
+        self._sessions[id] = twin = self._session(session).fork()
+        return session_record(twin)
+
+    async def change(self, _: int, session: int, changes: Mapping[str, Any]) -> Json:
+        """Sets `messages`, `options` or `system` of a session."""
+        found = self._session(session)
+        for name, value in changes.items():
+            setattr(found, name, value)
+        return session_record(found)
+
+    async def reset(self, _: int, session: int) -> Json:
+        """Clears a session's conversation."""
+        found = self._session(session)
+        found.reset()
+        return session_record(found)
+
+    async def save(self, _: int, session: int) -> list[bytes]:
+        """The content of a session's file, in pieces."""
+        return list(await self._session(session).acontent())
+
+    async def release(self, _: int, session: int) -> None:
+        """Forgets a session."""
+        self._sessions.pop(session, None)
+
+    async def _answer(self, id: int, starting: Awaitable[Answering]) -> Json:
+        def send(event: Event) -> None:
+            tell(self._post, id, "event", event=event_record(event))
+
+        self._answers[id] = answer = Answer(send)
+        try:
+            return completion_record(await answer.run(starting))
+        finally:
+            del self._answers[id]
+
+    def _session(self, handle: int) -> Session:
+        """The session of a handle. Raises RequestError after its release."""
+        if handle not in self._sessions:
+            raise RequestError("this session was closed; make or restore another", field="session")
+        return self._sessions[handle]
+
+
+METHODS: Mapping[str, Callable[..., Awaitable[Any]]] = {
+    "generate": PageModel.generate,
+    "turn": PageModel.turn,
+    "tokenize": PageModel.tokenize,
+    "detokenize": PageModel.detokenize,
+    "count": PageModel.count,
+    "embed": PageModel.embed,
+    "session": PageModel.session,
+    "restore": PageModel.restore,
+    "fork": PageModel.fork,
+    "change": PageModel.change,
+    "reset": PageModel.reset,
+    "save": PageModel.save,
+    "release": PageModel.release,
+}
+
+
+async def start(source: ModelSource, post: Post, id: int, options: str) -> PageModel | None:
+    """Loads a model and sends its facts, or the error; `options` are those of `load`, as JSON."""
+
+    def progress(text: str, done: int, total: int) -> None:
+        tell(post, id, "progress", what="stages", done=done, total=total, text=text)
+
+    try:
+        llm = await aload(source, progress=progress, **{"parallel": 1} | json.loads(options))
+    except Exception as error:
+        tell(post, id, "error", error=error_record(error))
+        return None
+    tell(post, id, "result", value=info_record(llm, source.name))
+    return PageModel(llm, post)
+
+
+def tell(post: Post, id: int, kind: str, **facts: object) -> None:
+    """Sends a message; a fact that JSON lacks becomes its text."""
+    post(json.dumps({"id": id, "kind": kind, **facts}, default=str))

@@ -1,0 +1,63 @@
+// Camelid's client: loads a model in a worker and talks to it. The page and the npm package share it.
+
+import { Calls } from "./calls.js";
+import { requestError } from "./errors.js";
+import { LLM } from "./llm.js";
+
+export { CamelidError } from "./errors.js";
+export { LLM } from "./llm.js";
+export { Session } from "./session.js";
+export { Stream } from "./stream.js";
+
+const WORKER = new URL("../worker.js", import.meta.url);
+
+/**
+ * @typedef {string | URL | Blob | FileSystemFileHandle} ModelPart a GGUF file: its address, or the file
+ */
+
+/**
+ * Loads a model in a worker of its own.
+ * @param {ModelPart | ModelPart[]} model one file, or all files of a model in parts
+ * @param {object} [options] options of Python's `load`, and:
+ * @param {"auto" | "webgpu" | "cpu"} [options.backend] auto: WebGPU if there is a hardware adapter
+ * @param {string} [options.adapter] part of the WebGPU adapter's name
+ * @param {number} [options.threads] of the processor
+ * @param {number} [options.context] most tokens of prompt and answer
+ * @param {number} [options.parallel] requests that run at once, by default 1; later ones wait
+ * @param {string} [options.kv_type] storage type of the KV cache
+ * @param {(progress: {what: "python" | "model" | "stages", done: number, total: number, text?: string}) =>
+ *   void} [options.onProgress] bytes of the model, and steps of the others
+ * @param {AbortSignal} [options.signal] stops loading
+ * @param {Worker | string | URL} [options.worker] worker.js of this version, or its address
+ * @returns {Promise<LLM>} rejects with CamelidError, or with the signal's reason
+ */
+export async function load(model, { onProgress, signal, worker = WORKER, ...options } = {}) {
+  signal?.throwIfAborted();
+  const files = [model].flat().map(located);
+  const calls = new Calls(opened(worker));
+  const stop = () => calls.end(signal.reason);
+  signal?.addEventListener("abort", stop);
+  try {
+    const told = ({ kind, id, ...progress }) => onProgress?.(progress);
+    return new LLM(calls, await calls.call("load", { files, options }, told).result);
+  } catch (error) {
+    calls.end(error);
+    throw error;
+  } finally {
+    signal?.removeEventListener("abort", stop);
+  }
+}
+
+/** A model's file as the worker takes it: addresses are relative to the page, not to the worker. */
+function located(part) {
+  if (typeof part === "string" || part instanceof URL) return new URL(part, globalThis.location?.href).href;
+  if (part instanceof Blob || typeof part?.getFile === "function") return part;
+  const found = part === null ? "null" : typeof part;
+  const expected = "the address of a GGUF file, a File, a Blob or a FileSystemFileHandle";
+  throw requestError("model", `the model is ${found}, expected ${expected}`);
+}
+
+function opened(worker) {
+  if (typeof worker !== "string" && !(worker instanceof URL)) return worker;
+  return new Worker(worker, { type: "module", name: "camelid" });
+}

@@ -1,0 +1,106 @@
+// A loaded model.
+
+import { requestError } from "./errors.js";
+import { Session } from "./session.js";
+import { Stream } from "./stream.js";
+
+/** @typedef {import("./calls.js").Calls} Calls */
+
+/** A model in a worker. Options of requests have Python's names: `max_tokens`, `json_schema`, `tools`... */
+export class LLM {
+  #calls;
+
+  /**
+   * @param {Calls} calls
+   * @param {object} info {model, backend, device, why, context, weight_bytes, has_template}; `why` is the
+   *   reason for a backend other than WebGPU
+   */
+  constructor(calls, info) {
+    this.#calls = calls;
+    this.info = info;
+  }
+
+  /**
+   * Generates an answer token by token.
+   * @param {string | number[] | object[]} prompt text, token ids, or messages for the chat template
+   * @param {object} [options] of the request; `signal` cancels it
+   * @returns {Stream}
+   */
+  stream(prompt, { signal, ...options } = {}) {
+    return new Stream(this.#calls, "generate", { prompt, options }, { signal });
+  }
+
+  /**
+   * Generates the whole answer to messages.
+   * @param {object[]} messages
+   * @param {object} [options] as of `stream`
+   * @returns {Promise<object>} {text, reasoning, tool_calls, token_ids, finish_reason, usage, timings, seed}
+   */
+  async chat(messages, options = {}) {
+    if (!Array.isArray(messages)) {
+      throw requestError("messages", "chat() takes a list of {role, content}; for plain text use stream()");
+    }
+    return this.stream(messages, options).completion;
+  }
+
+  /** Vectors of texts. Rejects with a RequestError: no model has an entry for embeddings yet. */
+  async embed(texts) {
+    return this.#call("embed", { texts });
+  }
+
+  /**
+   * Token ids of a text, without BOS.
+   * @param {string} text
+   * @param {{special?: boolean}} [options] `special`: control tokens written in the text count
+   * @returns {Promise<number[]>}
+   */
+  async tokenize(text, { special = false } = {}) {
+    return this.#call("tokenize", { text, special });
+  }
+
+  /** Text of token ids, without control tokens. */
+  async detokenize(tokenIds) {
+    return this.#call("detokenize", { token_ids: [...tokenIds] });
+  }
+
+  /**
+   * The number of tokens of a prompt, with those of the chat template.
+   * @param {string | number[] | object[]} prompt
+   * @param {object} [options] those that change the prompt: `tools`, `variables`...
+   * @returns {Promise<number>}
+   */
+  async count(prompt, options = {}) {
+    return this.#call("count", { prompt, options });
+  }
+
+  /**
+   * A new conversation that keeps its rows between turns.
+   * @param {object} [options] `system` text, first `messages`, and default options of every turn
+   * @returns {Promise<Session>}
+   */
+  async session({ system = null, messages = [], ...options } = {}) {
+    return Session.made(this.#calls, "session", { system, messages, options });
+  }
+
+  /**
+   * The session of a file that `Session.save` made here, in a terminal or on a server.
+   * @param {Blob | FileSystemFileHandle | string} file or its URL
+   * @returns {Promise<Session>}
+   */
+  async restore(file) {
+    return Session.made(this.#calls, "restore", { file });
+  }
+
+  /** Ends the worker and frees the device. Running and later requests fail. */
+  async close() {
+    this.#calls.end(requestError("llm", "this model was closed; load the model again"));
+  }
+
+  async [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
+    await this.close();
+  }
+
+  #call(method, given) {
+    return this.#calls.call(method, given).result;
+  }
+}
