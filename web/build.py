@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import gzip
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
-PAGE_FOLDERS = ("", "client")
+PAGE_FOLDERS = ("", "chat", "chat/texts", "client")
 PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg"}
 # Without the npm package's console*.html, type declarations and source maps.
 PYODIDE_FILES = (
@@ -75,6 +76,11 @@ NATIVE_IN_BROWSER = (
     "__init__.py", "cpu/__init__.py", "cpu/records.py", "cpu/state_layout.py", "wasm/__init__.py",
     "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
+# The page's libraries: file or folder/ of the site's folder `vendor` -> file or files of node_modules.
+LIBRARIES: dict[str, str] = json.loads((ROOT / "web" / "vendor" / "libraries.json").read_bytes())
+# A worker has no import map, so that a package's name becomes an address.
+IMPORTS = {b'"@jitl/quickjs-ffi-types"': b'"./ffi-types.mjs"'}
+SOURCE_MAP = b"\n//# sourceMappingURL="  # the site has no source maps
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
 COMPRESSIBLE = {".css", ".gguf", ".html", ".js", ".json", ".mjs", ".svg", ".wasm", ".zip"}
 BYTECODE = ROOT / "web" / "bytecode"
@@ -110,7 +116,7 @@ def write_archive(target: Path) -> None:
 def copy_page(site: Path) -> None:
     """Copies the page's own files."""
     for folder in PAGE_FOLDERS:
-        (site / folder).mkdir(exist_ok=True)
+        (site / folder).mkdir(parents=True, exist_ok=True)
         for path in sorted((ROOT / "web" / folder).iterdir()):
             if path.suffix in PAGE_FILES:
                 shutil.copy2(path, site / folder / path.name)
@@ -124,6 +130,26 @@ def copy_pyodide(site: Path, package: Path) -> None:
     (site / "pyodide").mkdir()
     for name in PYODIDE_FILES:
         shutil.copy2(package / name, site / "pyodide" / name)
+
+
+def copy_libraries(site: Path, packages: Path) -> None:
+    """Copies the page's libraries; exits with a hint if a package is missing."""
+    for name, pattern in LIBRARIES.items():
+        paths = sorted(packages.glob(pattern))
+        if not paths:
+            sys.exit(f"web/build.py: no {packages / pattern}; run: npm ci --omit=dev --ignore-scripts")
+        for path in paths:
+            target = site / "vendor" / name / (path.name if name.endswith("/") else "")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            data = path.read_bytes()
+            target.write_bytes(as_module(data) if path.suffix in {".js", ".mjs"} else data)
+
+
+def as_module(script: bytes) -> bytes:
+    """A script whose imports a browser resolves, without the address of its source map."""
+    for name, address in IMPORTS.items():
+        script = script.replace(name, address)
+    return script.split(SOURCE_MAP)[0]
 
 
 def copy_kernels(site: Path) -> None:
@@ -249,6 +275,7 @@ def build(site: Path, pyodide: Path, cache: Path) -> None:
     site.mkdir(parents=True)
     copy_page(site)
     copy_pyodide(site, pyodide)
+    copy_libraries(site, pyodide.parent)
     copy_kernels(site)
     copy_cria(site)
     write_archive(site / "camelid.zip")

@@ -36,6 +36,7 @@ MEDIA_TYPES = {
     ".mjs": "text/javascript; charset=utf-8",
     ".svg": "image/svg+xml",
     ".wasm": "application/wasm",  # browsers refuse streaming compilation of any other type
+    ".woff2": "font/woff2",
     ".zip": "application/zip",
 }
 ENCODINGS = {"br": ".br", "gzip": ".gz"}  # in order of preference

@@ -9,7 +9,6 @@ export const EN = {
   "search": "Search conversations",
   "search.none": "No conversation has these words.",
   "list.none": "Conversations appear here. They stay in this browser.",
-  "list.open": "Open {title}",
   "untitled": "New chat",
   "today": "Today",
   "yesterday": "Yesterday",
