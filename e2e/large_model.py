@@ -64,7 +64,7 @@ async def run(address: str, hub: Hub, n_bytes: int, profile: Path) -> dict[str, 
 
 
 async def open_dialog(page: Page) -> None:
-    await page.click("#models-open")
+    await page.click("#open-models")
     await page.wait_for_selector("dialog[open]")
 
 

@@ -292,7 +292,7 @@ async def parts(stage: Stage) -> None:
 
 async def ask_model(page: Page, address: str) -> list[int]:
     """Token ids of an answer of a model that the dialog opens in the chat page."""
-    await page.click("#models-open")
+    await page.click("#open-models")
     await get(page, address)
     await expect(page.locator("dialog")).to_be_hidden()
     await wait_ready(page)

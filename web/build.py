@@ -24,13 +24,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
-PAGE_FOLDERS = ("", "client", "models")
+PAGE_FOLDERS = ("", "chat", "chat/texts", "client", "models")
 PACKAGE = ROOT / "web" / "package"
 # Files of the site that the npm package has, too; its worker.js is a bundle.
 PACKAGED = ("client", *KERNELS, "camelid.zip", "pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")
 PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg", ".webmanifest"}
-# File of node_modules -> file of the site.
-PACKAGE_FILES = {"hash-wasm/dist/sha256.umd.min.js": "vendor/hash-wasm/sha256.umd.min.js"}
 # Without the npm package's console*.html, type declarations and source maps.
 PYODIDE_FILES = (
     "pyodide.mjs",
@@ -83,6 +81,11 @@ NATIVE_IN_BROWSER = (
     "__init__.py", "cpu/__init__.py", "cpu/records.py", "cpu/state_layout.py", "wasm/__init__.py",
     "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
+# Libraries of the page: file or folder/ of the site's folder `vendor` -> file or files of node_modules.
+LIBRARIES: dict[str, str] = json.loads((ROOT / "web" / "vendor.json").read_bytes())
+# A worker has no import map, so that a package's name becomes an address.
+IMPORTS = {b'"@jitl/quickjs-ffi-types"': b'"./ffi-types.mjs"'}
+SOURCE_MAP = b"\n//# sourceMappingURL="  # the site has no source maps
 COMPRESSIBLE = {
     ".bin",
     ".css",
@@ -132,19 +135,10 @@ def write_archive(target: Path) -> None:
 def copy_page(site: Path) -> None:
     """Copies the page's own files."""
     for folder in PAGE_FOLDERS:
-        (site / folder).mkdir(exist_ok=True)
+        (site / folder).mkdir(parents=True, exist_ok=True)
         for path in sorted((ROOT / "web" / folder).iterdir()):
             if path.suffix in PAGE_FILES:
                 shutil.copy2(path, site / folder / path.name)
-
-
-def copy_packages(site: Path, packages: Path) -> None:
-    """Copies files of npm packages; exits with a hint if one is missing."""
-    for source, target in PACKAGE_FILES.items():
-        if not (packages / source).exists():
-            sys.exit(f"web/build.py: no {source} in {packages}; run: npm ci --omit=dev --ignore-scripts")
-        (site / target).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(packages / source, site / target)
 
 
 def copy_pyodide(site: Path, package: Path) -> None:
@@ -155,6 +149,26 @@ def copy_pyodide(site: Path, package: Path) -> None:
     (site / "pyodide").mkdir()
     for name in PYODIDE_FILES:
         shutil.copy2(package / name, site / "pyodide" / name)
+
+
+def copy_libraries(site: Path, packages: Path) -> None:
+    """Copies the page's libraries; exits with a hint if a package is missing."""
+    for name, pattern in LIBRARIES.items():
+        paths = sorted(packages.glob(pattern))
+        if not paths:
+            sys.exit(f"web/build.py: no {packages / pattern}; run: npm ci --omit=dev --ignore-scripts")
+        for path in paths:
+            target = site / "vendor" / name / (path.name if name.endswith("/") else "")
+            target.parent.mkdir(parents=True, exist_ok=True)
+            data = path.read_bytes()
+            target.write_bytes(as_module(data) if path.suffix in {".js", ".mjs"} else data)
+
+
+def as_module(script: bytes) -> bytes:
+    """A script whose imports a browser resolves, without the address of its source map."""
+    for name, address in IMPORTS.items():
+        script = script.replace(name, address)
+    return script.split(SOURCE_MAP)[0]
 
 
 def copy_kernels(site: Path) -> None:
@@ -303,7 +317,7 @@ def assemble(site: Path, pyodide: Path, cache: Path) -> None:
     """Puts all that a worker needs into an empty folder."""
     cache.mkdir(parents=True, exist_ok=True)
     copy_page(site)
-    copy_packages(site, ROOT / "node_modules")
+    copy_libraries(site, pyodide.parent)
     copy_pyodide(site, pyodide)
     copy_kernels(site)
     write_archive(site / "camelid.zip")

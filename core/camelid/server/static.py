@@ -42,6 +42,7 @@ MEDIA_TYPES = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
     ".wasm": "application/wasm",  # browsers refuse streaming compilation of any other type
+    ".woff2": "font/woff2",
     ".zip": "application/zip",
 }
 ENCODINGS = {"br": ".br", "gzip": ".gz"}  # in order of preference

@@ -1,0 +1,85 @@
+// What Markdown alone lacks: typeset maths, highlighted code with a button to copy, links that leave the page
+// after a click only. The libraries are fetched with the first answer that needs them.
+
+import { iconButton } from "./elements.js";
+import { text } from "./texts.js";
+
+const VENDOR = new URL("../vendor/", import.meta.url);
+const LONGEST_CODE = 100_000; // characters; longer code stays plain
+// \href and \includegraphics stay off, macros and sizes are bounded.
+const KATEX = { trust: false, strict: "ignore", maxSize: 20, maxExpand: 200, throwOnError: true };
+let katex = null;
+let highlighter = null;
+
+/**
+ * Enhances the elements of a block in place.
+ * @param {HTMLElement} element
+ * @param {boolean} isComplete false while the block grows: code is highlighted at its end
+ */
+export function enhance(element, isComplete) {
+  for (const link of element.querySelectorAll("a")) secure(link);
+  for (const box of element.querySelectorAll("input")) box.setAttribute("aria-label", text("task"));
+  for (const table of element.querySelectorAll("table")) table.tabIndex = 0; // wide tables scroll
+  for (const math of element.querySelectorAll(".math")) void typeset(math);
+  for (const code of element.querySelectorAll("pre > code")) {
+    frame(code);
+    if (isComplete) void highlight(code);
+  }
+}
+
+function secure(link) {
+  if (!link.getAttribute("href")) return link.replaceWith(...link.childNodes);
+  Object.assign(link, { target: "_blank", rel: "noopener noreferrer", title: link.href });
+}
+
+/** Adds a code block's head: its language and a button to copy. */
+function frame(code) {
+  const pre = code.parentElement;
+  pre.tabIndex = 0; // keyboards scroll it
+  const figure = Object.assign(document.createElement("div"), { className: "code" });
+  const head = Object.assign(document.createElement("div"), { className: "code-head" });
+  const label = Object.assign(document.createElement("span"), { textContent: languageOf(code) });
+  head.append(label, iconButton("copy", "code.copy", { act: "copy-code" }));
+  pre.replaceWith(figure);
+  figure.append(head, pre);
+}
+
+function languageOf(code) {
+  return /(?:^|\s)language-(\S+)/.exec(code.className)?.[1] ?? "";
+}
+
+async function highlight(code) {
+  const language = languageOf(code);
+  if (!language || code.textContent.length > LONGEST_CODE) return;
+  highlighter ??= import(new URL("highlight.js", VENDOR)).then((module) => module.default);
+  const library = await highlighter;
+  if (!library.getLanguage(language)) return;
+  const { value } = library.highlight(code.textContent, { language, ignoreIllegals: true });
+  code.innerHTML = value; // highlight.js escapes the code; its spans have a class alone
+}
+
+/** Typesets a formula; one that KaTeX refuses stays as its source. */
+async function typeset(element) {
+  const source = element.textContent;
+  const displayMode = element.classList.contains("display");
+  katex ??= loadKatex();
+  try {
+    const library = await katex;
+    const html = library.renderToString(source, { ...KATEX, displayMode });
+    // The policy refuses style attributes in markup and allows them set by script.
+    element.innerHTML = html.replaceAll(' style="', ' data-style="');
+  } catch {
+    return element.classList.add("source");
+  }
+  for (const styled of element.querySelectorAll("[data-style]")) {
+    styled.style.cssText = styled.dataset.style;
+    delete styled.dataset.style;
+  }
+}
+
+async function loadKatex() {
+  const style = Object.assign(document.createElement("link"), { rel: "stylesheet" });
+  style.href = new URL("katex/katex.min.css", VENDOR);
+  document.head.append(style);
+  return (await import(new URL("katex/katex.mjs", VENDOR))).default;
+}

@@ -1,0 +1,72 @@
+// Runs JavaScript in QuickJS, an interpreter of its own: the code sees no page, network or storage, and its time,
+// memory and stack are bounded.
+
+import { newQuickJSWASMModuleFromVariant, shouldInterruptAfterDeadline } from "../vendor/quickjs/index.mjs";
+
+const RUN_MS = 2000;
+const MEMORY_BYTES = 32 << 20;
+const STACK_BYTES = 512 << 10;
+const LONGEST = 8000; // characters of output
+const VARIANT = {
+  type: "sync",
+  importFFI: async () => (await import("../vendor/quickjs/ffi.mjs")).QuickJSFFI,
+  importModuleLoader: async () => (await import("../vendor/quickjs/emscripten-module.mjs")).default,
+};
+
+const loading = newQuickJSWASMModuleFromVariant(VARIANT);
+
+self.onmessage = async ({ data: code }) => {
+  try {
+    self.postMessage({ output: run(await loading, code) });
+  } catch (error) {
+    self.postMessage({ error: error.message });
+  }
+};
+
+/** The printed lines and the last value. Throws Error for an error of the code. */
+function run(quickjs, code) {
+  const runtime = quickjs.newRuntime();
+  runtime.setMemoryLimit(MEMORY_BYTES);
+  runtime.setMaxStackSize(STACK_BYTES);
+  runtime.setInterruptHandler(shouldInterruptAfterDeadline(Date.now() + RUN_MS));
+  const context = runtime.newContext();
+  const lines = printing(context);
+  const result = context.evalCode(code, "tool.js");
+  const jobs = runtime.executePendingJobs();
+  const fault = result.error ?? jobs.error;
+  if (fault) throw new Error(described(context.dump(fault)));
+  const value = shown(settled(context, result.value));
+  return [...lines, ...(value === undefined ? [] : [value])].join("\n").slice(0, LONGEST) || "(no output)";
+}
+
+/** Gives the code console.log; returns the lines that it prints. */
+function printing(context) {
+  const lines = [];
+  let size = 0;
+  const log = context.newFunction("log", (...handles) => {
+    const line = handles.map((handle) => shown(context.dump(handle)) ?? "undefined").join(" ");
+    size += line.length;
+    if (size < LONGEST) lines.push(line);
+  });
+  const made = context.newObject();
+  for (const name of ["log", "info", "warn", "error"]) context.setProp(made, name, log);
+  context.setProp(context.global, "console", made);
+  return lines;
+}
+
+/** A value as JavaScript; a promise's result. */
+function settled(context, handle) {
+  const state = context.getPromiseState(handle);
+  if (state.type === "fulfilled") return context.dump(state.value);
+  if (state.type === "rejected") throw new Error(described(context.dump(state.error)));
+  throw new Error("the promise was never settled");
+}
+
+function shown(value) {
+  return typeof value === "object" && value !== null ? JSON.stringify(value) : value === undefined ? value : String(value);
+}
+
+function described(error) {
+  if (error?.message === "interrupted") return `the code ran longer than ${RUN_MS / 1000} s and was stopped`;
+  return error?.message ? `${error.name ?? "Error"}: ${error.message}` : String(error);
+}

@@ -1,0 +1,74 @@
+// The list of conversations by age, with search; a drawer on narrow screens.
+
+import { at, iconButton, make } from "./elements.js";
+import { text } from "./texts.js";
+import { matches } from "./tree.js";
+
+const DAY_MS = 86_400_000;
+const AGES = [["today", 0], ["yesterday", 1], ["week", 7], ["earlier", Infinity]];
+
+/**
+ * Shows the conversations that match the search.
+ * @param {import("./tree.js").Conversation[]} conversations the last changed first
+ * @param {string} current id of the open conversation
+ */
+export function showList(conversations, current) {
+  const query = at("search").value.trim();
+  const found = query ? conversations.filter((one) => matches(one, query)) : conversations;
+  const items = [];
+  let heading = "";
+  for (const one of found) {
+    const age = ageOf(one.changed);
+    if (age !== heading) items.push(make("li", { className: "age", textContent: text((heading = age)) }));
+    items.push(row(one, one.id === current));
+  }
+  at("conversations").replaceChildren(...items);
+  at("conversations").hidden = !items.length;
+  at("no-conversations").hidden = items.length > 0;
+  at("no-conversations").textContent = text(query ? "search.none" : "list.none");
+}
+
+/** The heading for a time, by calendar days before today. */
+export function ageOf(time, now = Date.now()) {
+  const midnight = new Date(now).setHours(0, 0, 0, 0);
+  const days = Math.ceil((midnight - time) / DAY_MS);
+  return AGES.find(([, most]) => days <= most)[0];
+}
+
+function row(conversation, isCurrent) {
+  const title = conversation.title || text("untitled");
+  const open = make("button", { type: "button", className: "open", textContent: title, title });
+  open.dataset.act = "open";
+  if (isCurrent) open.setAttribute("aria-current", "true");
+  const rename = iconButton("edit", "rename.of", { act: "rename" }, { title });
+  const remove = iconButton("delete", "delete.of", { act: "delete" }, { title });
+  const element = make("li", { className: "conversation" }, open, rename, remove);
+  element.dataset.id = conversation.id;
+  return element;
+}
+
+/** Opens or closes the drawer; on wide screens the sidebar always shows. */
+export function showDrawer(isOpen) {
+  document.body.classList.toggle("drawer", isOpen);
+  at("open-sidebar").setAttribute("aria-expanded", String(isOpen));
+  at("sidebar").inert = !isOpen && isNarrow();
+  document.querySelector(".page").inert = isOpen && isNarrow();
+  if (isOpen) at("close-sidebar").focus();
+}
+
+const narrow = matchMedia("(max-width: 47.99rem)");
+
+export function isNarrow() {
+  return narrow.matches;
+}
+
+/** Makes the drawer's buttons work. */
+export function listenToDrawer() {
+  const close = () => (showDrawer(false), at("open-sidebar").focus());
+  at("open-sidebar").addEventListener("click", () => showDrawer(true));
+  at("close-sidebar").addEventListener("click", close);
+  at("shade").addEventListener("click", close);
+  at("sidebar").addEventListener("keydown", ({ key }) => key === "Escape" && isNarrow() && close());
+  narrow.addEventListener("change", () => showDrawer(false));
+  showDrawer(false);
+}
