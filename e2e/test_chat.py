@@ -24,7 +24,7 @@ CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data"
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 QUERY = "backend=cpu&threads=1&temperature=0&max_tokens=48"
 QUESTIONS = ("What is 12 plus 30?", "What is the capital of France?")
-EDITED = "What is 3 plus 4?"
+EDITED = "What is the capital of Italy?"
 PHONE = {"width": 390, "height": 760}
 SAMPLE = r"""A **bold** word, `code`, a [link](https://example.org/a?b=c), and $e^{i\pi} + 1 = 0$.
 
@@ -58,7 +58,9 @@ $\\href{javascript:window.hit=6}{x}$ $\\includegraphics{https://evil.example/x.p
 code
 ```
 """
-NESTED = "\n\n".join((">" * 20_000, "- " * 5_000 + "x", "[" * 20_000, "*_" * 10_000, "$" * 9_999, "(" * 9_999))
+NESTED = "\n\n".join(
+    (">" * 20_000, "- " * 5_000 + "x", "[" * 20_000, "*_" * 10_000, "$" * 9_999, "(" * 9_999)
+)
 REMAINS = """() => [...document.querySelectorAll(
     "#transcript :is(script, style, iframe, form:not(.edit), object, embed, img, svg:not(.icon), [style*=fixed])")]
   .map((element) => element.outerHTML.slice(0, 200))"""
@@ -121,8 +123,10 @@ async def look(page: Page, name: str, seen: Visit) -> None:
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
         await screen(page, f"chat-{name}-{scheme}")
-        findings = await page.evaluate("async () => (await axe.run()).violations.map(({id, nodes}) => "
-                                       "`${id}: ${nodes.map(({html}) => html.slice(0, 160)).join(' | ')}`)")
+        findings = await page.evaluate(
+            "async () => (await axe.run()).violations.map(({id, nodes}) => "
+            "`${id}: ${nodes.map(({html}) => html.slice(0, 160)).join(' | ')}`)"
+        )
         seen.axe[f"{name} {scheme}"] = findings
     wide = page.viewport_size
     assert wide
@@ -140,7 +144,10 @@ async def turns(page: Page) -> list[str]:
 
 
 async def say(page: Page, text: str) -> None:
+    n = await page.locator("#transcript > .assistant").count()
     await type_prompt(page, text)
+    is_answered = "(n) => document.querySelectorAll('#transcript > .assistant').length > n"
+    await page.wait_for_function(is_answered, arg=n)
     await settled(page)
 
 
@@ -182,7 +189,9 @@ async def converse(page: Page, seen: Visit) -> None:
     await page.fill("#transcript .edit textarea", EDITED)
     await look(page, "editing", seen)
     await page.click("#transcript .edit [type=submit]")
-    await page.wait_for_function("() => window.camelid.state === 'busy' || document.querySelector('.assistant')")
+    await page.wait_for_function(
+        "() => window.camelid.state === 'busy' || document.querySelector('.assistant')"
+    )
     await settled(page)
     seen.turns["edited"] = await turns(page)
     await act(page, "user", "before", 0)
@@ -220,7 +229,10 @@ async def exchange(page: Page, seen: Visit) -> None:
     bad = {
         "cut": seen.files["json"][:-20],
         "other": "{}",
-        "orphan": json.dumps(json.loads(seen.files["json"]) | {"conversations": [{"nodes": [{"id": "a"}]}]}),
+        "orphan": json.dumps(
+            json.loads(seen.files["json"])
+            | {"conversations": [{"title": "T", "system": "", "chosen": {}, "nodes": [{"id": "a"}]}]}
+        ),
         "prose": "# Notes\n\nNothing here.",
     }
     for name, text in bad.items():
@@ -259,7 +271,9 @@ async def render(page: Page, seen: Visit) -> None:
     await look(page, "hostile", seen)
     started = time.perf_counter()
     await import_text(page, "nested.json", answer_file(NESTED))
-    await page.wait_for_function("() => document.querySelector('.assistant .text')?.textContent.includes('((((')")
+    await page.wait_for_function(
+        "() => document.querySelector('.assistant .text')?.textContent.includes('((((')"
+    )
     seen.found["seconds"] = time.perf_counter() - started
 
 
@@ -292,8 +306,11 @@ async def constrain(page: Page, seen: Visit) -> None:
     await page.click("#schema [type=submit]")
     seen.faults["schema"] = await page.inner_text("#schema-text-about")
     await look(page, "schema", seen)
-    await page.fill("#schema-text", '{"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}, '
-                                    '"required": ["n"], "additionalProperties": false}')
+    await page.fill(
+        "#schema-text",
+        '{"type": "object", "properties": {"n": {"type": "integer", "maximum": 9}}, '
+        '"required": ["n"], "additionalProperties": false}',
+    )
     await page.click("#schema [type=submit]")
     await say(page, "Give me a number.")
     seen.words["schema"] = (await turns(page))[-1]
@@ -311,7 +328,7 @@ async def dialogs(page: Page, seen: Visit) -> None:
     await page.fill("#temperature", "-1")
     seen.faults["temperature"] = await page.inner_text("#temperature-about")
     await look(page, "settings", seen)
-    await page.fill("#temperature", "0.5")
+    await page.fill("#top_p", "0.5")
     await page.fill("#system", "You are brief.")
     for name in ("de", "fr"):
         await page.select_option("#language", name)
@@ -325,7 +342,7 @@ async def dialogs(page: Page, seen: Visit) -> None:
     await page.evaluate(AXE.read_text("utf-8"))
     seen.words["kept"] = await page.inner_text("#open-settings span")
     await page.click("#open-settings")
-    seen.words["temperature"] = await page.input_value("#temperature")
+    seen.words["top_p"] = await page.input_value("#top_p")
     seen.words["system"] = await page.input_value("#system")
     await page.select_option("#language", "en")
     await page.wait_for_function("() => document.documentElement.lang === 'en'")
@@ -339,11 +356,14 @@ async def drawer(page: Page, seen: Visit) -> None:
     await page.keyboard.press("Enter")
     await page.wait_for_timeout(300)
     await look(page, "drawer", seen)
+    await page.locator(".conversation").first.hover()  # a mouse sees its buttons then
     await page.locator("[data-act=rename]").first.click()
     await look(page, "rename", seen)
     await page.fill("#question-field", "Named by hand")
     await page.keyboard.press("Enter")
-    await page.wait_for_function("() => document.querySelector('#conversations .open').textContent === 'Named by hand'")
+    await page.wait_for_function(
+        "() => document.querySelector('#conversations .open').textContent === 'Named by hand'"
+    )
     await page.keyboard.press("Escape")
     await look(page, "phone", seen)
 
@@ -388,7 +408,7 @@ def test_a_conversation_survives_a_reload(seen: Visit) -> None:
 
 
 def test_edits_and_new_answers_are_branches(seen: Visit) -> None:
-    assert seen.turns["edited"][0] == EDITED and "7" in seen.turns["edited"][1]
+    assert seen.turns["edited"][0] == EDITED and "Rome" in seen.turns["edited"][1]
     assert len(seen.turns["edited"]) == 2
     assert seen.turns["back"] == seen.turns["said"]
     assert seen.turns["regenerated"] == seen.turns["said"], "greedy"
@@ -436,8 +456,12 @@ def test_a_schema_constrains_the_answer(seen: Visit) -> None:
 
 def test_settings_and_language_are_kept(seen: Visit) -> None:
     assert "0 to 100" in seen.faults["temperature"]
-    assert (seen.words["de"], seen.words["fr"], seen.words["kept"]) == ("Einstellungen", "Réglages", "Réglages")
-    assert (seen.words["temperature"], seen.words["system"]) == ("0.5", "You are brief.")
+    assert (seen.words["de"], seen.words["fr"], seen.words["kept"]) == (
+        "Einstellungen",
+        "Réglages",
+        "Réglages",
+    )
+    assert (seen.words["top_p"], seen.words["system"]) == ("0.5", "You are brief.")
 
 
 def test_axe_finds_nothing(seen: Visit) -> None:

@@ -18,7 +18,9 @@ function open(id, title, ...content) {
   const heading = make("h2", { id: `${id}-title`, textContent: title });
   const close = make("button", { type: "button", className: "close", textContent: text("close") });
   close.addEventListener("click", () => dialog.close());
-  dialog.onclick = ({ target }) => target === dialog && dialog.close();
+  dialog.onclick = ({ target }) => {
+    if (target === dialog) dialog.close();
+  };
   dialog.replaceChildren(make("div", { className: "sheet-head" }, heading, close), ...content);
   if (!dialog.open) dialog.showModal();
   return dialog;
