@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, ViewportSize
 
 from e2e.browser import ROOT, build_site, open_browser, serve_site
 from e2e.visit import Json, Notes, open_page, screen, settled, type_prompt, wait_ready
@@ -25,7 +25,7 @@ AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 QUERY = "backend=cpu&threads=1&temperature=0&max_tokens=48"
 QUESTIONS = ("What is 12 plus 30?", "What is the capital of France?")
 EDITED = "What is the capital of Italy?"
-PHONE = {"width": 390, "height": 760}
+PHONE: ViewportSize = {"width": 390, "height": 760}
 SAMPLE = r"""A **bold** word, `code`, a [link](https://example.org/a?b=c), and $e^{i\pi} + 1 = 0$.
 
 $$\int_0^1 x^2\,dx = \frac{1}{3}, \quad \sqrt{\frac{a}{b}}$$
@@ -45,11 +45,13 @@ def double(x: int) -> int:  # comment
 - [x] done
 """
 HOSTILE = """<script>window.hit = 1</script><img src=x onerror="window.hit = 2"><svg onload="window.hit = 3">
-[a](javascript:window.hit=4) [b](data:text/html,<script>window.hit=5</script>) [c](//evil.example/c) <javascript:hit>
+[a](javascript:window.hit=4) [b](data:text/html,<script>window.hit=5</script>) [c](//evil.example/c)
+<javascript:hit>
 
 ![pixel](https://evil.example/p.png) ![inline](data:image/svg+xml,<svg/onload=alert(1)>)
 
-<style>body { display: none }</style><p style="position:fixed;inset:0">cover</p><a href="https://evil.example" id=form>x</a>
+<style>body { display: none }</style><p style="position:fixed;inset:0">cover</p>
+<a href="https://evil.example" id=form>x</a>
 <iframe src="https://evil.example"></iframe><form action=https://evil.example><input name=q></form>
 
 $\\href{javascript:window.hit=6}{x}$ $\\includegraphics{https://evil.example/x.png}$ $\\def\\a{\\a\\a}\\a$
@@ -62,11 +64,13 @@ NESTED = "\n\n".join(
     (">" * 20_000, "- " * 5_000 + "x", "[" * 20_000, "*_" * 10_000, "$" * 9_999, "(" * 9_999)
 )
 REMAINS = """() => [...document.querySelectorAll(
-    "#transcript :is(script, style, iframe, form:not(.edit), object, embed, img, svg:not(.icon), [style*=fixed])")]
+    "#transcript :is(script, style, iframe, form:not(.edit), object, embed, img, svg:not(.icon), "
+    + "[style*=fixed])")]
   .map((element) => element.outerHTML.slice(0, 200))"""
 ATTRIBUTES = """() => [...document.querySelectorAll("#transcript *")].flatMap((element) => element
   .getAttributeNames().filter((name) => name.startsWith("on") || name === "id").map((name) => name))"""
-LINKS = """() => [...document.querySelectorAll("#transcript a")].map(({ href, rel, target }) => [href, rel, target])"""
+LINKS = """() => [...document.querySelectorAll("#transcript a")]
+  .map(({ href, rel, target }) => [href, rel, target])"""
 TOOL = """async ([name, given]) => {
   const { runCall } = await import(new URL("chat/tools.js", location.href));
   return runCall({ function: { name, arguments: JSON.stringify(given) } }, ["calculator", "javascript"]);
@@ -74,9 +78,9 @@ TOOL = """async ([name, given]) => {
 PROGRAMS = {
     "value": "const xs = [1, 2, 3]; console.log('sum'); xs.reduce((a, b) => a + b)",
     "endless": "while (true) {}",
-    "memory": "const a = []; while (true) a.push(new Array(1e6).fill(1))",
+    "memory": "const a = []; while (true) a.push(new ArrayBuffer(1e7))",
     "stack": "const f = () => 1 + f(); f()",
-    "network": "[typeof fetch, typeof XMLHttpRequest, typeof WebSocket, typeof self, typeof importScripts].join()",
+    "network": "[typeof fetch, typeof XMLHttpRequest, typeof WebSocket, typeof importScripts].join()",
     "fault": "JSON.parse('{')",
 }
 # A text in pieces: the first block stays the same element while the others grow.

@@ -45,7 +45,7 @@ class Stage:
         page = await context.new_page()
         await page.add_init_script(WATCH)
         await page.goto(f"{self.address}models.html")
-        await expect(page.locator("dialog")).to_be_visible()
+        await expect(page.locator("#models")).to_be_visible()
         return page
 
     def starts(self) -> list[int]:
@@ -294,7 +294,7 @@ async def ask_model(page: Page, address: str) -> list[int]:
     """Token ids of an answer of a model that the dialog opens in the chat page."""
     await page.click("#open-models")
     await get(page, address)
-    await expect(page.locator("dialog")).to_be_hidden()
+    await expect(page.locator("#models")).to_be_hidden()
     await wait_ready(page)
     return (await ask(page, PROMPT))["token_ids"]
 
@@ -310,9 +310,9 @@ async def keyboard(stage: Stage) -> None:
     assert (await opened(page))["files"] == [facts("small.gguf", SMALL)]
     await page.focus("#show")
     await page.keyboard.press("Enter")
-    await expect(page.locator("dialog")).to_be_visible()
+    await expect(page.locator("#models")).to_be_visible()
     await page.keyboard.press("Escape")
-    await expect(page.locator("dialog")).to_be_hidden()
+    await expect(page.locator("#models")).to_be_hidden()
 
 
 async def looks(stage: Stage) -> None:

@@ -79,6 +79,7 @@ async def visit(address: str, folder: Path) -> Visit:
         seen.answer = await page.evaluate("(text) => window.camelid.say(text)", NEXT)
         seen.figures.append(await page.inner_text("#figures"))
         async with page.expect_download() as download:
+            await page.click("#open-menu")
             await page.click("#save")
         await (await download.value).save_as(folder / "page.camelid")
         assert (await download.value).suggested_filename == "session.camelid"

@@ -15,7 +15,7 @@ from e2e.browser import ROOT
 Json = dict[str, Any]
 SCREENS = ROOT / "build" / "screens"
 LOAD_MS = 240_000
-ON_GPU = "adapter=swiftshader"  # a software adapter is used only if named
+ON_GPU = "adapter=swiftshader&temperature=0"  # a software adapter is used only if named
 WATCH = """
 Object.defineProperty(Navigator.prototype, "serviceWorker", { value: undefined }); // test_offline.py has it
 globalThis.violations = [];

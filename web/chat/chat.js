@@ -296,7 +296,7 @@ export class Chat {
 
   #show(conversation, isKept = true) {
     [this.conversation, this.#isKept] = [conversation, isKept];
-    hideProblem();
+    if (this.state === "ready") hideProblem(); // a problem of loading is no conversation's
     at("figures").textContent = "";
     const address = new URL(location.href);
     address.hash = conversation.nodes.length ? conversation.id : "";
