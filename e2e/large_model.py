@@ -47,7 +47,7 @@ async def run(address: str, hub: Hub, n_bytes: int, profile: Path) -> dict[str, 
         sent = hub.n_sent
         await open_dialog(page)
         await page.get_by_role("button", name="Resume").click()
-        await page.wait_for_selector("dialog", state="hidden", timeout=600_000)
+        await page.wait_for_selector("#models", state="hidden", timeout=600_000)
         stored = time.perf_counter()
         await wait_ready(page)
         ready = time.perf_counter()
@@ -65,7 +65,7 @@ async def run(address: str, hub: Hub, n_bytes: int, profile: Path) -> dict[str, 
 
 async def open_dialog(page: Page) -> None:
     await page.click("#open-models")
-    await page.wait_for_selector("dialog[open]")
+    await page.wait_for_selector("#models[open]")
 
 
 @contextmanager

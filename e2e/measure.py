@@ -24,7 +24,7 @@ from e2e.visit import ON_GPU, ask, wait_ready
 
 CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
 PROMPT, MAX_TOKENS, REPEATS = "What is 12 plus 30?", 16, 10
-PATHS = {"webgpu": ON_GPU, "cpu": "backend=cpu"}
+PATHS = {"webgpu": ON_GPU, "cpu": "backend=cpu&temperature=0"}
 START_FIGURES = ("first_token_s", "second_visit_ready_s", "wire_bytes")
 # Records the worker's executor, and times Python between a result and the next step.
 WATCH = """() => {

@@ -281,10 +281,10 @@ async def parts(stage: Stage) -> None:
     stage.hub.add("owner/parts", {path.name: path.read_bytes() for path in pieces.iterdir()})
     page = await stage.browser.new_page()
     await page.add_init_script(WATCH)
-    await page.goto(f"{stage.address}?backend=cpu&max_tokens=12&model=absent")
+    await page.goto(f"{stage.address}?backend=cpu&temperature=0&max_tokens=12&model=absent")
     asked = [await ask_model(page, f"owner/{name}") for name in ("whole", "parts")]
     url = f"{stage.hub.url}/owner/parts/resolve/main/m-00002-of-00003.gguf"
-    await page.goto(f"{stage.address}?backend=cpu&max_tokens=12&model={url}")
+    await page.goto(f"{stage.address}?backend=cpu&temperature=0&max_tokens=12&model={url}")
     await wait_ready(page)
     asked.append((await ask(page, PROMPT))["token_ids"])
     assert len(asked[0]) > 4 and asked[1:] == 2 * asked[:1]

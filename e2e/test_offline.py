@@ -18,7 +18,7 @@ from e2e.visit import ask, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-QUERY = "?backend=cpu&max_tokens=8"
+QUERY = "?backend=cpu&temperature=0&max_tokens=8"
 PROMPT = "What is 12 plus 30?"
 INSTALLED = "() => navigator.serviceWorker.ready.then(({ active }) => active.scriptURL)"
 CACHES = "() => caches.keys()"

@@ -20,7 +20,7 @@ CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data"
 SNAPSHOT, WARNING = "snapshot.bin", "Python starts without its memory snapshot, more slowly: "
 ARCHIVES = {"camelid.zip", "python_stdlib.zip"}
 BUILD_ID_AT = 16  # in a snapshot
-GREEDY = "backend=cpu&threads=1&max_tokens=12"
+GREEDY = "backend=cpu&threads=1&temperature=0&max_tokens=12"
 DRAWN = f"{GREEDY}&temperature=1&model=random.gguf"  # cria is too sure of its answers
 PROMPT = "What is 12 plus 30?"
 # The part of the warning that gives the reason, by the snapshot's damage.
