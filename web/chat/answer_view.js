@@ -45,7 +45,7 @@ export class AnswerView {
   #render(block, isOpen) {
     const code = isOpen && block.type === "code" && this.#open?.querySelector(":scope > .code code");
     if (code) return (code.textContent = block.text); // code that grows line by line
-    const element = make("div", { className: `block ${block.type}` }, fragmentOf(block));
+    const element = make("div", { className: `block ${block.type}-block` }, fragmentOf(block));
     enhance(element, !isOpen);
     this.#place(element, isOpen);
   }

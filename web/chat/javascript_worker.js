@@ -1,10 +1,13 @@
 // Runs JavaScript in QuickJS, an interpreter of its own: the code sees no page, network or storage, and its time,
 // memory and stack are bounded.
 
-import { newQuickJSWASMModuleFromVariant, shouldInterruptAfterDeadline } from "../vendor/quickjs/index.mjs";
+import {
+  newQuickJSWASMModuleFromVariant, newVariant, shouldInterruptAfterDeadline,
+} from "../vendor/quickjs/index.mjs";
 
 const RUN_MS = 2000;
-const MEMORY_BYTES = 32 << 20;
+// QuickJS's own limit counts no sizes under Emscripten, so that the memory itself is bounded.
+const MEMORY = { initial: 256, maximum: 1024 }; // pages of 64 KiB
 const STACK_BYTES = 512 << 10;
 const LONGEST = 8000; // characters of output
 const VARIANT = {
@@ -13,7 +16,8 @@ const VARIANT = {
   importModuleLoader: async () => (await import("../vendor/quickjs/emscripten-module.mjs")).default,
 };
 
-const loading = newQuickJSWASMModuleFromVariant(VARIANT);
+const bounded = newVariant(VARIANT, { wasmMemory: new WebAssembly.Memory(MEMORY) });
+const loading = newQuickJSWASMModuleFromVariant(bounded);
 
 self.onmessage = async ({ data: code }) => {
   try {
@@ -26,7 +30,6 @@ self.onmessage = async ({ data: code }) => {
 /** The printed lines and the last value. Throws Error for an error of the code. */
 function run(quickjs, code) {
   const runtime = quickjs.newRuntime();
-  runtime.setMemoryLimit(MEMORY_BYTES);
   runtime.setMaxStackSize(STACK_BYTES);
   runtime.setInterruptHandler(shouldInterruptAfterDeadline(Date.now() + RUN_MS));
   const context = runtime.newContext();
@@ -68,5 +71,6 @@ function shown(value) {
 
 function described(error) {
   if (error?.message === "interrupted") return `the code ran longer than ${RUN_MS / 1000} s and was stopped`;
+  if (error === null) return "InternalError: out of memory"; // too little for the error itself
   return error?.message ? `${error.name ?? "Error"}: ${error.message}` : String(error);
 }

@@ -11,6 +11,7 @@ const SANITISED = {
     ..."strong sub sup table tbody td th thead tr u ul".split(" "),
   ],
   ALLOWED_ATTR: ["href", "class", "align", "start", "type", "checked", "disabled"],
+  ADD_URI_SAFE_ATTR: ["align", "start", "type", "checked", "disabled"],
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,
   ALLOW_DATA_ATTR: false,
   ALLOW_ARIA_ATTR: false,

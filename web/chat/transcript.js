@@ -15,7 +15,7 @@ export function turnElement(conversation, node) {
   PARTS[role](element, node.message, conversation);
   const note = noteOf(node.facts);
   if (note) element.append(make("small", { className: "note", textContent: note }));
-  if (role !== "tool") element.append(actions(conversation, node));
+  if (role !== "tool" && !node.message.tool_calls) element.append(actions(conversation, node));
   return element;
 }
 
