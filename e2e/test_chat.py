@@ -367,6 +367,7 @@ async def drawer(page: Page, seen: Visit) -> None:
         "() => document.querySelector('#conversations .open').textContent === 'Named by hand'"
     )
     await page.keyboard.press("Escape")
+    await page.wait_for_function("() => !document.body.classList.contains('drawer')")
     await look(page, "phone", seen)
 
 

@@ -85,7 +85,7 @@ async def visit(address: str, prompts: list[str], file: Path) -> Visit:
 
 async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> None:
     """Visits the page with a missing model, then opens a model file from disk and asks it."""
-    query = f"{ON_GPU}&model=absent.gguf&max_tokens=96"
+    query = f"{ON_GPU}&model=absent.gguf&max_tokens=96&temperature=0"
     page, _ = await open_page(browser, f"{address}?{query}", color_scheme="dark")
     seen.no_model.append(await problem(page))
     await screen(page, "no-model-dark")
@@ -109,6 +109,7 @@ async def talk(page: Page, seen: Visit) -> None:
     seen.typed = await page.inner_text(".transcript .assistant")
     await screen(page, "stopped-dark")
     asked = asyncio.create_task(ask(page, "What is 12 plus 30?"))
+    await page.wait_for_function("() => document.querySelectorAll('#transcript > li').length === 2")
     await page.wait_for_function(BUSY_WITH_TEXT)
     await page.evaluate("() => window.camelid.stop()")
     seen.stopped = await asked

@@ -26,7 +26,7 @@ CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data"
 TEXTS = ("What is 12 plus 30?", "What is the capital of France?")
 NEXT, LAST = "Who are you?", "What is 3 plus 4?"
 OPTIONS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 32}
-STARTED = "(n) => document.querySelectorAll('#transcript li').length === n"
+STARTED = "(n) => document.querySelectorAll('#transcript > li').length === n"
 
 
 @dataclass

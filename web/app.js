@@ -38,7 +38,7 @@ async function start(model, name) {
   beginProgress();
   hideProblem();
   showNote("");
-  chat.setState("loading", text("loading.model", { name }));
+  chat.setState("loading", () => text("loading.model", { name }));
   const { signal } = (loading = new AbortController());
   try {
     const loaded = await load(model, { ...loadOptions(), onProgress: showProgress, onNotice: showNote, signal });
@@ -59,15 +59,14 @@ function loadOptions() {
 
 function ready(info) {
   chat.use(llm);
-  chat.setState("ready", readyLine(info));
-  at("open-models").textContent = info.model;
+  chat.setState("ready", () => readyLine(info));
   showNote(info.why ? text("status.processor", { why: info.why }) : "");
   void keepOffline();
   if (matchMedia("(hover: hover)").matches && document.activeElement === document.body) at("prompt").focus();
 }
 
 function fail(message, hint) {
-  chat.setState("failed", text("status.failed"));
+  chat.setState("failed", () => text("status.failed"));
   showProblem(message, hint);
 }
 

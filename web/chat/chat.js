@@ -19,6 +19,7 @@ export class Chat {
   #live = null; // the answer that is generated
   #running = Promise.resolve();
   #isKept = true;
+  #words = () => "";
 
   constructor() {
     this.state = "loading";
@@ -43,9 +44,10 @@ export class Chat {
     this.#talk = new Talk(llm);
   }
 
-  setState(state, words) {
-    this.state = state;
-    showState(state, words);
+  /** Shows a state; `words` makes its line, in the language that the page has then. */
+  setState(state, words = this.#words) {
+    [this.state, this.#words] = [state, words];
+    showState(state, words());
     at("starters").hidden = state !== "ready" || this.conversation.nodes.length > 0 || Boolean(this.#live);
   }
 

@@ -68,7 +68,12 @@ export function listenToDrawer() {
   at("open-sidebar").addEventListener("click", () => showDrawer(true));
   at("close-sidebar").addEventListener("click", close);
   at("shade").addEventListener("click", close);
-  at("sidebar").addEventListener("keydown", ({ key }) => key === "Escape" && isNarrow() && close());
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape" || !isNarrow() || !document.body.classList.contains("drawer")) return;
+    if (document.querySelector("dialog[open]")) return;
+    event.preventDefault(); // Escape stops an answer otherwise
+    close();
+  });
   narrow.addEventListener("change", () => showDrawer(false));
   showDrawer(false);
 }
