@@ -24,8 +24,8 @@ CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data"
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 QUERY = "backend=cpu&threads=1&temperature=0&max_tokens=48"
 QUESTIONS = ("What is 12 plus 30?", "What is the capital of France?")
-EDITED = "Who are you?"
-PHONE = {"width": 390, "height": 760}
+EDITED = "What is the capital of Italy?"
+PHONE: ViewportSize = {"width": 390, "height": 760}
 SAMPLE = r"""A **bold** word, `code`, a [link](https://example.org/a?b=c), and $e^{i\pi} + 1 = 0$.
 
 $$\int_0^1 x^2\,dx = \frac{1}{3}, \quad \sqrt{\frac{a}{b}}$$
@@ -64,11 +64,10 @@ NESTED = "\n\n".join(
     (">" * 20_000, "- " * 5_000 + "x", "[" * 20_000, "*_" * 10_000, "$" * 9_999, "(" * 9_999)
 )
 REMAINS = """() => [...document.querySelectorAll(
-    "#transcript :is(script, style, iframe, form:not(.edit), object, embed, img, svg:not(.icon), "
-    + "[style*=fixed])")]
+    "#transcript :is(script, style, iframe, form, object, embed, img, svg:not(.icon), [style*=fixed])")]
   .map((element) => element.outerHTML.slice(0, 200))"""
 ATTRIBUTES = """() => [...document.querySelectorAll("#transcript *")].flatMap((element) => element
-  .getAttributeNames().filter((name) => name.startsWith("on") || name === "id").map((name) => name))"""
+  .getAttributeNames().filter((name) => name.startsWith("on") || name === "id"))"""
 LINKS = """() => [...document.querySelectorAll("#transcript a")]
   .map(({ href, rel, target }) => [href, rel, target])"""
 TOOL = """async ([name, given]) => {
@@ -80,7 +79,7 @@ PROGRAMS = {
     "endless": "while (true) {}",
     "memory": "const a = []; while (true) a.push(new ArrayBuffer(1e7))",
     "stack": "const f = () => 1 + f(); f()",
-    "network": "[typeof fetch, typeof XMLHttpRequest, typeof WebSocket, typeof importScripts].join()",
+    "network": "[typeof fetch, typeof XMLHttpRequest, typeof WebSocket, typeof self, typeof document].join()",
     "fault": "JSON.parse('{')",
 }
 # A text in pieces: the first block stays the same element while the others grow.
@@ -411,7 +410,8 @@ def test_a_conversation_survives_a_reload(seen: Visit) -> None:
 
 
 def test_edits_and_new_answers_are_branches(seen: Visit) -> None:
-    assert len(seen.turns["edited"]) == 2 and seen.turns["edited"][0] == EDITED and seen.turns["edited"][1]
+    question, answer = seen.turns["edited"]
+    assert question == EDITED and "Rome" in answer
     assert seen.turns["back"] == seen.turns["said"]
     assert seen.turns["regenerated"] == seen.turns["said"], "greedy"
     assert seen.words["place"] == "2/2"
@@ -458,7 +458,11 @@ def test_a_schema_constrains_the_answer(seen: Visit) -> None:
 
 def test_settings_and_language_are_kept(seen: Visit) -> None:
     assert "0 to 100" in seen.faults["temperature"]
-    assert (seen.words["de"], seen.words["fr"], seen.words["kept"]) == ("Einstellungen", "Réglages", "Réglages")
+    assert (seen.words["de"], seen.words["fr"], seen.words["kept"]) == (
+        "Einstellungen",
+        "Réglages",
+        "Réglages",
+    )
     assert (seen.words["top_p"], seen.words["system"]) == ("0.5", "You are brief.")
 
 
