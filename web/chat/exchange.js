@@ -110,7 +110,7 @@ function fromMarkdown(text, name) {
 /** The message of a section: its marker, a heading, an empty line, the text. */
 function read([mark, , , ...lines], where) {
   const [, role, facts] = MARK.exec(mark);
-  const content = lines.join("\n").replace(/\n{1,2}$/, "").replace(UNESCAPED, "$1");
+  const content = lines.join("\n").replace(/\n$/, "").replace(UNESCAPED, "$1");
   try {
     return { role, content, ...(facts && JSON.parse(facts)) };
   } catch {

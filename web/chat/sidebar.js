@@ -1,11 +1,9 @@
 // The list of conversations by age, with search; a drawer on narrow screens.
 
+import { ageOf } from "./ages.js";
 import { at, iconButton, make } from "./elements.js";
 import { text } from "./texts.js";
 import { matches } from "./tree.js";
-
-const DAY_MS = 86_400_000;
-const AGES = [["today", 0], ["yesterday", 1], ["week", 7], ["earlier", Infinity]];
 
 /**
  * Shows the conversations that match the search.
@@ -26,13 +24,6 @@ export function showList(conversations, current) {
   at("conversations").hidden = !items.length;
   at("no-conversations").hidden = items.length > 0;
   at("no-conversations").textContent = text(query ? "search.none" : "list.none");
-}
-
-/** The heading for a time, by calendar days before today. */
-export function ageOf(time, now = Date.now()) {
-  const midnight = new Date(now).setHours(0, 0, 0, 0);
-  const days = Math.ceil((midnight - time) / DAY_MS);
-  return AGES.find(([, most]) => days <= most)[0];
 }
 
 function row(conversation, isCurrent) {

@@ -1,0 +1,110 @@
+// Unit tests of the chat's pure functions: `node chat.mjs NAME` exits with status 0 on success.
+
+import assert from "node:assert/strict";
+
+import { calculate } from "../../web/chat/calculator.js";
+import { fromFile, toJson, toMarkdown } from "../../web/chat/exchange.js";
+import { ageOf } from "../../web/chat/ages.js";
+import { faultOf, options, SAMPLING } from "../../web/chat/settings.js";
+import { EN } from "../../web/chat/texts/en.js";
+import * as tree from "../../web/chat/tree.js";
+
+const user = (content) => ({ role: "user", content });
+const answer = (content, more = {}) => ({ role: "assistant", content, ...more });
+const shown = (one) => tree.path(one).map(({ message }) => message.content);
+
+const CHECKS = {
+  /** Versions of a message keep their branches; a removed branch shows its newest sibling. */
+  branches: () => {
+    const one = tree.newConversation();
+    const first = tree.addNode(one, tree.ROOT, user("a"));
+    const reply = tree.addNode(one, first.id, answer("b"));
+    tree.addNode(one, reply.id, user("c"));
+    const other = tree.addNode(one, tree.ROOT, user("A"));
+    assert.deepEqual(shown(one), ["A"]);
+    tree.choose(one, other, -1);
+    assert.deepEqual(shown(one), ["a", "b", "c"]);
+    tree.choose(one, first, -1); // there is none before the first
+    assert.deepEqual(tree.place(one, first), { index: 0, n: 2 });
+    one.chosen[first.id] = null; // a new answer is due
+    assert.deepEqual(shown(one), ["a"]);
+    tree.addNode(one, first.id, answer("B"));
+    assert.deepEqual(shown(one), ["a", "B"]);
+    tree.removeNode(one, first);
+    assert.deepEqual(shown(one), ["A"]);
+    assert.equal(one.nodes.length, 1);
+  },
+  /** A title is the first line of the first question, cut at a word; a search needs all words. */
+  titles: () => {
+    const one = tree.fromMessages([{ role: "system", content: "Be brief" }, user(`${"word ".repeat(20)}\nmore`)]);
+    assert.equal(one.system, "Be brief");
+    assert.match(one.title, /^(word ){11}word…$/);
+    assert.ok(tree.matches(one, "MORE word") && !tree.matches(one, "more words"));
+  },
+  /** JSON keeps all branches, Markdown the branch that is shown, whatever the texts contain. */
+  files: () => {
+    const texts = ["# a\n\n<!-- camelid:user -->\n## User\n\nb", "\\<!-- camelid:user -->", "", "\n\nx\n\n", "-->"];
+    const call = { id: "1", type: "function", function: { name: "f", arguments: "{\"a\": \"-->\"}" } };
+    const one = tree.fromMessages([{ role: "system", content: texts[0] }, ...texts.map(user),
+      answer("", { tool_calls: [call], reasoning_content: "hm" }), { role: "tool", content: "9", tool_call_id: "1" }]);
+    tree.addNode(one, tree.ROOT, user("another"));
+    one.chosen[tree.ROOT] = one.nodes[0].id;
+    const [json] = fromFile(toJson([one]), "a.json");
+    assert.deepEqual({ ...json, id: one.id }, one);
+    assert.notEqual(json.id, one.id);
+    const [markdown] = fromFile(toMarkdown(one), "a.md");
+    assert.deepEqual(tree.messagesOf(markdown), tree.messagesOf(one));
+    assert.equal(markdown.title, one.title);
+  },
+  /** A node before its parent, twice, or with an unknown role is refused by its place. */
+  damage: () => {
+    const base = { title: "", system: "", chosen: {} };
+    const node = (id, parent, role = "user") => ({ id, parent, message: { role, content: "" } });
+    const bad = [[node("a", "b"), node("b", "root")], [node("a", "root"), node("a", "root")], [node("a", "root", "x")]];
+    for (const [i, nodes] of bad.entries()) {
+      const refused = ({ key, values }) => key === "import.field" && values.where.includes(`nodes[${i === 1 ? 1 : 0}]`);
+      assert.throws(() => fromFile(toJson([{ ...base, nodes }]), "a.json"), refused);
+    }
+  },
+  /** Values of a calculator, and its faults by place. */
+  arithmetic: () => {
+    const values = {
+      "1 + 2 * 3": "7", "(1 + 2) * 3": "9", "-2^2": "-4", "2^3^2": "512", "2 ** -1": "0.5", "0.1 + 0.2": "0.3",
+      "7 % 4 / 2": "1.5", "sqrt(16) + max(1, 2, 3)": "7", "2 × 3 ÷ 4 − 1": "0.5", "1e3": "1000", "ln(e)": "1", "1/0": "Infinity",
+    };
+    for (const [expression, value] of Object.entries(values)) assert.equal(calculate(expression), value, expression);
+    for (const wrong of ["", "1 +", "2 3", "(1", "x", "constructor", "sqrt(1, 2)", "1; 2", "0/0"]) {
+      assert.throws(() => calculate(wrong), Error, wrong);
+    }
+    assert.throws(() => calculate("(".repeat(5000)), /longer than 2000/);
+  },
+  /** Values at the ends of each range pass, those beyond are faults; every setting has its texts. */
+  ranges: () => {
+    for (const [name, { least, most }] of Object.entries(SAMPLING)) {
+      assert.equal(faultOf(name, String(least)), null, name);
+      assert.equal(faultOf(name, String(least - 1)).key, "settings.fault", name);
+      if (most < 1e9) assert.equal(faultOf(name, String(most + 1)).key, "settings.fault", name);
+      assert.ok(EN[`settings.${name}`] && EN[`settings.${name}.about`], name);
+    }
+    assert.equal(faultOf("tempperature", "1").key, "settings.unknown");
+    assert.deepEqual(options({ temperature: "0.5", top_k: "", seed: "7", model: "a" }), { temperature: 0.5, seed: 7 });
+  },
+  /** Every language has every text, with the same values in braces. */
+  languages: async () => {
+    for (const name of ["de", "fr"]) {
+      const { default: table } = await import(`../../web/chat/texts/${name}.js`);
+      assert.deepEqual(Object.keys(table).sort(), Object.keys(EN).sort(), name);
+      const holes = (words) => (words.match(/\{\w+\}/g) ?? []).sort();
+      for (const [key, words] of Object.entries(EN)) assert.deepEqual(holes(table[key]), holes(words), `${name}: ${key}`);
+    }
+  },
+  /** Headings of the list change at midnight. */
+  ages: () => {
+    const now = new Date(2026, 5, 15, 12).getTime();
+    const days = (n) => new Date(2026, 5, 15 - n, 23).getTime();
+    const found = [ageOf(now, now), ...[1, 2, 7, 8].map((n) => ageOf(days(n), now))];
+    assert.deepEqual(found, ["today", "yesterday", "week", "week", "earlier"]);
+  },
+};
+
+await CHECKS[process.argv[2]]();
