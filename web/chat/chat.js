@@ -53,12 +53,14 @@ export class Chat {
 
   /** Begins a new conversation; `isKept` false leaves no trace of it. */
   begin({ isKept = true } = {}) {
+    hideProblem();
     this.#show(newConversation(kept("system", "")), isKept);
   }
 
   /** Shows a kept conversation, after the end of a running answer. */
   async select(id) {
     await this.#idle();
+    hideProblem();
     const found = await this.#store.get(id);
     if (found) this.#show(found);
     await this.list();
@@ -212,6 +214,7 @@ export class Chat {
   /** Opens a session's file as a new conversation. */
   async openSession(file) {
     const before = this.state;
+    hideProblem();
     this.setState("loading");
     try {
       const session = await this.#talk.open(file);
@@ -298,7 +301,6 @@ export class Chat {
 
   #show(conversation, isKept = true) {
     [this.conversation, this.#isKept] = [conversation, isKept];
-    if (this.state === "ready") hideProblem(); // a problem of loading is no conversation's
     at("figures").textContent = "";
     const address = new URL(location.href);
     address.hash = conversation.nodes.length ? conversation.id : "";
