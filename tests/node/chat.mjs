@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { calculate } from "../../web/chat/calculator.js";
 import { fromFile, toJson, toMarkdown } from "../../web/chat/exchange.js";
 import { ageOf } from "../../web/chat/ages.js";
+import { Talk } from "../../web/chat/talk.js";
 import { faultOf, options, SAMPLING } from "../../web/chat/settings.js";
 import { EN } from "../../web/chat/texts/en.js";
 import * as tree from "../../web/chat/tree.js";
@@ -98,6 +99,19 @@ const CHECKS = {
       for (const [key, words] of Object.entries(EN)) assert.deepEqual(holes(table[key]), holes(words), `${name}: ${key}`);
     }
   },
+  /** A model that calls a tool in every answer has to answer in words after eight of them. */
+  rounds: async () => {
+    const one = tree.fromMessages([user("go")]);
+    const [session, asked] = scripted();
+    const add = (message) => tree.addNode(one, tree.path(one).at(-1).id, message);
+    const talk = new Talk({ session: async ({ messages }) => (session.messages.push(...messages), session) });
+    const listener = { begin: () => {}, event: () => {}, message: add };
+    const result = await talk.answer(one, { options: {}, tools: ["calculator"] }, listener);
+    assert.equal(result.rounds, 8);
+    assert.deepEqual(asked.map(({ tool_choice: choice }) => choice), [...Array(8).fill(undefined), "none"]);
+    assert.deepEqual(shown(one).slice(0, 3), ["go", "", "42"]);
+    assert.equal(one.nodes.length, 1 + 2 * 8 + 1);
+  },
   /** Headings of the list change at midnight. */
   ages: () => {
     const now = new Date(2026, 5, 15, 12).getTime();
@@ -106,5 +120,21 @@ const CHECKS = {
     assert.deepEqual(found, ["today", "yesterday", "week", "week", "earlier"]);
   },
 };
+
+/** A session whose answers always call the calculator, and the options of its turns. */
+function scripted() {
+  const asked = [];
+  const call = { id: "1", type: "function", function: { name: "calculator", arguments: '{"expression": "6 * 7"}' } };
+  const session = {
+    messages: [],
+    setMessages: async (messages) => (session.messages = [...messages]),
+    stream: (_, given) => {
+      asked.push(given);
+      session.messages.push(answer("", { tool_calls: [call] }));
+      return { completion: Promise.resolve({ usage: {}, timings: {} }), async *[Symbol.asyncIterator]() {} };
+    },
+  };
+  return [session, asked];
+}
 
 await CHECKS[process.argv[2]]();
