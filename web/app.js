@@ -8,7 +8,13 @@ import { allSettings, given } from "./chat/kept.js";
 import { faultOf } from "./chat/settings.js";
 import { faultText } from "./chat/sheets.js";
 import {
-  beginProgress, hideProblem, readyLine, showNote, showProblem, showProgress, showState,
+  beginProgress,
+  hideProblem,
+  readyLine,
+  showNote,
+  showProblem,
+  showProgress,
+  showState,
 } from "./chat/status.js";
 import { Store, TabStore } from "./chat/store.js";
 import { preferredLanguage, text, useLanguage } from "./chat/texts.js";
@@ -41,7 +47,12 @@ async function start(model, name) {
   chat.setState("loading", () => text("loading.model", { name }));
   const { signal } = (loading = new AbortController());
   try {
-    const loaded = await load(model, { ...loadOptions(), onProgress: showProgress, onNotice: showNote, signal });
+    const loaded = await load(model, {
+      ...loadOptions(),
+      onProgress: showProgress,
+      onNotice: showNote,
+      signal,
+    });
     if (signal.aborted) return void loaded.close();
     llm = loaded;
     ready(llm.info);
@@ -72,7 +83,9 @@ function fail(message, hint) {
 
 /** The first invalid setting of the address as text, or null. */
 function flaw() {
-  const found = Object.entries(given).map(([name, value]) => faultOf(name, value)).find(Boolean);
+  const found = Object.entries(given)
+    .map(([name, value]) => faultOf(name, value))
+    .find(Boolean);
   return found ? faultText(found) : null;
 }
 

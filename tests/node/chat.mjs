@@ -37,17 +37,30 @@ const CHECKS = {
   },
   /** A title is the first line of the first question, cut at a word; a search needs all words. */
   titles: () => {
-    const one = tree.fromMessages([{ role: "system", content: "Be brief" }, user(`${"word ".repeat(20)}\nmore`)]);
+    const one = tree.fromMessages([
+      { role: "system", content: "Be brief" },
+      user(`${"word ".repeat(20)}\nmore`),
+    ]);
     assert.equal(one.system, "Be brief");
     assert.match(one.title, /^(word ){11}word…$/);
     assert.ok(tree.matches(one, "MORE word") && !tree.matches(one, "more words"));
   },
   /** JSON keeps all branches, Markdown the branch that is shown, whatever the texts contain. */
   files: () => {
-    const texts = ["# a\n\n<!-- camelid:user -->\n## User\n\nb", "\\<!-- camelid:user -->", "", "\n\nx\n\n", "-->"];
-    const call = { id: "1", type: "function", function: { name: "f", arguments: "{\"a\": \"-->\"}" } };
-    const one = tree.fromMessages([{ role: "system", content: texts[0] }, ...texts.map(user),
-      answer("", { tool_calls: [call], reasoning_content: "hm" }), { role: "tool", content: "9", tool_call_id: "1" }]);
+    const texts = [
+      "# a\n\n<!-- camelid:user -->\n## User\n\nb",
+      "\\<!-- camelid:user -->",
+      "",
+      "\n\nx\n\n",
+      "-->",
+    ];
+    const call = { id: "1", type: "function", function: { name: "f", arguments: '{"a": "-->"}' } };
+    const one = tree.fromMessages([
+      { role: "system", content: texts[0] },
+      ...texts.map(user),
+      answer("", { tool_calls: [call], reasoning_content: "hm" }),
+      { role: "tool", content: "9", tool_call_id: "1" },
+    ]);
     tree.addNode(one, tree.ROOT, user("another"));
     one.chosen[tree.ROOT] = one.nodes[0].id;
     const [json] = fromFile(toJson([one]), "a.json");
@@ -61,19 +74,35 @@ const CHECKS = {
   damage: () => {
     const base = { title: "", system: "", chosen: {} };
     const node = (id, parent, role = "user") => ({ id, parent, message: { role, content: "" } });
-    const bad = [[node("a", "b"), node("b", "root")], [node("a", "root"), node("a", "root")], [node("a", "root", "x")]];
+    const bad = [
+      [node("a", "b"), node("b", "root")],
+      [node("a", "root"), node("a", "root")],
+      [node("a", "root", "x")],
+    ];
     for (const [i, nodes] of bad.entries()) {
-      const refused = ({ key, values }) => key === "import.field" && values.where.includes(`nodes[${i === 1 ? 1 : 0}]`);
+      const refused = ({ key, values }) =>
+        key === "import.field" && values.where.includes(`nodes[${i === 1 ? 1 : 0}]`);
       assert.throws(() => fromFile(toJson([{ ...base, nodes }]), "a.json"), refused);
     }
   },
   /** Values of a calculator, and its faults by place. */
   arithmetic: () => {
     const values = {
-      "1 + 2 * 3": "7", "(1 + 2) * 3": "9", "-2^2": "-4", "2^3^2": "512", "2 ** -1": "0.5", "0.1 + 0.2": "0.3",
-      "7 % 4 / 2": "1.5", "sqrt(16) + max(1, 2, 3)": "7", "2 × 3 ÷ 4 − 1": "0.5", "1e3": "1000", "ln(e)": "1", "1/0": "Infinity",
+      "1 + 2 * 3": "7",
+      "(1 + 2) * 3": "9",
+      "-2^2": "-4",
+      "2^3^2": "512",
+      "2 ** -1": "0.5",
+      "0.1 + 0.2": "0.3",
+      "7 % 4 / 2": "1.5",
+      "sqrt(16) + max(1, 2, 3)": "7",
+      "2 × 3 ÷ 4 − 1": "0.5",
+      "1e3": "1000",
+      "ln(e)": "1",
+      "1/0": "Infinity",
     };
-    for (const [expression, value] of Object.entries(values)) assert.equal(calculate(expression), value, expression);
+    for (const [expression, value] of Object.entries(values))
+      assert.equal(calculate(expression), value, expression);
     for (const wrong of ["", "1 +", "2 3", "(1", "x", "constructor", "sqrt(1, 2)", "1; 2", "0/0"]) {
       assert.throws(() => calculate(wrong), Error, wrong);
     }
@@ -88,7 +117,10 @@ const CHECKS = {
       assert.ok(EN[`settings.${name}`] && EN[`settings.${name}.about`], name);
     }
     assert.equal(faultOf("tempperature", "1").key, "settings.unknown");
-    assert.deepEqual(options({ temperature: "0.5", top_k: "", seed: "7", model: "a" }), { temperature: 0.5, seed: 7 });
+    assert.deepEqual(options({ temperature: "0.5", top_k: "", seed: "7", model: "a" }), {
+      temperature: 0.5,
+      seed: 7,
+    });
   },
   /** Every language has every text, with the same values in braces. */
   languages: async () => {
@@ -96,7 +128,8 @@ const CHECKS = {
       const { default: table } = await import(`../../web/chat/texts/${name}.js`);
       assert.deepEqual(Object.keys(table).sort(), Object.keys(EN).sort(), name);
       const holes = (words) => (words.match(/\{\w+\}/g) ?? []).sort();
-      for (const [key, words] of Object.entries(EN)) assert.deepEqual(holes(table[key]), holes(words), `${name}: ${key}`);
+      for (const [key, words] of Object.entries(EN))
+        assert.deepEqual(holes(table[key]), holes(words), `${name}: ${key}`);
     }
   },
   /** A model that calls a tool in every answer has to answer in words after eight of them. */
@@ -108,7 +141,10 @@ const CHECKS = {
     const listener = { begin: () => {}, event: () => {}, message: add };
     const result = await talk.answer(one, { options: {}, tools: ["calculator"] }, listener);
     assert.equal(result.rounds, 8);
-    assert.deepEqual(asked.map(({ tool_choice: choice }) => choice), [...Array(8).fill(undefined), "none"]);
+    assert.deepEqual(
+      asked.map(({ tool_choice: choice }) => choice),
+      [...Array(8).fill(undefined), "none"],
+    );
     assert.deepEqual(shown(one).slice(0, 3), ["go", "", "42"]);
     assert.equal(one.nodes.length, 1 + 2 * 8 + 1);
   },
@@ -124,7 +160,11 @@ const CHECKS = {
 /** A session whose answers always call the calculator, and the options of its turns. */
 function scripted() {
   const asked = [];
-  const call = { id: "1", type: "function", function: { name: "calculator", arguments: '{"expression": "6 * 7"}' } };
+  const call = {
+    id: "1",
+    type: "function",
+    function: { name: "calculator", arguments: '{"expression": "6 * 7"}' },
+  };
   const session = {
     messages: [],
     setMessages: async (messages) => (session.messages = [...messages]),

@@ -75,19 +75,22 @@ function listenToPrompt(chat) {
     event.preventDefault();
     submit(at("prompt").value);
   });
-  at("starters").addEventListener("click", ({ target }) => target.matches("button") && submit(target.textContent));
+  at("starters").addEventListener(
+    "click",
+    ({ target }) => target.matches("button") && submit(target.textContent),
+  );
 }
 
 function listenToTurns(chat) {
   const acts = {
-    "copy": (node) => copy(textOf(node.message.content)),
+    copy: (node) => copy(textOf(node.message.content)),
     "copy-code": (_, button) => copy(button.closest(".code").querySelector("code").textContent),
-    "edit": (node, button) => chat.edit(node, button.closest("li[data-id]")),
-    "regenerate": (node) => chat.regenerate(node),
-    "speak": (node) => toggleReading(node.id, textOf(node.message.content)),
-    "remove": async (node) => await ask(text("remove.sure"), danger()) && chat.remove(node),
-    "before": (node) => chat.choose(node, -1),
-    "after": (node) => chat.choose(node, 1),
+    edit: (node, button) => chat.edit(node, button.closest("li[data-id]")),
+    regenerate: (node) => chat.regenerate(node),
+    speak: (node) => toggleReading(node.id, textOf(node.message.content)),
+    remove: async (node) => (await ask(text("remove.sure"), danger())) && chat.remove(node),
+    before: (node) => chat.choose(node, -1),
+    after: (node) => chat.choose(node, 1),
   };
   at("transcript").addEventListener("click", ({ target }) => {
     const button = target.closest("[data-act]");
@@ -134,13 +137,21 @@ async function remove(chat, id, title) {
 }
 
 function listenToMenu(chat, openModel) {
-  const on = (id, act) => at(id).addEventListener("click", () => (at("menu").hidePopover(), act(chat.conversation)));
+  const on = (id, act) =>
+    at(id).addEventListener("click", () => (at("menu").hidePopover(), act(chat.conversation)));
   on("rename", ({ id, title }) => rename(chat, id, title));
   on("delete", ({ id, title }) => remove(chat, id, title || text("untitled")));
-  on("export-markdown", (one) => download(new Blob([toMarkdown(one)], { type: "text/markdown" }), fileName(one, "md")));
+  on("export-markdown", (one) =>
+    download(new Blob([toMarkdown(one)], { type: "text/markdown" }), fileName(one, "md")),
+  );
   on("export-json", (one) => download(jsonBlob([one]), fileName(one, "json")));
   on("export-all", async () => download(jsonBlob(await chat.all()), "conversations.json"));
-  on("save", () => chat.saveSession().then((blob) => download(blob, SESSION_FILE), (error) => showProblem(error.message)));
+  on("save", () =>
+    chat.saveSession().then(
+      (blob) => download(blob, SESSION_FILE),
+      (error) => showProblem(error.message),
+    ),
+  );
   onFiles("import", (files) => importAll(chat, files));
   onFiles("session", ([file]) => chat.state === "ready" && chat.openSession(file));
   onFiles("file", (files) => openModel(files.length > 1 ? files : files[0], files[0].name));
@@ -158,7 +169,8 @@ function onFiles(id, act) {
 const jsonBlob = (conversations) => new Blob([toJson(conversations)], { type: "application/json" });
 
 function fileName({ title }, suffix) {
-  return `${(title || "conversation").replace(/[^\p{L}\p{N}]+/gu, "-").replace(/^-|-$/g, "") || "conversation"}.${suffix}`;
+  const words = title.match(/[\p{L}\p{N}]+/gu) ?? ["conversation"];
+  return `${words.join("-")}.${suffix}`;
 }
 
 async function importAll(chat, files) {

@@ -1,7 +1,12 @@
 // Headings of the list of conversations, by age.
 
 const DAY_MS = 86_400_000;
-const AGES = [["today", 0], ["yesterday", 1], ["week", 7], ["earlier", Infinity]];
+const AGES = [
+  ["today", 0],
+  ["yesterday", 1],
+  ["week", 7],
+  ["earlier", Infinity],
+];
 
 /**
  * The heading for a time, by calendar days before today.

@@ -1,4 +1,4 @@
-// The growing text of an answer. Blocks that have ended are rendered once; only the last one is rendered again.
+// The growing text of an answer. A block that has ended is rendered once; only the last one is rendered again.
 
 import { enhance } from "./enhance.js";
 import { blocksOf, bounded, fragmentOf } from "./markdown.js";
@@ -28,7 +28,8 @@ export class AnswerView {
     const tail = bounded(source).slice(this.#done);
     try {
       this.#show(blocksOf(tail), isComplete);
-    } catch { // a parser that gives up, as by a stack overflow
+    } catch {
+      // a parser that gives up, as by a stack overflow
       this.#place(make("div", { className: "plain", textContent: tail }), true);
     }
   }

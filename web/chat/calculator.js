@@ -3,10 +3,23 @@
 const TOKENS = /\s*(?:(\d+\.?\d*(?:e[+-]?\d+)?|\.\d+(?:e[+-]?\d+)?)|([a-z_]\w*)|(\*\*|[-+*/%^(),]))/iy;
 const CONSTANTS = { pi: Math.PI, e: Math.E };
 const FUNCTIONS = {
-  abs: [1, Math.abs], acos: [1, Math.acos], asin: [1, Math.asin], atan: [1, Math.atan], ceil: [1, Math.ceil],
-  cos: [1, Math.cos], exp: [1, Math.exp], floor: [1, Math.floor], ln: [1, Math.log], log10: [1, Math.log10],
-  log2: [1, Math.log2], max: [0, Math.max], min: [0, Math.min], round: [1, Math.round], sin: [1, Math.sin],
-  sqrt: [1, Math.sqrt], tan: [1, Math.tan],
+  abs: [1, Math.abs],
+  acos: [1, Math.acos],
+  asin: [1, Math.asin],
+  atan: [1, Math.atan],
+  ceil: [1, Math.ceil],
+  cos: [1, Math.cos],
+  exp: [1, Math.exp],
+  floor: [1, Math.floor],
+  ln: [1, Math.log],
+  log10: [1, Math.log10],
+  log2: [1, Math.log2],
+  max: [0, Math.max],
+  min: [0, Math.min],
+  round: [1, Math.round],
+  sin: [1, Math.sin],
+  sqrt: [1, Math.sqrt],
+  tan: [1, Math.tan],
 };
 const LONGEST = 2000; // characters; bounds the depth of parentheses, too
 const DIGITS = 15; // of a double: 0.1 + 0.2 is 0.3

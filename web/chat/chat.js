@@ -8,7 +8,16 @@ import { hideProblem, showFigures, showNote, showProblem, showState } from "./st
 import { Talk } from "./talk.js";
 import { text } from "./texts.js";
 import { editTurn, LiveTurn, turnElement } from "./transcript.js";
-import { addNode, childrenOf, choose, fromMessages, newConversation, path, removeNode, ROOT } from "./tree.js";
+import {
+  addNode,
+  childrenOf,
+  choose,
+  fromMessages,
+  newConversation,
+  path,
+  removeNode,
+  ROOT,
+} from "./tree.js";
 
 const END_PX = 80; // a reader this near to the end follows it
 
@@ -136,7 +145,10 @@ export class Chat {
 
   #end(conversation, message, result) {
     this.#drop();
-    const facts = result && { finish_reason: result.finish_reason, ...(result.rounds && { rounds: result.rounds }) };
+    const facts = result && {
+      finish_reason: result.finish_reason,
+      ...(result.rounds && { rounds: result.rounds }),
+    };
     this.#add(path(conversation).at(-1).id, message, facts);
   }
 

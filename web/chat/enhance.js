@@ -8,7 +8,12 @@ const VENDOR = new URL("../vendor/", import.meta.url);
 const LONGEST_CODE = 100_000; // characters; longer code stays plain
 // \href and \includegraphics stay off, macros and sizes are bounded.
 const KATEX = {
-  trust: false, strict: "ignore", maxSize: 20, maxExpand: 200, throwOnError: true, errorColor: "inherit",
+  trust: false,
+  strict: "ignore",
+  maxSize: 20,
+  maxExpand: 200,
+  throwOnError: true,
+  errorColor: "inherit",
 };
 let katex = null;
 let highlighter = null;

@@ -74,7 +74,12 @@ function checked(given, where) {
   const kept = nodes.map((node, i) => {
     if (!isNode(node) || !seen.has(node.parent) || seen.has(node.id)) throw fault(`nodes[${i}]`);
     seen.add(node.id);
-    return { id: node.id, parent: node.parent, message: node.message, ...(node.facts && { facts: node.facts }) };
+    return {
+      id: node.id,
+      parent: node.parent,
+      message: node.message,
+      ...(node.facts && { facts: node.facts }),
+    };
   });
   const at = [created, changed].map((time) => (Number.isFinite(time) ? time : Date.now()));
   const byId = new Map(kept.map((node) => [node.id, node]));
@@ -88,7 +93,9 @@ function isNode(node) {
   const isText = [null, undefined].includes(message?.content) || typeof textOf(message.content) === "string";
   const calls = message?.tool_calls ?? [];
   const isCalls = Array.isArray(calls) && calls.every((call) => typeof call?.function?.name === "string");
-  return typeof id === "string" && typeof parent === "string" && ROLES.has(message?.role) && isText && isCalls;
+  return (
+    typeof id === "string" && typeof parent === "string" && ROLES.has(message?.role) && isText && isCalls
+  );
 }
 
 /** @returns {Conversation} of one branch. Throws ImportError. */
@@ -97,7 +104,11 @@ function fromMarkdown(text, name) {
   const starts = lines.flatMap((line, i) => (MARK.test(line) ? [i] : []));
   if (!starts.length) throw new ImportError("import.markdown", { name });
   const conversation = newConversation();
-  conversation.title = lines.slice(0, starts[0]).find((line) => line.startsWith("# "))?.slice(2) ?? "";
+  conversation.title =
+    lines
+      .slice(0, starts[0])
+      .find((line) => line.startsWith("# "))
+      ?.slice(2) ?? "";
   let parent = ROOT;
   for (const [i, start] of starts.entries()) {
     const message = read(lines.slice(start, starts[i + 1]), `${name}:${start + 1}`);

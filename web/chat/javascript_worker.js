@@ -1,8 +1,10 @@
-// Runs JavaScript in QuickJS, an interpreter of its own: the code sees no page, network or storage, and its time,
-// memory and stack are bounded.
+// Runs JavaScript in QuickJS, an interpreter of its own: the code sees no page, network or storage, and its
+// time, memory and stack are bounded.
 
 import {
-  newQuickJSWASMModuleFromVariant, newVariant, shouldInterruptAfterDeadline,
+  newQuickJSWASMModuleFromVariant,
+  newVariant,
+  shouldInterruptAfterDeadline,
 } from "../vendor/quickjs/index.mjs";
 
 const RUN_MS = 2000;
@@ -66,7 +68,11 @@ function settled(context, handle) {
 }
 
 function shown(value) {
-  return typeof value === "object" && value !== null ? JSON.stringify(value) : value === undefined ? value : String(value);
+  return typeof value === "object" && value !== null
+    ? JSON.stringify(value)
+    : value === undefined
+      ? value
+      : String(value);
 }
 
 function described(error) {

@@ -1,6 +1,6 @@
 // Keyboard shortcuts: one table for the page and the help sheet. Alt keeps clear of the browser's own keys.
 
-/** `does` names a text and, without "help.", an action of listenToKeys; rows without `code` are the fields' own. */
+/** `does` names a text and, without "help.", an action of listenToKeys; rows without `code` are of fields. */
 export const SHORTCUTS = [
   { keys: ["Enter"], does: "help.send" },
   { keys: ["Shift", "Enter"], does: "help.line" },

@@ -1,5 +1,5 @@
-// Markdown of answers as safe elements. Raw HTML stays text but for a few plain tags, images are named and not
-// fetched, and marked's output passes DOMPurify. The page's policy (CSP) is the third wall.
+// Markdown of answers as safe elements. Raw HTML stays text but for a few plain tags, images are named and
+// not fetched, and marked's output passes DOMPurify. The page's policy (CSP) is the third wall.
 
 import { Marked } from "../vendor/marked.js";
 import createPurify from "../vendor/purify.js";
@@ -20,13 +20,17 @@ const SANITISED = {
 // Parsers recurse: more levels than a reader can tell apart would end in a stack overflow.
 const DEPTH = 12;
 const QUOTES = new RegExp(`^((?:[ \\t]{0,3}>){${DEPTH}})(?:[ \\t]*>)+`, "gm");
-const LISTS = new RegExp(`^([ \\t]*(?:(?:[-*+]|\\d{1,9}[.)])[ \\t]+){${DEPTH}})(?:(?:[-*+]|\\d{1,9}[.)])[ \\t]+)+`, "gm");
+const LISTS = new RegExp(
+  `^([ \\t]*(?:(?:[-*+]|\\d{1,9}[.)])[ \\t]+){${DEPTH}})(?:(?:[-*+]|\\d{1,9}[.)])[ \\t]+)+`,
+  "gm",
+);
 const INDENT = new RegExp(`^[ \\t]{${8 * DEPTH},}`, "gm");
 const BRACKETS = /([[\]*_~`!])\1{30,}/g;
 const LONGEST = 50_000; // characters of a block, beyond which it is shown as text
 
 const BLOCK_MATH = /^(?:\$\$([\s\S]+?)\$\$|\\\[([\s\S]+?)\\\])[ \t]*(?:\n|$)/;
-const INLINE_MATH = /^(?:\$\$([^\n]+?)\$\$|\\\(([\s\S]+?)\\\)|\$((?!\s)(?:\\.|[^$\\\n])*?(?:\\.|[^$\\\s]))\$(?!\d))/;
+const INLINE_MATH =
+  /^(?:\$\$([^\n]+?)\$\$|\\\(([\s\S]+?)\\\)|\$((?!\s)(?:\\.|[^$\\\n])*?(?:\\.|[^$\\\s]))\$(?!\d))/;
 
 const math = (name, level, rule, start) => ({
   name,
@@ -38,7 +42,8 @@ const math = (name, level, rule, start) => ({
     const tex = found.slice(1).find((part) => part !== undefined);
     return { type: name, raw: found[0], tex, display: level === "block" || found[0].startsWith("$$") };
   },
-  renderer: ({ tex, display }) => `<span class="math${display ? " display" : ""}">${escaped(tex.trim())}</span>`,
+  renderer: ({ tex, display }) =>
+    `<span class="math${display ? " display" : ""}">${escaped(tex.trim())}</span>`,
 });
 
 const reader = new Marked({ gfm: true, breaks: true });
@@ -49,7 +54,8 @@ reader.use({
   ],
   renderer: {
     html: ({ text }) => (PLAIN_TAG.test(text.trim()) ? text : escaped(text)),
-    image: ({ href, text }) => `<span class="image">${escaped(text || "?")} (${escaped(hostOf(href))})</span>`,
+    image: ({ href, text }) =>
+      `<span class="image">${escaped(text || "?")} (${escaped(hostOf(href))})</span>`,
   },
 });
 
@@ -66,7 +72,8 @@ export function blocksOf(text) {
 
 /** @returns {DocumentFragment} safe elements of a block, before maths, highlighting and buttons */
 export function fragmentOf(block) {
-  if (block.raw.length > LONGEST && block.type !== "code") return purify.sanitize(escaped(block.raw), SANITISED);
+  if (block.raw.length > LONGEST && block.type !== "code")
+    return purify.sanitize(escaped(block.raw), SANITISED);
   return purify.sanitize(reader.parser([block]), SANITISED);
 }
 

@@ -39,7 +39,8 @@ export const ALL = { ...LOADING, ...SAMPLING };
 export function faultOf(name, value) {
   const entry = ALL[name];
   if (!entry) return { key: "settings.unknown", values: { name, names: Object.keys(ALL).join(", ") } };
-  const isInRange = entry.least === undefined || (Number(value) >= entry.least && Number(value) <= entry.most);
+  const isInRange =
+    entry.least === undefined || (Number(value) >= entry.least && Number(value) <= entry.most);
   if (entry.form.test(value) && isInRange) return null;
   return { key: "settings.fault", values: { name, value, expected: expectation(entry) } };
 }

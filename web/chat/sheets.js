@@ -33,12 +33,31 @@ function open(id, title, ...content) {
 export function ask(title, { value, action = text("ok"), isDanger = false } = {}) {
   const dialog = at("question");
   const isText = value !== undefined;
-  const heading = make(isText ? "label" : "h2", { id: "question-title", className: "question", textContent: title });
-  const field = make("input", { id: "question-field", type: "text", value: value ?? "", autocomplete: "off" });
+  const heading = make(isText ? "label" : "h2", {
+    id: "question-title",
+    className: "question",
+    textContent: title,
+  });
+  const field = make("input", {
+    id: "question-field",
+    type: "text",
+    value: value ?? "",
+    autocomplete: "off",
+  });
   if (isText) heading.htmlFor = field.id;
   const no = make("button", { type: "button", textContent: text("cancel") });
-  const yes = make("button", { type: "submit", textContent: action, className: isDanger ? "primary bad" : "primary" });
-  const form = make("form", { method: "dialog" }, heading, ...(isText ? [field] : []), make("div", { className: "row" }, no, yes));
+  const yes = make("button", {
+    type: "submit",
+    textContent: action,
+    className: isDanger ? "primary bad" : "primary",
+  });
+  const form = make(
+    "form",
+    { method: "dialog" },
+    heading,
+    ...(isText ? [field] : []),
+    make("div", { className: "row" }, no, yes),
+  );
   no.addEventListener("click", () => dialog.close());
   dialog.returnValue = "";
   dialog.replaceChildren(form);
@@ -60,7 +79,9 @@ export function ask(title, { value, action = text("ok"), isDanger = false } = {}
 export function openSettings(now, on) {
   const system = make("textarea", { id: "system", rows: 3, value: now.system });
   system.addEventListener("change", () => on.onSystem(system.value.trim()));
-  const fields = Object.keys(SAMPLING).map((name) => numberField(name, now.settings[name] ?? "", on.onSetting));
+  const fields = Object.keys(SAMPLING).map((name) =>
+    numberField(name, now.settings[name] ?? "", on.onSetting),
+  );
   const reset = make("button", { type: "button", id: "reset", textContent: text("settings.reset") });
   reset.addEventListener("click", () => {
     for (const name of Object.keys(SAMPLING)) on.onSetting(name, (at(name).value = ""));
@@ -71,11 +92,22 @@ export function openSettings(now, on) {
     "settings",
     text("settings"),
     group("conversation", labelled(system, text("settings.system"), text("settings.system.about"))),
-    group("sampling", make("p", { className: "quiet", textContent: text("settings.sampling.about") }),
-      make("div", { className: "fields" }, ...fields), reset),
-    group("page", make("div", { className: "fields" },
-      choice("language", LANGUAGES, currentLanguage(), on.onLanguage), choice("theme", themes(), now.theme, on.onTheme)),
-      removeAll),
+    group(
+      "sampling",
+      make("p", { className: "quiet", textContent: text("settings.sampling.about") }),
+      make("div", { className: "fields" }, ...fields),
+      reset,
+    ),
+    group(
+      "page",
+      make(
+        "div",
+        { className: "fields" },
+        choice("language", LANGUAGES, currentLanguage(), on.onLanguage),
+        choice("theme", themes(), now.theme, on.onTheme),
+      ),
+      removeAll,
+    ),
   );
 }
 
@@ -93,7 +125,14 @@ function labelled(field, label, about = "") {
 /** The field of a sampling setting; a fault is told below it, and not kept. */
 function numberField(name, value, keep) {
   const { least, most, step } = SAMPLING[name];
-  const field = make("input", { id: name, type: "number", min: least, max: most, step: step === 1 ? 1 : "any", value });
+  const field = make("input", {
+    id: name,
+    type: "number",
+    min: least,
+    max: most,
+    step: step === 1 ? 1 : "any",
+    value,
+  });
   field.placeholder = text("settings.model-choice");
   const box = labelled(field, text(`settings.${name}`), text(`settings.${name}.about`));
   const hint = box.lastChild;
@@ -115,7 +154,9 @@ export function faultText({ key, values }) {
 }
 
 function choice(id, names, value, keep) {
-  const options = Object.entries(names).map(([name, label]) => make("option", { value: name, textContent: label }));
+  const options = Object.entries(names).map(([name, label]) =>
+    make("option", { value: name, textContent: label }),
+  );
   const select = make("select", { id }, ...options);
   select.value = value;
   select.addEventListener("change", () => keep(select.value));
@@ -128,7 +169,13 @@ function themes() {
 
 /** Shows the field of the schema; `keep` gets a text that is JSON or empty. */
 export function openSchema(value, keep) {
-  const field = make("textarea", { id: "schema-text", rows: 12, value, spellcheck: false, className: "mono" });
+  const field = make("textarea", {
+    id: "schema-text",
+    rows: 12,
+    value,
+    spellcheck: false,
+    className: "mono",
+  });
   const box = labelled(field, text("schema.label"), text("schema.about"));
   const hint = box.lastChild;
   const example = make("button", { type: "button", textContent: text("schema.example") });
@@ -160,7 +207,10 @@ function jsonFault(words) {
 /** Shows the shortcuts. */
 export function openHelp() {
   const rows = SHORTCUTS.map(({ keys, does }) => {
-    const caps = keys.flatMap((key, i) => [...(i ? [" + "] : []), make("kbd", { textContent: keyName(key) })]);
+    const caps = keys.flatMap((key, i) => [
+      ...(i ? [" + "] : []),
+      make("kbd", { textContent: keyName(key) }),
+    ]);
     return [make("dt", {}, ...caps), make("dd", { textContent: text(does) })];
   });
   open("help", text("help"), make("dl", { className: "shortcuts" }, ...rows.flat()));

@@ -1,5 +1,5 @@
-// Read-aloud by voices of this device, and dictation recognised on this device. Both are absent elsewhere: other
-// voices and recognisers send what they hear to a server.
+// Read-aloud by voices of this device, and dictation recognised on this device. Both are absent elsewhere:
+// other voices and recognisers send texts and speech to a server.
 
 import { currentLanguage } from "./texts.js";
 
@@ -41,7 +41,10 @@ export async function canDictate() {
   const Recognition = globalThis.SpeechRecognition;
   if (!Recognition?.available || !("processLocally" in Recognition.prototype)) return false;
   const wanted = { langs: [navigator.language], processLocally: true };
-  return Recognition.available(wanted).then((state) => state === "available", () => false);
+  return Recognition.available(wanted).then(
+    (state) => state === "available",
+    () => false,
+  );
 }
 
 /**

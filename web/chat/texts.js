@@ -39,7 +39,8 @@ export function text(key, values = {}) {
 
 /** Sets the texts of elements with data-text, data-label (name and tooltip) and data-placeholder. */
 export function applyTexts(root) {
-  for (const element of root.querySelectorAll("[data-text]")) element.textContent = text(element.dataset.text);
+  for (const element of root.querySelectorAll("[data-text]"))
+    element.textContent = text(element.dataset.text);
   for (const element of root.querySelectorAll("[data-label]")) {
     element.setAttribute("aria-label", text(element.dataset.label));
     if (element.matches("button")) element.title = text(element.dataset.label);

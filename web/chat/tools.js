@@ -19,8 +19,8 @@ export const TOOLS = {
   ),
   current_time: tool("Tells the current date, time and time zone.", {}, () => currentTime(new Date())),
   javascript: tool(
-    "Runs JavaScript in a sandbox without network or page, for 2 seconds at most. Returns what console.log "
-      + "printed and the value of the last expression.",
+    "Runs JavaScript in a sandbox without network or page, for 2 seconds at most. Returns what console.log " +
+      "printed and the value of the last expression.",
     { code: text("The program.") },
     ({ code }) => runJavascript(code),
   ),

@@ -45,7 +45,12 @@ const PARTS = {
 
 function folded(className, summary, content, open = false) {
   const body = make("pre", { textContent: content, tabIndex: 0 });
-  return make("details", { className: `folded ${className}`, open }, make("summary", { textContent: summary }), body);
+  return make(
+    "details",
+    { className: `folded ${className}`, open },
+    make("summary", { textContent: summary }),
+    body,
+  );
 }
 
 function call(name, given) {
@@ -56,7 +61,9 @@ function call(name, given) {
 function indented(words) {
   try {
     const value = JSON.parse(words || "{}");
-    const lines = Object.entries(value).map(([key, one]) => `${key}: ${typeof one === "string" ? one : JSON.stringify(one)}`);
+    const lines = Object.entries(value).map(
+      ([key, one]) => `${key}: ${typeof one === "string" ? one : JSON.stringify(one)}`,
+    );
     return lines.join("\n");
   } catch {
     return words;
@@ -66,7 +73,12 @@ function indented(words) {
 /** The element of an answer's thoughts, folded before its text. */
 function thoughts(element, summary) {
   const body = make("div", { className: "thoughts-text" });
-  const box = make("details", { className: "folded thoughts" }, make("summary", { textContent: summary }), body);
+  const box = make(
+    "details",
+    { className: "folded thoughts" },
+    make("summary", { textContent: summary }),
+    body,
+  );
   element.insertBefore(box, element.querySelector(":scope > .text"));
   return body;
 }

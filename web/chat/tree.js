@@ -21,8 +21,8 @@
  * @property {number} changed milliseconds since 1970
  * @property {string} system text of the system message
  * @property {Node[]} nodes in the order of their making
- * @property {Record<string, string | null>} chosen parent's id -> id of the child that is shown, by default the
- *   newest; null shows none
+ * @property {Record<string, string | null>} chosen parent's id -> id of the child that is shown, by default
+ *   the newest; null shows none
  */
 
 export const ROOT = "root";
@@ -122,7 +122,7 @@ export function fromMessages(messages) {
 
 /** Text of a message's content: a string, null or a list of parts. */
 export function textOf(content) {
-  return Array.isArray(content) ? content.map((part) => part.text ?? "").join("") : content ?? "";
+  return Array.isArray(content) ? content.map((part) => part.text ?? "").join("") : (content ?? "");
 }
 
 /** True if the title or any message has all words of a query. */

@@ -34,18 +34,20 @@ export default {
   "export.all": "Alle Unterhaltungen exportieren",
   "import": "Unterhaltungen importieren",
   "import.done": "{n} importiert.",
-  "import.json": "{name} ist kein gültiges JSON: {why}. Wählen Sie eine Datei, die diese Seite exportiert hat.",
-  "import.format": "{name} ist JSON, aber nicht von exportierten Unterhaltungen. Wählen Sie eine Datei, die diese "
-    + "Seite exportiert hat.",
-  "import.version": "{name} hat die Version {version} des Formats, diese Seite liest Version 1. Verwenden Sie eine "
-    + "neuere Seite.",
-  "import.field": "{where} fehlt oder ist beschädigt; nichts wurde importiert. Exportieren Sie die Unterhaltungen "
-    + "noch einmal.",
-  "import.markdown": "{name} enthält keine Nachrichten, die ein Export dieser Seite markiert hat. Wählen Sie eine "
-    + "solche Datei oder JSON.",
+  "import.json": "{name} ist kein gültiges JSON: {why}. Wählen Sie eine Datei, die diese Seite exportiert "
+    + "hat.",
+  "import.format": "{name} ist JSON, aber nicht von exportierten Unterhaltungen. Wählen Sie eine Datei, "
+    + "die diese Seite exportiert hat.",
+  "import.version": "{name} hat die Version {version} des Formats, diese Seite liest Version 1. Verwenden "
+    + "Sie eine neuere Seite.",
+  "import.field": "{where} fehlt oder ist beschädigt; nichts wurde importiert. Exportieren Sie die "
+    + "Unterhaltungen noch einmal.",
+  "import.markdown": "{name} enthält keine Nachrichten, die ein Export dieser Seite markiert hat. Wählen "
+    + "Sie eine solche Datei oder JSON.",
 
   "models": "Modelle",
-  "models.absent": "Diese Seite wurde ohne die Auswahl der Modelle gebaut; öffnen Sie eine Datei über das Menü.",
+  "models.absent": "Diese Seite wurde ohne die Auswahl der Modelle gebaut; öffnen Sie eine Datei über das "
+    + "Menü.",
   "file.open": "GGUF-Datei öffnen",
   "session.save": "Sitzung speichern",
   "session.open": "Sitzung öffnen",
@@ -59,8 +61,8 @@ export default {
   "status.ready": "{model} · {backend} auf {device} · Kontext {context}",
   "status.failed": "Nicht bereit",
   "status.processor": "Das Modell läuft auf dem Prozessor, nicht mit WebGPU: {why}.",
-  "status.no-store": "Dieser Browser bewahrt keine Daten dieser Seite auf: Unterhaltungen enden mit dem Tab. "
-    + "Exportieren Sie, was Sie brauchen.",
+  "status.no-store": "Dieser Browser bewahrt keine Daten dieser Seite auf: Unterhaltungen enden mit dem "
+    + "Tab. Exportieren Sie, was Sie brauchen.",
   "again": "Laden Sie die Seite neu, oder öffnen Sie eine andere Datei.",
   "not-ready": "Die Seite ist im Zustand {state} und nicht bereit",
 
@@ -126,7 +128,8 @@ export default {
   "settings": "Einstellungen",
   "settings.conversation": "Unterhaltung",
   "settings.system": "Systemnachricht",
-  "settings.system.about": "Das Modell liest sie vor dieser Unterhaltung; auch neue Unterhaltungen beginnen damit.",
+  "settings.system.about": "Das Modell liest sie vor dieser Unterhaltung; auch neue Unterhaltungen "
+    + "beginnen damit.",
   "settings.sampling": "Sampling",
   "settings.sampling.about": "Ein leeres Feld überlässt die Wahl der Datei des Modells.",
   "settings.page": "Seite",

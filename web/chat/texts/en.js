@@ -35,8 +35,10 @@ export const EN = {
   "import": "Import conversations",
   "import.done": "{n} imported.",
   "import.json": "{name} is no valid JSON: {why}. Choose a file that this page exported.",
-  "import.format": "{name} is JSON, but not of exported conversations. Choose a file that this page exported.",
-  "import.version": "{name} has version {version} of the format, and this page reads version 1. Use a newer page.",
+  "import.format": "{name} is JSON, but not of exported conversations. Choose a file that this page "
+    + "exported.",
+  "import.version": "{name} has version {version} of the format, and this page reads version 1. Use a "
+    + "newer page.",
   "import.field": "{where} is missing or damaged; nothing was imported. Export the conversations again.",
   "import.markdown": "{name} has no messages marked by an export of this page. Choose such a file, or JSON.",
 
@@ -55,7 +57,8 @@ export const EN = {
   "status.ready": "{model} · {backend} on {device} · context {context}",
   "status.failed": "Not ready",
   "status.processor": "The model runs on the CPU, not on WebGPU: {why}.",
-  "status.no-store": "This browser keeps no data for this page: conversations end with this tab. Export what you need.",
+  "status.no-store": "This browser keeps no data for this page: conversations end with this tab. Export "
+    + "what you need.",
   "again": "Reload the page to try again, or open another file.",
   "not-ready": "the page is {state}, not ready",
 

@@ -35,13 +35,14 @@ export default {
   "import": "Importer des conversations",
   "import.done": "{n} importée(s).",
   "import.json": "{name} n’est pas du JSON valide : {why}. Choisissez un fichier exporté par cette page.",
-  "import.format": "{name} est du JSON, mais pas de conversations exportées. Choisissez un fichier exporté par "
-    + "cette page.",
-  "import.version": "{name} a la version {version} du format, et cette page lit la version 1. Utilisez une page "
-    + "plus récente.",
-  "import.field": "{where} manque ou est endommagé ; rien n’a été importé. Exportez de nouveau les conversations.",
-  "import.markdown": "{name} ne contient aucun message marqué par un export de cette page. Choisissez un tel "
-    + "fichier, ou du JSON.",
+  "import.format": "{name} est du JSON, mais pas de conversations exportées. Choisissez un fichier exporté "
+    + "par cette page.",
+  "import.version": "{name} a la version {version} du format, et cette page lit la version 1. Utilisez une "
+    + "page plus récente.",
+  "import.field": "{where} manque ou est endommagé ; rien n’a été importé. Exportez de nouveau les "
+    + "conversations.",
+  "import.markdown": "{name} ne contient aucun message marqué par un export de cette page. Choisissez un "
+    + "tel fichier, ou du JSON.",
 
   "models": "Modèles",
   "models.absent": "Ce site a été construit sans le choix des modèles ; ouvrez un fichier par le menu.",
@@ -58,8 +59,8 @@ export default {
   "status.ready": "{model} · {backend} sur {device} · contexte {context}",
   "status.failed": "Pas prêt",
   "status.processor": "Le modèle s’exécute sur le processeur, et non avec WebGPU : {why}.",
-  "status.no-store": "Ce navigateur ne garde aucune donnée de cette page : les conversations finissent avec "
-    + "l’onglet. Exportez ce dont vous avez besoin.",
+  "status.no-store": "Ce navigateur ne garde aucune donnée de cette page : les conversations finissent "
+    + "avec l’onglet. Exportez ce dont vous avez besoin.",
   "again": "Rechargez la page pour réessayer, ou ouvrez un autre fichier.",
   "not-ready": "la page est dans l’état {state} et n’est pas prête",
 
@@ -116,7 +117,8 @@ export default {
 
   "schema": "Schéma",
   "schema.title": "Schéma de la réponse",
-  "schema.about": "Un schéma JSON que chaque réponse respecte, quel que soit le modèle ; vide pour du texte libre.",
+  "schema.about": "Un schéma JSON que chaque réponse respecte, quel que soit le modèle ; vide pour du "
+    + "texte libre.",
   "schema.label": "Schéma JSON",
   "schema.example": "Exemple",
   "schema.clear": "Effacer",
@@ -125,7 +127,8 @@ export default {
   "settings": "Réglages",
   "settings.conversation": "Conversation",
   "settings.system": "Message système",
-  "settings.system.about": "Le modèle le lit avant cette conversation ; les nouvelles commencent aussi par lui.",
+  "settings.system.about": "Le modèle le lit avant cette conversation ; les nouvelles commencent aussi par "
+    + "lui.",
   "settings.sampling": "Échantillonnage",
   "settings.sampling.about": "Un champ vide laisse le choix au fichier du modèle.",
   "settings.page": "Page",
