@@ -77,7 +77,7 @@ TOOL = """async ([name, given]) => {
 PROGRAMS = {
     "value": "const xs = [1, 2, 3]; console.log('sum'); xs.reduce((a, b) => a + b)",
     "endless": "while (true) {}",
-    "memory": "const a = []; while (true) a.push(new ArrayBuffer(1e7))",
+    "memory": "const a = []; while (true) a.push(new Array(1e6).fill(1))",
     "stack": "const f = () => 1 + f(); f()",
     "network": "[typeof fetch, typeof XMLHttpRequest, typeof WebSocket, typeof self, typeof document].join()",
     "fault": "JSON.parse('{')",

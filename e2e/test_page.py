@@ -85,7 +85,7 @@ async def visit(address: str, prompts: list[str], file: Path) -> Visit:
 
 async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> None:
     """Visits the page with a missing model, then opens a model file from disk and asks it."""
-    query = f"{ON_GPU}&model=absent.gguf&max_tokens=96&temperature=0"
+    query = f"{ON_GPU}&model=absent.gguf&max_tokens=96"
     page, _ = await open_page(browser, f"{address}?{query}", color_scheme="dark")
     seen.no_model.append(await problem(page))
     await screen(page, "no-model-dark")
