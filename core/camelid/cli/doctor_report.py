@@ -19,6 +19,7 @@ from camelid.backends.proof.rows_matrix import OPS as TYPED_OPS
 from camelid.cli.doctor_examine import ORACLE, BackendReport, OpVerdict
 from camelid.cli.doctor_machine import Machine
 from camelid.cli.format import human, printable
+from camelid.plan.op_rows_fused import FUSED
 
 LABEL = 13  # width of a fact's name, in columns
 SHOWN = 3  # failures printed per op without -v
@@ -118,9 +119,10 @@ def _matrix_table(what: str, matrix: Matrix, ops: Sequence[str], columns: Sequen
 
 
 def _other_ops(matrix: Matrix) -> dict[str, str]:
-    """The ops without types, listed by whether a kernel exists."""
+    """The ops without types, listed by whether a kernel exists; a backend needs no kernels of fused ops."""
     reasons = {op: next(iter(by.values())) for op, by in matrix.items() if op not in (*TYPED_OPS, *STATE_OPS)}
-    runs, refused = ([op for op, reason in reasons.items() if bool(reason) == no] for no in (False, True))
+    runs = [op for op, reason in reasons.items() if not reason]
+    refused = [op for op, reason in reasons.items() if reason and op not in FUSED]
     return {"other ops": " ".join(runs)} | ({"no kernel": " ".join(refused)} if refused else {})
 
 

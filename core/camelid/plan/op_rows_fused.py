@@ -134,3 +134,6 @@ ROWS: tuple[OpRow, ...] = (
         "y = act(gate) * up",
     ),
 )
+
+# Ops that only rewrites make: a backend without them lacks nothing.
+FUSED = frozenset(row.name for row in ROWS)
