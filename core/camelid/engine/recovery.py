@@ -47,16 +47,18 @@ class Recovery:
         self.notices: list[Notice] = []
         self.lost: DeviceLostError | None = None  # a loss that is not recovered from yet
         self.n_losses = 0
+        self._fault: BackendError | None = None  # why the last try to open the device failed
         self._backend, self._state, self._scheduler, self._counters = backend, state, scheduler, counters
         self._turn, self._pending, self._sequences = turn, pending, sequences
         self._end, self._release = end, release
 
     async def on_device(self, work: Callable[[], Awaitable[T]]) -> T:
         """Runs `work` between steps, and once more if the device is lost meanwhile."""
+        since = self._counters.recoveries
         try:
             return await self._alone(work)
         except DeviceLostError as error:
-            await self.recover(error)
+            await self.recover(error, since)
         return await self._alone(work)
 
     async def _alone(self, work: Callable[[], Awaitable[T]]) -> T:
@@ -72,11 +74,20 @@ class Recovery:
         except DeviceLostError as error:
             self.lose(error)
 
-    async def recover(self, error: DeviceLostError) -> None:
-        """Continues on a fresh device after a loss outside a step."""
+    async def recover(self, error: DeviceLostError, since: int) -> None:
+        """Continues on a fresh device after a loss outside a step.
+
+        `since` counts the recoveries before the work that met the loss: another may have recovered meanwhile.
+        """
         async with self._turn:
+            if self._counters.recoveries > since:
+                return
             self.lose(error)
             await self.reopen()
+
+    @property
+    def n_recoveries(self) -> int:
+        return self._counters.recoveries
 
     def lose(self, error: DeviceLostError) -> None:
         """Forgets the steps in flight and all state: running sequences wait to be computed again."""
@@ -122,12 +133,16 @@ class Recovery:
         """True once the backend has its device again. Raises DeviceLostError after too many losses."""
         if self.n_losses > MOST_LOSSES:
             self.n_losses = 0  # a later request may try again
-            often = f"{_reason(lost)}, {MOST_LOSSES} times in a row; load the model again"
-            raise DeviceLostError(often, **lost.facts) from lost
+            often = f", {MOST_LOSSES} times in a row"
+            closed = f"; it could not be opened again: {self._fault.message}" if self._fault else often
+            text = f"{_reason(lost)}{closed}; load the model again"
+            raise DeviceLostError(text, **lost.facts) from (self._fault or lost)
         try:
             if await self._backend.recover():
+                self._fault = None
                 return True
-        except BackendError:
+        except BackendError as error:
+            self._fault = error
             return False
         raise lost
 

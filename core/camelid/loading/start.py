@@ -45,10 +45,11 @@ class RunningModel:
 
     async def _compile(self, program: str) -> None:
         programs = self.engine.programs
+        since = self.engine.recovery.n_recoveries
         try:
             await compile_program(programs, program, self.backend, self.deployment)
         except DeviceLostError as error:
-            await self.engine.recovery.recover(error)
+            await self.engine.recovery.recover(error, since)
             await compile_program(programs, program, self.backend, self.deployment)
 
     async def close(self) -> None:

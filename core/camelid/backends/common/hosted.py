@@ -17,9 +17,12 @@ from camelid.plan.plan import View
 COUNTERS = ("runs", "in_flight", "max_in_flight", "bytes_read_back")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class HostProgram:
-    """A compiled plan: its number on the host, and the offsets of its activations in the buffer `arena`."""
+    """A compiled plan: its number on the host, and the offsets of its activations in the buffer `arena`.
+
+    The number changes when a lost device is opened again.
+    """
 
     number: int
     arena: str

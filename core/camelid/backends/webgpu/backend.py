@@ -37,7 +37,7 @@ from camelid.backends.webgpu.lower import (
 from camelid.backends.webgpu.pieces import pieces
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import Section
-from camelid.errors import OutOfMemoryError
+from camelid.errors import DeviceLostError, OutOfMemoryError
 from camelid.formats.quants import row_bytes
 from camelid.plan.fuse import REWRITES, UNBOUNDED
 from camelid.plan.memory import plan_arena
@@ -56,7 +56,7 @@ from camelid.plan.weights import Weight
 SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class WebGpuProgram(HostProgram):
     """A compiled plan with its number of dispatches by non-empty parts of a step (`Section.launches`)."""
 
@@ -76,7 +76,8 @@ class WebGpuBackend(Hosted):
         self._spec = OpenSpec()
         self._weights: dict[str, Weight] = {}
         self._sources: dict[str, Any] = {}
-        self._plans: list[Plan] = []  # of all programs, in the order of their numbers
+        self._programs: list[Program] = []
+        self._gone = ""  # why no device is open after a loss
         self._building = asyncio.Lock()  # while a device is opened again, no program is compiled
         self._states: dict[str, StateSpec] = {}
         self._pools: dict[str, PoolSize] = {}
@@ -148,8 +149,9 @@ class WebGpuBackend(Hosted):
 
     async def compile(self, plan: Plan) -> Program:
         async with self._building:
+            self._check_open()
             program = await self._compile(plan)
-            self._plans.append(plan)
+            self._programs.append(program)
             return program
 
     async def _compile(self, plan: Plan) -> Program:
@@ -167,16 +169,24 @@ class WebGpuBackend(Hosted):
         """Opens the device again, reads the weights from their sources, and compiles all programs."""
         async with self._building:
             self._steps.counters["in_flight"] = 0
+            self._gone = "the device was lost, and it could not be opened again"
             with host_errors("webgpu"), self._steps.recording.paused():  # a tape is of one device
                 await self._host.close()
                 await self.open(self._spec)
                 await self.load(list(self._weights.values()), self._sources)
                 await self.allocate(list(self._states.values()), self._pools)
-                for plan in self._plans:  # the host numbers programs in order
-                    await self._compile(plan)
+                for program in self._programs:
+                    program.handle.number = (await self._compile(program.plan)).handle.number
+            self._gone = ""
         return True
 
+    def _check_open(self) -> None:
+        """Raises DeviceLostError after a recovery that has failed; the next recovery may open the device."""
+        if self._gone:
+            raise DeviceLostError(f"webgpu: {self._gone}", backend="webgpu", reason=self._gone)
+
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        self._check_open()
         own: WebGpuProgram = program.handle
         ticket = self._steps.run(program, own, step, inputs)
         self._steps.counters["dispatches"] += launched(own.launches, step)
@@ -186,6 +196,7 @@ class WebGpuBackend(Hosted):
         return await self._steps.read_boundary(ticket)
 
     async def read_state(self, group: str, unit: int) -> bytes:
+        self._check_open()
         pieces: list[bytes] = []
         for r in unit_regions(self._states[group], self._pools[group].units):
             with host_errors("webgpu"):
@@ -194,6 +205,7 @@ class WebGpuBackend(Hosted):
         return b"".join(pieces)
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        self._check_open()
         spec, at = self._states[group], 0
         check_unit(group, data, spec.unit_bytes, backend="webgpu")
         for r in unit_regions(spec, self._pools[group].units):
