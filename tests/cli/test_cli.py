@@ -287,7 +287,7 @@ def test_tokenize_prints_ids(path: str, llm: LLM) -> None:
 def test_web_serves_on_loopback_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: dict[str, Any] = {}
 
-    def serve(*, host: str, port: int, ready: Any) -> None:
+    def serve(*, host: str, port: int, ready: Any, **_: Any) -> None:
         asked.update(host=host, port=port)
         ready("http://127.0.0.1:9/")
 

@@ -74,7 +74,7 @@ class GroupPlace:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class WasmProgram(HostProgram):
     """A compiled program with the state groups that its records point at."""
 
