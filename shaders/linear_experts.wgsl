@@ -18,6 +18,6 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   for (var r = 0u; r < 4u; r++) {
     let n = first + 4u * lane + r;
     let to = group.y * Y_STRIDE + Y_OFFSET + group.z * Y_SLOT + n;
-    if (is_here && n < N) { y[to] = with_bias(sums[r], weight_row + n); }
+    if (is_here && n < N) { y[to] = with_bias(sums[r], 1.0, weight_row + n); }
   }
 }

@@ -7,8 +7,9 @@ fn quad_rows(quad: u32) -> vec4<u32> {
   return vec4(n, next, n + N, next + N);
 }
 
-fn finish(row: u32, quad: u32, sums: vec4<f32>) {
+fn finish(row: u32, quad: u32, sums: vec4<f32>, scale: f32) {
+  let v = sums * scale;
   let at = row * Y_STRIDE + Y_OFFSET + 2u * quad;
-  y[at] = gated(sums.x, sums.z);
-  if (2u * quad + 1u < N) { y[at + 1u] = gated(sums.y, sums.w); }
+  y[at] = gated(v.x, v.z);
+  if (2u * quad + 1u < N) { y[at + 1u] = gated(v.y, v.w); }
 }

@@ -58,9 +58,9 @@ fn squares_of(token: u32) -> f32 {
 // memory.
 fn put(first: u32, last: u32, quad: u32, t: u32, sums: vec4<f32>) {
   if (t > last || quad >= n_quads()) { return; }
-  var scaled = sums;
-  if (IS_DEFERRED) { scaled *= norm_scale(squares_of(t)); }
-  finish(first + t, quad, scaled);
+  var scale = 1.0;
+  if (IS_DEFERRED) { scale = norm_scale(squares_of(t)); }
+  finish(first + t, quad, sums, scale);
 }
 
 @compute @workgroup_size(256)

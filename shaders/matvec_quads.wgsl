@@ -27,8 +27,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   workgroupBarrier();
   for (var i = lane; i < quads * tokens; i += GROUP_LANES) {
     let t = i / quads;
-    var sums = total(i % quads, t);
-    if (IS_DEFERRED) { sums *= norm_scale(squares_of(t)); }
-    if (quad + i % quads < n_quads()) { finish(first + t, quad + i % quads, sums); }
+    var scale = 1.0;
+    if (IS_DEFERRED) { scale = norm_scale(squares_of(t)); }
+    if (quad + i % quads < n_quads()) { finish(first + t, quad + i % quads, total(i % quads, t), scale); }
   }
 }

@@ -1,7 +1,8 @@
 // product: parts of matvec and matmul. A row's sum has one order: lane l of LANES takes chunks l, l + LANES, ...,
 // a chunk adds run by run, and lanes are added in order. Each fma is explicit, so that the bits of a row depend
 // neither on the kernel nor on a driver's contractions. Four outputs form a quad: an op defines quad_rows(quad), the
-// weight rows of their sums, and finish(row, quad, sums) for a token row of the step.
+// weight rows of their sums, and finish(row, quad, sums, scale) for a token row of the step; a deferred norm scales the
+// sums.
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 @group(0) @binding(2) var<storage, read_write> x: array<vec4<f32>>;
 @group(0) @binding(3) var<storage, read> weights: array<vec4<u32>>;

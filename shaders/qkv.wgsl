@@ -55,13 +55,13 @@ fn put_run(row: u32, to: u32, column: u32, values: vec2<f32>) {
   }
 }
 
-fn finish(t: u32, quad: u32, sums: vec4<f32>) {
+fn finish(t: u32, quad: u32, sums: vec4<f32>, scale: f32) {
   let place = place_of(quad);
   let row = row_at(t);
-  var values = sums;
+  var values = sums * scale;
   if (HAS_BIAS) {
     let at = quad_rows(quad);
-    values += vec4(bias[at.x], bias[at.y], bias[at.z], bias[at.w]);
+    values = fma(sums, vec4(scale), vec4(bias[at.x], bias[at.y], bias[at.z], bias[at.w]));
   }
   if (place.is_turned) { values = turned_quad(values, row.position, place.pair); }
   let to = pool_row(table_of(group_at(row.sequence, GROUP)), row.state_row);

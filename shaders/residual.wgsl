@@ -5,13 +5,13 @@ fn n_quads() -> u32 { return (N + 3u) / 4u; }
 
 fn quad_rows(quad: u32) -> vec4<u32> { return min(vec4(4u * quad) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u)); }
 
-fn add_quad(row: u32, quad: u32, sums: vec4<f32>) -> vec4<f32> {  // the new values of y
+fn add_quad(row: u32, quad: u32, sums: vec4<f32>, scale: f32) -> vec4<f32> {  // the new values of y
   var values = vec4<f32>();
   for (var r = 0u; r < 4u; r++) {
     let n = 4u * quad + r;
     if (n >= N) { break; }
     let at = row * Y_STRIDE + Y_OFFSET + n;
-    values[r] = fma(SCALE, with_bias(sums[r], n), y[at]);
+    values[r] = fma(SCALE, with_bias(sums[r], scale, n), y[at]);
     y[at] = values[r];
   }
   return values;

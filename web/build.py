@@ -86,19 +86,7 @@ LIBRARIES: dict[str, str] = json.loads((ROOT / "web" / "vendor.json").read_bytes
 # A worker has no import map, so that a package's name becomes an address.
 IMPORTS = {b'"@jitl/quickjs-ffi-types"': b'"./ffi-types.mjs"'}
 SOURCE_MAP = b"\n//# sourceMappingURL="  # the site has no source maps
-COMPRESSIBLE = {
-    ".bin",
-    ".css",
-    ".gguf",
-    ".html",
-    ".js",
-    ".json",
-    ".mjs",
-    ".svg",
-    ".wasm",
-    ".webmanifest",
-    ".zip",
-}
+COMPRESSIBLE = {".bin", ".gguf", ".wasm", ".zip", *PAGE_FILES} - {".ico", ".png"}
 BYTECODE = ROOT / "web" / "bytecode"
 SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
 SETTINGS = ("models/hub.json",)

@@ -109,7 +109,7 @@ async def visit_all(address: str) -> tuple[dict[str, Json], Notes]:
 
 @pytest.fixture(scope="module")
 def seen(address: str, app: Path) -> dict[str, Json]:
-    """What the application has seen on each host."""
+    """Answers, events and errors that the application got on each host."""
     found, _ = asyncio.run(visit_all(address))
     return found | {"node": json.loads(run("node", "node.mjs", CRIA, cwd=app))}
 

@@ -1,4 +1,4 @@
-"""What a memory snapshot of the page's Python contains, and what a restored page renews."""
+"""The memory snapshot of the page's Python: its content, and the random state that a restored page renews."""
 
 from __future__ import annotations
 

@@ -54,6 +54,8 @@ def case_of(op: str, type_: str) -> OpCase:
     x = array(70, ROWS, N_IN)
     views = {"y": array(73, ROWS, n_out), "x": np.hstack([x, squares]) if "norm_linear" in op else x}
     weights = {"weight": weight(type_, 71, per * n_out, N_IN)}
+    if op in {"norm_linear", "linear_add"}:
+        weights["bias"] = vector(75, n_out)
     if op == "linear_add_norm":
         views["z"] = empty(ROWS, deferred_cols(n_out))
         weights["gain"] = vector(74, n_out)

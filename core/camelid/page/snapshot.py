@@ -1,4 +1,4 @@
-"""The memory snapshot of the page's Python: what it contains, and what a page renews after restoring it.
+"""The memory snapshot of the page's Python: its content, and the state that a restored page renews.
 
 A snapshot is the interpreter's memory. It has no file system, and whatever was drawn at random is the same in
 every page. So are the hashes of strings, which cannot change once a dictionary exists.

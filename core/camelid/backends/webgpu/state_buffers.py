@@ -2,7 +2,7 @@
 
 A layer of a group is one buffer, with its tensors one after the other. A row of a type with blocks has the
 quants of all blocks first, then their f16 scales, padded to a word, since GGUF's blocks are aligned to two
-bytes only. All page tables share one buffer, since a kernel has at most eight bindings.
+bytes only. All page tables share one buffer, since attention over two tiers needs all eight bindings.
 """
 
 from __future__ import annotations
