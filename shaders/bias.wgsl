@@ -1,5 +1,5 @@
-// bias: a finished sum times the scale of a deferred norm, plus the bias if the op has one. Joined before matvec, since Naga 29 panics on an
-// override after an array whose size is an override.
+// bias: a finished sum times the scale of a deferred norm, plus the bias if the op has one. Joined before matvec, since
+// Naga 29 panics on an override after an array whose size is an override.
 @group(0) @binding(5) var<storage, read> bias: array<f32>;
 
 override HAS_BIAS: bool = false;

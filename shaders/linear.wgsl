@@ -1,8 +1,4 @@
-// linear: y[t, n] = sum_k weight[n, k] * x[t, k] + bias[n]. A quad has four consecutive rows.
-fn n_quads() -> u32 { return (N + 3u) / 4u; }
-
-fn quad_rows(quad: u32) -> vec4<u32> { return min(vec4(4u * quad) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u)); }
-
+// linear: y[t, n] = sum_k weight[n, k] * x[t, k] + bias[n].
 fn finish(row: u32, quad: u32, sums: vec4<f32>, scale: f32) {
   for (var r = 0u; r < 4u; r++) {
     let n = 4u * quad + r;

@@ -2,6 +2,7 @@
 // 16th token row. A chunk of all weight rows is decoded once to workgroup memory; the runs of x follow one
 // another there, since both need more than the 16 KiB that every device has.
 // grid: (tiles of quads, tiles of TOKENS t, tiles / 32768).
+const TILE_QUADS: u32 = 16u;
 const SHARE: u32 = 4u;  // token rows of a lane, at most
 
 var<workgroup> quants: array<vec4<f32>, 512>;  // [8, weight rows]
@@ -65,7 +66,7 @@ fn put(first: u32, last: u32, quad: u32, t: u32, sums: vec4<f32>) {
 
 @compute @workgroup_size(256)
 fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let quad = (group.z * TILES_X + group.x) * 16u;
+  let quad = (group.z * TILES_X + group.x) * TILE_QUADS;
   let first = group.y * TOKENS;
   let last = min(TOKENS, step[ROWS_WORD] - first) - 1u;
   let slot = lane / 16u * 4u;

@@ -1,9 +1,5 @@
-// residual: y[t, n] += SCALE * (sum_k weight[n, k] * x[t, k] + bias[n]). A quad has four consecutive rows.
+// residual: y[t, n] += SCALE * (sum_k weight[n, k] * x[t, k] + bias[n]).
 override SCALE: f32 = 1.0;
-
-fn n_quads() -> u32 { return (N + 3u) / 4u; }
-
-fn quad_rows(quad: u32) -> vec4<u32> { return min(vec4(4u * quad) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u)); }
 
 fn add_quad(row: u32, quad: u32, sums: vec4<f32>, scale: f32) -> vec4<f32> {  // the new values of y
   var values = vec4<f32>();

@@ -203,6 +203,7 @@ export class Executor {
     this.#fault = null;
     device?.destroy();
     await device?.lost;
+    await this.#building; // a build in progress fails, and leaves no buffer
   }
 
   #check() {

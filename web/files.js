@@ -1,6 +1,6 @@
-// Places of the files that the worker fetches: beside it, or where its starter says, since bundlers rename
-// files. The starter sets `globalThis.camelidFiles`: {urls: {name: URL}, createPyodideModule,
-// pyodide: facts of its build}.
+// Addresses of the files that the worker fetches: beside it, or those of the package's entry, since bundlers
+// rename files. The entry sets `globalThis.camelidFiles`: {urls: {name: URL}, createPyodideModule, pyodide: facts
+// of its build}.
 
 const given = globalThis.camelidFiles;
 

@@ -167,7 +167,10 @@ async function fetchRange(url, from, to, { total, validator, count }) {
 }
 
 async function request(url, from, to, cache = "default") {
-  const response = await fetch(url, { cache, headers: { Range: `bytes=${from}-${to - 1}` } });
+  const headers = { Range: `bytes=${from}-${to - 1}` };
+  const response = await fetch(url, { cache, headers }).catch((error) => {
+    throw new Error(`${url}: no answer from the server (${error.message})`);
+  });
   if (response.status === 206 || response.status === 200) return response;
   throw new Error(`${url}: the server answered ${response.status} ${response.statusText}`.trim());
 }

@@ -11,8 +11,7 @@ import { WasmExecutor } from "./wasm_executor.js";
 globalThis.camelid = { Executor, WasmExecutor, openSource };
 
 let loading = null; // the message of the call that loads the model
-let opening = null; // promise of `model`: the client learns of the end of loading a moment before it
-let model = null;
+let opening = null; // promise of the model
 let started = [0, 2]; // steps of Python's start: done, in all
 /** @type {Promise<any>} modules of core/camelid in Pyodide */
 const python = startPython((done, total) => tellStart([done, total]));
@@ -21,8 +20,8 @@ python.catch(() => {}); // load() reports the error
 const METHODS = {
   load,
   restore,
-  cancel: ({ of }) => model?.cancel(of),
-  read: ({ of, n }) => model?.read(of, n),
+  cancel: async ({ of }) => (await opening)?.cancel(of),
+  read: async ({ of, n }) => (await opening)?.read(of, n),
 };
 
 self.onmessage = async ({ data }) => {
@@ -43,7 +42,7 @@ async function load({ id, files, options }) {
   told(source.size, source.size);
   const bytes = camelid.host_browser.BrowserSource(source);
   opening = camelid.model.start(bytes, tellJson, id, JSON.stringify(options));
-  model = await opening;
+  await opening;
 }
 
 async function restore({ id, file }) {

@@ -19,6 +19,7 @@ NUMBERS = {
     "adjust": {"BIASES": step.MOST_BIASES, "HISTORY": step.MOST_LAST_N},
     "candidates": {"MOST": step.CANDIDATES, "WORDS": step.CANDIDATE_WORDS},
     "product": {"TILES_X": kernels_matrix.TILES_X},
+    "matmul": {"TILE_QUADS": kernels_matrix.TILE_QUADS},
     "matvec": {"GROUP_LANES": kernel.LANES, "MAX_TOKENS": kernel.TOKENS},
     "router": {"MAX_EXPERTS": kernels_matrix.MAX_EXPERTS, **ROUTER_GATES},
     "norm": {"LAYER": kernels_basic.NORM_KINDS["layer"], "L2": kernels_basic.NORM_KINDS["l2"]},

@@ -77,6 +77,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "product": ("return v.x + v.y + v.z + v.w", "return v.x + v.y + v.z"),
     "matmul": ("quants[at + 3u]", "quants[at + 2u]"),
     "matvec_quads": ("total(i % quads, t)", "total(i % quads, t) * 1.001"),
+    "consecutive": ("vec4(0u, 1u, 2u, 3u)", "vec4(0u, 1u, 2u, 2u)"),
     "linear": ("with_bias(sums[r], scale, n)", "with_bias(sums.x, scale, n)"),
     "linear_glu": ("gated(v.y, v.w)", "gated(v.y, v.z)"),
     "residual": ("fma(SCALE,", "fma(1.0,"),

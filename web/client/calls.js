@@ -41,7 +41,7 @@ export class Calls {
     const id = (this.#lastId += 1);
     const result = new Promise((resolve, reject) => {
       if (this.#fault) throw this.#fault;
-      this.#worker.postMessage({ ...given, id, method }); // throws for what cannot be cloned
+      this.#worker.postMessage({ ...given, id, method }); // throws for a value that cannot be cloned
       this.#open.set(id, { resolve, reject, listen });
     });
     return { id, result };

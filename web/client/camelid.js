@@ -29,13 +29,14 @@ const WORKER = new URL("../worker.js", import.meta.url);
  *   void} [options.onProgress] bytes of the model, and steps of the others
  * @param {(text: string) => void} [options.onNotice] gets notices: the device was lost and is open again
  * @param {AbortSignal} [options.signal] stops loading
- * @param {Worker | string | URL} [options.worker] worker.js of this version, or its address
+ * @param {Worker | string | URL | (() => Worker)} [options.worker] worker.js of this version, its address, or
+ *   a function that starts it
  * @returns {Promise<LLM>} rejects with CamelidError, or with the signal's reason
  */
 export async function load(model, { onProgress, onNotice, signal, worker = WORKER, ...options } = {}) {
   signal?.throwIfAborted();
   const files = [model].flat().map(located);
-  const calls = new Calls(opened(worker));
+  const calls = new Calls(startWorker(worker));
   if (onNotice) calls.onNotice = onNotice;
   const stop = () => calls.end(signal.reason);
   signal?.addEventListener("abort", stop);
@@ -59,7 +60,9 @@ function located(part) {
   throw requestError("model", `the model is ${found}, expected ${expected}`);
 }
 
-function opened(worker) {
+/** The worker of the option `worker` of `load`. */
+export function startWorker(worker) {
+  if (typeof worker === "function") return worker();
   if (typeof worker !== "string" && !(worker instanceof URL)) return worker;
   return new Worker(worker, { type: "module", name: "camelid" });
 }

@@ -96,10 +96,6 @@ export class LLM {
     this.#calls.end(requestError("llm", "this model was closed; load the model again"));
   }
 
-  async [Symbol.asyncDispose ?? Symbol.for("Symbol.asyncDispose")]() {
-    await this.close();
-  }
-
   #call(method, given) {
     return this.#calls.call(method, given).result;
   }

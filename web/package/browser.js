@@ -1,7 +1,7 @@
 // Entry of the npm package for pages: the client, with the addresses of the worker's files. Bundlers find
 // each file by its `new URL("...", import.meta.url)`, copy it and put its new address here.
 
-import { load as loadWith } from "./client/camelid.js";
+import { load as loadWith, startWorker } from "./client/camelid.js";
 
 export { CamelidError, LLM, Session, Stream } from "./client/camelid.js";
 export { openai } from "./client/openai.js";
@@ -19,10 +19,12 @@ const URLS = {
   "wasm-simd/camelid_cpu_threads.wasm": new URL("./wasm-simd/camelid_cpu_threads.wasm", import.meta.url).href,
 };
 
-/** As `load` of client/camelid.js; `worker` may be the address of another copy of worker.js. */
+/** As `load` of client/camelid.js, with the package's worker. */
 export async function load(model, { worker = WORKER, ...options } = {}) {
-  options.signal?.throwIfAborted();
-  const started = new Worker(worker, { type: "module", name: "camelid" });
-  started.postMessage({ urls: URLS });
-  return loadWith(model, { ...options, worker: started });
+  const start = () => {
+    const started = startWorker(worker);
+    started.postMessage({ urls: URLS });
+    return started;
+  };
+  return loadWith(model, { ...options, worker: start });
 }

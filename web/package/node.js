@@ -13,11 +13,10 @@ const ADDRESS = /^(https?|file|data|blob):/;
 
 /** As `load` of client/camelid.js; a model is also the path of a GGUF file. */
 export async function load(model, options = {}) {
-  options.signal?.throwIfAborted(); // before a worker starts, which would keep the process alive
   const located = (part) => {
     if (typeof part !== "string" || ADDRESS.test(part)) return part;
     return pathToFileURL(resolve(part));
   };
   const files = Array.isArray(model) ? model.map(located) : located(model);
-  return loadWith(files, { worker: new NodeWorker("camelid"), ...options });
+  return loadWith(files, { worker: () => new NodeWorker("camelid"), ...options });
 }

@@ -1,5 +1,5 @@
-// What a page's worker has and a thread of Node.js lacks, before worker.js runs in it: messages, a place, the
-// number of processors, workers, and requests for files.
+// Globals of a page's worker that a thread of Node.js lacks, before worker.js runs in it: messages, an address,
+// the number of processors, workers, and requests for files.
 
 import { open } from "node:fs/promises";
 import { availableParallelism } from "node:os";

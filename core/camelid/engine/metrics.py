@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from camelid.plan.step import FROM_RING, Capacity, Step
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -71,13 +73,13 @@ class StepStats:
 StepHook: TypeAlias = Callable[[StepStats], object]
 
 
-def notify(hooks: Iterable[StepHook], facts: StepStats) -> None:
+def notify(hooks: Iterable[Callable[[T], object]], facts: T) -> None:
     """Calls the hooks. A hook's exception goes to the event loop's exception handler."""
     for hook in hooks:
         try:
             hook(facts)
         except Exception as error:
-            context = {"message": "a step hook failed", "exception": error}
+            context = {"message": "a hook failed", "exception": error}
             asyncio.get_running_loop().call_exception_handler(context)
 
 

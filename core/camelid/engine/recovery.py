@@ -11,7 +11,7 @@ from typing import TypeAlias, TypeVar
 from camelid.backends.base import Backend
 from camelid.engine.batch import PendingStep
 from camelid.engine.kv_cache import KVCacheManager
-from camelid.engine.metrics import Counters
+from camelid.engine.metrics import Counters, notify
 from camelid.engine.results import FinishReason
 from camelid.engine.scheduler import Scheduler
 from camelid.engine.sequence import Sequence
@@ -85,10 +85,6 @@ class Recovery:
             self.lose(error)
             await self.reopen()
 
-    @property
-    def n_recoveries(self) -> int:
-        return self._counters.recoveries
-
     def lose(self, error: DeviceLostError) -> None:
         """Forgets the steps in flight and all state: running sequences wait to be computed again."""
         self.lost = error
@@ -124,10 +120,8 @@ class Recovery:
             self.n_losses += 1
         self._counters.recoveries += 1
         n, seconds = len(self._sequences), perf_counter() - start
-        for notice in self.notices:
-            notice(
-                f"{_reason(self.lost)}; the device is open again after {seconds:.1f} s, running requests: {n}"
-            )
+        text = f"{_reason(self.lost)}; the device is open again after {seconds:.1f} s, running requests: {n}"
+        notify(self.notices, text)
 
     async def _is_open(self, lost: DeviceLostError) -> bool:
         """True once the backend has its device again. Raises DeviceLostError after too many losses."""

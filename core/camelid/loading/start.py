@@ -45,7 +45,7 @@ class RunningModel:
 
     async def _compile(self, program: str) -> None:
         programs = self.engine.programs
-        since = self.engine.recovery.n_recoveries
+        since = self.engine.counters.recoveries
         try:
             await compile_program(programs, program, self.backend, self.deployment)
         except DeviceLostError as error:

@@ -8,6 +8,8 @@ Deferred norms, and views that a fused op writes and reads again, are float32.
 
 from __future__ import annotations
 
+from typing import Any
+
 from camelid.plan.oprow import OpRow, Rule, fits, matrix
 from camelid.plan.plan import Op
 
@@ -49,10 +51,8 @@ def _is_cut(op: Op) -> bool:
     n = op.view("y").cols
     k, v, head_dim = (op.integer(name) for name in ("k_cols", "v_cols", "head_dim"))
     pairs, places = op.integer("dim") // 2, op.weight("fine").cols
-    fits_head = (
-        op.integer("offset") + 2 * pairs <= head_dim and places == op.weight("coarse").cols == 2 * pairs
-    )
-    return 0 < k + v < n and (n - k - v) % head_dim == 0 == k % head_dim and fits_head
+    is_turned = op.integer("offset") + 2 * pairs <= head_dim and places == 2 * pairs
+    return 0 < k + v < n and (n - k - v) % head_dim == 0 == k % head_dim and is_turned
 
 
 def _qkv_rule(op: Op) -> bool:
@@ -63,73 +63,68 @@ def _norm_qkv_rule(op: Op) -> bool:
     return _norm_linear_rule(op) and _is_cut(op)
 
 
-def _qkv_row(name: str, rule: Rule, attrs: tuple[str, ...] = ()) -> OpRow:
-    return OpRow(
-        name=name,
+def _product(name: str, **facts: Any) -> OpRow:
+    """The row of a product with one input x."""
+    return OpRow(name=name, reads=("x",), flops=matrix("weight", "y"), **facts)
+
+
+def _qkv(name: str, rule: Rule, *attrs: str) -> OpRow:
+    return _product(
+        name,
         writes=("y",),
-        reads=("x",),
         weights=("weight", "bias?", "fine", "coarse"),
         states=("state",),
         attrs=("k_cols", "v_cols", "head_dim", "dim", "style", *attrs),
         defaults={"offset": 0},
         rule=rule,
         exact=("y", "x"),
-        flops=matrix("weight", "y"),
         meaning=f"y = {QKV[name]}(x, weight, bias), then rope on all columns but the last v_cols; the last "
         "columns of y are k and v, which go to the pool as by kv_write",
     )
 
 
 ROWS: tuple[OpRow, ...] = (
-    _qkv_row("qkv", _qkv_rule),
-    _qkv_row("norm_qkv", _norm_qkv_rule, ("eps",)),
-    OpRow(
-        name="linear_add",
+    _qkv("qkv", _qkv_rule),
+    _qkv("norm_qkv", _norm_qkv_rule, "eps"),
+    _product(
+        "linear_add",
         updates=("y",),
-        reads=("x",),
         weights=("weight", "bias?"),
         defaults={"scale": 1.0},
         rule=_linear_add_rule,
         row_wise=True,
-        flops=matrix("weight", "y"),
         meaning="y = y + scale * (weight @ x + bias)",
     ),
-    OpRow(
-        name="linear_add_norm",
+    _product(
+        "linear_add_norm",
         writes=("z",),
         updates=("y",),
-        reads=("x",),
         weights=("weight", "bias?", "gain"),
         defaults={"scale": 1.0},
         rule=_linear_add_norm_rule,
         row_wise=True,
         exact=("y", "z"),
-        flops=matrix("weight", "y"),
         meaning="y = y + scale * (weight @ x + bias); z = deferred norm(y, gain)",
     ),
-    OpRow(
-        name="norm_linear",
+    _product(
+        "norm_linear",
         writes=("y",),
-        reads=("x",),
         weights=("weight", "bias?"),
         attrs=("eps",),
         rule=_norm_linear_rule,
         row_wise=True,
         exact=("x",),
-        flops=matrix("weight", "y"),
         meaning="v, squares = split(x, a deferred norm of n values); "
         "y = weight @ v / sqrt(sum(squares) / n + eps) + bias",
     ),
-    OpRow(
-        name="norm_linear_glu",
+    _product(
+        "norm_linear_glu",
         writes=("y",),
-        reads=("x",),
         weights=("weight",),
         attrs=("act", "eps"),
         rule=_norm_linear_glu_rule,
         row_wise=True,
         exact=("x",),
-        flops=matrix("weight", "y"),
         meaning="as norm_linear: gate, up = split(weight @ v / sqrt(sum(squares) / n + eps)); "
         "y = act(gate) * up",
     ),

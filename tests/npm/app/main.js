@@ -1,4 +1,4 @@
-// What an application does with the package; the tests call `globalThis.visit`.
+// An application's use of the package; the tests call `globalThis.visit`.
 
 import { CamelidError, load, openai } from "camelid";
 

@@ -37,7 +37,7 @@ from camelid.backends.webgpu.lower import (
 from camelid.backends.webgpu.pieces import pieces
 from camelid.backends.webgpu.state_buffers import device_rows, file_rows, unit_regions
 from camelid.backends.webgpu.tape import Section
-from camelid.errors import DeviceLostError, OutOfMemoryError
+from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid.formats.quants import row_bytes
 from camelid.plan.fuse import REWRITES, UNBOUNDED
 from camelid.plan.memory import plan_arena
@@ -172,13 +172,20 @@ class WebGpuBackend(Hosted):
             self._gone = "the device was lost, and it could not be opened again"
             with host_errors("webgpu"), self._steps.recording.paused():  # a tape is of one device
                 await self._host.close()
-                await self.open(self._spec)
+                await self._open_same(self._device)
                 await self.load(list(self._weights.values()), self._sources)
                 await self.allocate(list(self._states.values()), self._pools)
                 for program in self._programs:
                     program.handle.number = (await self._compile(program.plan)).handle.number
             self._gone = ""
         return True
+
+    async def _open_same(self, device: str) -> None:
+        """Opens the device again. Raises BackendError if only another one is there: no fallback is silent."""
+        await self.open(self._spec)
+        if self._device != device:
+            found, self._device = self._device, device
+            raise BackendError(f"webgpu: {device} is gone, and only {found} is there", backend="webgpu")
 
     def _check_open(self) -> None:
         """Raises DeviceLostError after a recovery that has failed; the next recovery may open the device."""

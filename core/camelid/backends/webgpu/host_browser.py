@@ -99,24 +99,13 @@ def fail(name: str, message: str) -> NoReturn:
 
 
 class BrowserSource:
-    """A model's bytes in a browser, as a `loading.SplitSource`. The executor reads from `handle`."""
+    """A model's bytes in a browser, as a `loading.ModelSource`. The executor reads from `handle`."""
 
-    def __init__(self, handle: Any, *others: Any) -> None:
-        """`handle` is a Source of web/source.js; so are the `others`, files of the same model."""
+    def __init__(self, handle: Any) -> None:
+        """`handle` is a Source of web/source.js, as `globalThis.camelid.openSource` returns it."""
         self.handle = handle
         self.name: str = handle.name
         self.size: int = handle.size
-        self._files = {file.name: file for file in (handle, *others)}
-
-    def part(self, name: str) -> BrowserSource:
-        """Another of the model's files, by its name. Raises ModelFormatError if it was not given."""
-        if name not in self._files:
-            raise ModelFormatError(
-                f"{self.name}: the model has more files, and {name} is not among those given "
-                f"({', '.join(self._files)}); give all of them",
-                path=name,
-            )
-        return BrowserSource(self._files[name])
 
     async def beside(self, name: str) -> BrowserSource:
         """Another file of a model in several. Raises ModelFormatError if it cannot be opened."""

@@ -22,12 +22,12 @@ from camelid.backends.webgpu.kernel import (
 from camelid.backends.webgpu.kernels_basic import GATES, ring_constants
 from camelid.backends.webgpu.layouts import codec_constants
 from camelid.backends.webgpu.limits import DEFAULTS
+from camelid.plan.op_rows_fused import QUAD  # also the weight rows per lane in matvec.wgsl
 from camelid.plan.plan import Op, Plan
 
 WEIGHT = ("weight", "weight.words")  # one buffer, in units of 16 bytes and in words
 TILES_X = 32768
 TILE_QUADS = 16  # quads of weight rows of a workgroup in matmul.wgsl
-QUAD = 4  # weight rows per lane in matvec.wgsl
 MAX_TILES = DEFAULTS["maxComputeWorkgroupsPerDimension"]
 MAX_EXPERTS, MAX_SLOTS = 1024, 64  # array sizes in router.wgsl
 ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2}
@@ -64,7 +64,7 @@ def product_constants(op: Op, c: Context) -> Constants:
     """Constants of product.wgsl."""
     sizes: Constants = {"K": op.weight("weight").cols, "N": op.view("y").cols}
     tokens = c.tokens(op, "y")
-    # A single row is within the step's rows, so the pipeline for generated rows is also that for all rows.
+    # One row is within T and within O, so both share a pipeline.
     rows = op.view("y").rows if tokens > 1 else "T"
     row = {"LANES": c.lanes, "TOKENS": tokens, "ROWS_WORD": ROW_WORDS[rows]}
     return sizes | row | _codec_constants(op)
@@ -113,8 +113,10 @@ def product(files: Files, bindings: tuple[str, ...], constants: ConstantsOf, **m
     return Kernel(few, bindings, constants, _product_grid, tiled, codec="weight", vec4=("x",), **more)
 
 
-RESIDUAL = ("bias", "product", "residual")
-LINEAR = product(("bias", "product", "linear"), ("y", "x", *WEIGHT, "bias?"), product_constants)
+RESIDUAL = ("bias", "product", "consecutive", "residual")
+LINEAR = product(
+    ("bias", "product", "consecutive", "linear"), ("y", "x", *WEIGHT, "bias?"), product_constants
+)
 GLU = product(("product", "linear_glu"), ("y", "x", *WEIGHT), product_constants, acts=GATES)
 
 KERNELS: dict[str, Kernel] = {

@@ -124,13 +124,14 @@ def program_section(
         "arena": max(arena.n_bytes, 16),
     }
     context = Context(plan, dict(pools), lanes, limits)
-    scratch = most_scratch(context)
+    ops = _parts(context)
+    scratch = _shared_scratch(ops, context)
     sizes |= {SCRATCH: scratch} if scratch else {}
     names = {role: f"{role}/{plan.key}" for role in sizes}
     for role, name in names.items():
         section.add_buffer(name, sizes[role], READ_WRITE)
     lowering = _Lowering(section, plan, context, arena, sizes, names, join)
-    for op in _parts(context):
+    for op in ops:
         lowering.add(op)
     section.step = (names["step"], sizes["step"])
     section.results = list(lowering.results())
@@ -140,7 +141,11 @@ def program_section(
 
 def most_scratch(context: Context) -> int:
     """Bytes of the partial results of a program, which its ops share."""
-    return max((scratch_bytes(op, context) for op in _parts(context)), default=0)
+    return _shared_scratch(_parts(context), context)
+
+
+def _shared_scratch(ops: Iterable[Op], context: Context) -> int:
+    return max((scratch_bytes(op, context) for op in ops), default=0)
 
 
 def _parts(context: Context) -> list[Op]:
