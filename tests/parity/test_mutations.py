@@ -81,7 +81,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "linear": ("with_bias(sums[r], scale, n)", "with_bias(sums.x, scale, n)"),
     "linear_glu": ("gated(v.y, v.w)", "gated(v.y, v.z)"),
     "residual": ("fma(SCALE,", "fma(1.0,"),
-    "linear_add": ("sums);", "2.0 * sums);"),
+    "linear_add": ("sums, scale);", "2.0 * sums, scale);"),
     "linear_add_norm": ("SQUARES_AT + quad] =", "SQUARES_AT + quad] = 2.0 *"),
     "deferred": ("i += PIECES", "i += 2u * PIECES"),
     "bias": ("scale, bias", "scale, -bias"),
