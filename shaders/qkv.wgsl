@@ -12,9 +12,7 @@ override V_WIDTH: u32 = 0u;
 override VALUES_AT: u32 = 0u;
 override HEAD_DIM: u32 = 4u;
 override OFFSET: u32 = 0u;  // rotated floats start there in a head; a multiple of 4, like HEAD_DIM and 2 * PAIRS
-override PAIRS: u32 = 2u;
 override IS_ADJACENT: bool = true;  // pairs of neighbours, else of floats PAIRS apart
-override FINE_ROWS: u32 = 256u;
 
 struct Place { runs: vec2<u32>, pair: u32, is_turned: bool }  // columns of the runs, number of the first pair
 
@@ -32,10 +30,6 @@ fn n_quads() -> u32 { return N / 4u; }
 fn quad_rows(quad: u32) -> vec4<u32> {
   let runs = place_of(quad).runs;
   return vec4(runs.x, runs.x + 1u, runs.y, runs.y + 1u);
-}
-
-fn angle(position: u32, pair: u32) -> vec2<f32> {
-  return turned(fine[position % FINE_ROWS * PAIRS + pair], coarse[position / FINE_ROWS * PAIRS + pair]);
 }
 
 fn turned_quad(v: vec4<f32>, position: u32, pair: u32) -> vec4<f32> {

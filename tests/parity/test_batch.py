@@ -13,7 +13,7 @@ import pytest
 from tests.support.exhaustive import share_of
 from tests.support.parity.adapters import DRIVERS, need_driver
 from tests.support.parity.case_tools import array, empty, vector, weight
-from tests.support.parity.cases import OP_CASES, TYPES, qkv_cases
+from tests.support.parity.cases import OP_CASES, TYPES, norm_rope_cases, qkv_cases
 from tests.support.parity.cases_state import attention_case
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 from tests.support.parity.sections import LIMITS, module_names
@@ -25,8 +25,10 @@ from camelid.backends.webgpu.backend import launched, open_backend
 from camelid.backends.webgpu.kernel import GPU_LANES, ROW_WORDS, SOFTWARE_LANES, TOKENS
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.backends.webgpu.lower import program_section
+from camelid.backends.webgpu.tape import Section
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
+from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 from camelid.plan.op_rows_fused import deferred_cols
@@ -70,9 +72,7 @@ def alone(case: OpCase, row: int, spare: int) -> OpCase:
 def outputs(driver: str, cases: Sequence[OpCase]) -> list[Any]:
     spec = OpenSpec(adapter=need_driver(driver))
     results = asyncio.run(run_on(open_backend("Vulkan"), spec, list(cases)))
-    return [
-        np.hstack([result.views[role] for role in ("y", "z") if role in result.views]) for result in results
-    ]
+    return [np.hstack(list(result.views.values())) for result in results]
 
 
 @pytest.mark.parametrize("driver", share_of(DRIVERS))
@@ -93,7 +93,7 @@ def test_a_batch_changes_no_bit_of_a_row(
 @pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
 def test_a_batch_changes_no_bit_of_a_query_key_or_value(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", lanes)
-    for case in qkv_cases():
+    for case in (*qkv_cases(), *norm_rope_cases()):
         few = replace(case, spare=0)
         many = replace(case, spare=20)
         row = replace(alone(case, 0, 0), positions=case.positions[:1])
@@ -130,16 +130,32 @@ def test_attention_in_parallel_runs_keeps_the_bits_of_one_workgroup(
     assert np.array_equal(parallel, alone_) and np.array_equal(parallel, software)
 
 
-def test_an_8b_shape_with_four_thousand_keys_suits_a_large_gpu() -> None:
-    """Six dispatches a layer, and enough workgroups of attention."""
+def decode_section(model: Model) -> Section:
     can = open_backend("Vulkan").capabilities()
     options = LoadOptions(backend="webgpu", context=4096, parallel=1)
-    deployment = Deployment.of(bare_model(PRESETS["8b"], "q4_0"), options, can)
-    section = program_section(
+    deployment = Deployment.of(model, options, can)
+    return program_section(
         deployment.plan("decode"), deployment.kv_cache().sizes(), shaders.join, GPU_LANES, LIMITS
     )
+
+
+def launched_by_a_step(section: Section) -> int:
     step = struct.pack("<5I", 1, 1, 1, 0, 0)  # one row and one output; no page is new or copied
-    assert launched(section.launches, step) == 197
+    return launched(section.launches, step)
+
+
+def test_values_of_another_type_cost_one_dispatch_more() -> None:
+    model = bare_model(PRESETS["8b"], "q4_k")
+    finer = {name: replace(w, type="q6_k") for name, w in model.weights.items() if name.endswith("0.attn_v")}
+    assert len(finer) == 4
+    section = decode_section(replace(model, weights={**model.weights, **finer}))
+    assert launched_by_a_step(section) == 197 + len(finer)
+
+
+def test_an_8b_shape_with_four_thousand_keys_suits_a_large_gpu() -> None:
+    """Six dispatches a layer, and enough workgroups of attention."""
+    section = decode_section(bare_model(PRESETS["8b"], "q4_0"))
+    assert launched_by_a_step(section) == 197
     parts = [i for i, entry in enumerate(section.pipelines) if entry["module"].endswith("attention_part")]
     (grid,) = {command[3] for command in section.commands if command[0] == "dispatch" and command[1] in parts}
     assert grid[0] * grid[2] >= 256

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from camelid.plan.defer import defer_norms, fuse_linear_add
 from camelid.plan.join import join_linears, join_ropes
+from camelid.plan.norm_rope import fuse_norm_rope
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Op, Plan, Stage
 from camelid.plan.qkv import fuse_qkv
@@ -110,4 +111,5 @@ REWRITES: dict[str, Callable[[Ops, int], Ops]] = {
     "linear_add": fuse_linear_add,
     "linear_add_norm": defer_norms,
     "qkv": fuse_qkv,
+    "norm_rope_write": fuse_norm_rope,
 }

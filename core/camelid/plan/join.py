@@ -35,7 +35,7 @@ def join_linears(ops: Ops, most_bytes: int) -> Ops:
                 group.append(j)
         moved.update(group)
         out.append(_joined([ops[j] for j in group], places) if len(group) > 1 else op)
-    return tuple(_placed(op, places) for op in out)
+    return tuple(placed(op, places) for op in out)
 
 
 def _bound_together(op: Op) -> Iterator[Pair]:
@@ -106,17 +106,18 @@ def _joined(ops: Sequence[Op], places: dict[str, View]) -> Op:
     return make_op("linear", operands, {})
 
 
-def _placed(op: Op, places: Mapping[str, View]) -> Op:
-    """The op on the joined buffers."""
-    operands = tuple((role, _place(operand, places)) for role, operand in op.operands)
-    return replace(op, operands=operands)
+def placed(op: Op, places: Mapping[str, View]) -> Op:
+    """The op with views of the joined buffers in place of those in `places`, by buffer name."""
+    moved = ((role, place(x, places) if isinstance(x, View) else x) for role, x in op.operands)
+    return replace(op, operands=tuple(moved))
 
 
-def _place(operand: Operand, places: Mapping[str, View]) -> Operand:
-    if not isinstance(operand, View) or operand.buffer.name not in places:
-        return operand
-    place = places[operand.buffer.name]
-    return View(place.buffer, operand.cols, place.offset + operand.offset)
+def place(view: View, places: Mapping[str, View]) -> View:
+    """The view, or its columns of a joined buffer."""
+    if view.buffer.name not in places:
+        return view
+    to = places[view.buffer.name]
+    return View(to.buffer, view.cols, to.offset + view.offset)
 
 
 def join_ropes(ops: Ops, _: int) -> Ops:

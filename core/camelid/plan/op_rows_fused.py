@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from camelid.plan.oprow import OpRow, Rule, fits, matrix
+from camelid.plan.oprow import Counts, OpRow, Rule, elementwise, fits, matrix
 from camelid.plan.plan import Op
 
 QUAD = 4  # values per sum of squares
@@ -46,21 +46,51 @@ def _norm_linear_glu_rule(op: Op) -> bool:
     return _is_deferred(op) and op.weight("weight").rows == 2 * op.view("y").cols
 
 
-def _is_cut(op: Op) -> bool:
-    """True if y has heads of q and k, then v."""
-    n = op.view("y").cols
+def _is_cut(op: Op, role: str = "y") -> bool:
+    """True if the view has heads of q and k, then v; one of q and k, or v, may be absent."""
+    n = op.view(role).cols
     k, v, head_dim = (op.integer(name) for name in ("k_cols", "v_cols", "head_dim"))
     pairs, places = op.integer("dim") // 2, op.weight("fine").cols
     is_turned = op.integer("offset") + 2 * pairs <= head_dim and places == 2 * pairs
-    return 0 < k + v < n and (n - k - v) % head_dim == 0 == k % head_dim and is_turned
+    return 0 < k + v <= n and (n - k - v) % head_dim == 0 == k % head_dim and is_turned
 
 
 def _qkv_rule(op: Op) -> bool:
-    return _linear_add_rule(op) and _is_cut(op)
+    return _are_qkv_weights(op, op.view("x").cols)
 
 
 def _norm_qkv_rule(op: Op) -> bool:
-    return _norm_linear_rule(op) and _is_cut(op)
+    return _is_deferred(op) and _are_qkv_weights(op, op.weight("weight").cols)
+
+
+def _are_qkv_weights(op: Op, n_in: int) -> bool:
+    v = op.integer("v_cols")
+    n = op.view("y").cols - (v if op.has("v_weight") else 0)
+    own = op.weight("weight").shape == (n, n_in) and fits(op, "bias", n)
+    return own and fits(op, "v_weight", v, n_in) and fits(op, "v_bias", v) and _is_cut(op)
+
+
+def _qkv_flops(op: Op, counts: Counts) -> int:
+    return 2 * counts.rows[op.view("y").rows] * op.view("y").cols * op.weight("weight").cols
+
+
+def _heads_rule(op: Op) -> bool:
+    head_dim = op.integer("head_dim")
+    return fits(op, "q_gain", head_dim) and fits(op, "k_gain", head_dim) and _is_cut(op, "x")
+
+
+def _norm_rope(name: str, **facts: Any) -> OpRow:
+    return OpRow(
+        name=name,
+        updates=("x",),
+        weights=("q_gain", "k_gain", "fine", "coarse"),
+        attrs=("k_cols", "v_cols", "head_dim", "dim", "style", "eps"),
+        defaults={"offset": 0},
+        rule=_heads_rule,
+        flops=elementwise("x", 7),
+        exact=("x",),
+        **facts,
+    )
 
 
 def _product(name: str, **facts: Any) -> OpRow:
@@ -69,23 +99,36 @@ def _product(name: str, **facts: Any) -> OpRow:
 
 
 def _qkv(name: str, rule: Rule, *attrs: str) -> OpRow:
-    return _product(
-        name,
+    return OpRow(
+        name=name,
+        reads=("x",),
+        flops=_qkv_flops,
         writes=("y",),
-        weights=("weight", "bias?", "fine", "coarse"),
+        weights=("weight", "bias?", "v_weight?", "v_bias?", "fine", "coarse"),
         states=("state",),
         attrs=("k_cols", "v_cols", "head_dim", "dim", "style", *attrs),
         defaults={"offset": 0},
         rule=rule,
         exact=("y", "x"),
-        meaning=f"y = {QKV[name]}(x, weight, bias), then rope on all columns but the last v_cols; the last "
-        "columns of y are k and v, which go to the pool as by kv_write",
+        meaning=f"y = {QKV[name]}(x, weight, bias), with a weight of v that beside {QKV[name]}(x, v_weight, "
+        "v_bias); then rope on all columns but the last v_cols; the last columns of y are k and v, which go "
+        "to the pool as by kv_write",
     )
 
 
 ROWS: tuple[OpRow, ...] = (
     _qkv("qkv", _qkv_rule),
     _qkv("norm_qkv", _norm_qkv_rule, "eps"),
+    _norm_rope(
+        "norm_rope",
+        meaning="q, k, v = split(x): an RMS norm of each head of q and k, with one gain for all heads of q "
+        "and one for those of k; then rope on q and k",
+    ),
+    _norm_rope(
+        "norm_rope_write",
+        states=("state",),
+        meaning="norm_rope, then k and v go to the pool as by kv_write",
+    ),
     _product(
         "linear_add",
         updates=("y",),

@@ -1,62 +1,137 @@
 """Joins the query, key and value of a layer with their rotation and the write to the KV cache.
 
-`linear; rope; kv_write` becomes `qkv`, and `norm_linear; rope; kv_write` becomes `norm_qkv`.
+`linear; rope; kv_write` becomes `qkv`, and `norm_linear; rope; kv_write` becomes `norm_qkv`. The value may
+have a linear map of its own behind the rotation: mixed files store its weight in another type.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.plan.dtypes import F32
+from camelid.plan.join import placed
 from camelid.plan.op_rows_fused import QKV
 from camelid.plan.ops import make_op
-from camelid.plan.plan import Op
+from camelid.plan.plan import Buffer, Op, Operand, View, whole
 
 Ops = tuple[Op, ...]
+TABLES = ("fine", "coarse")
+ANGLES = ("head_dim", "dim", "style", "offset")
 
 
 def fuse_qkv(ops: Ops, _: int) -> Ops:
-    """Replaces a joined linear map, the rotation of its first columns, and the write of its last columns."""
-    out: list[Op] = []
+    """Replaces a linear map, the rotation of its first columns, and the write of its last columns."""
+    out, places = list[Op](), dict[str, View]()
     for op in ops:
-        if op.name == "kv_write" and len(out) > 1 and _is_qkv(out[-2], out[-1], op):
-            rope, linear = out.pop(), out.pop()
-            out.append(_qkv(linear, rope, op))
+        if op.name == "kv_write" and (linears := _linears(out, op)):
+            rope = out[-len(linears)]
+            del out[-len(linears) - 1 :]
+            places |= (own := side_by_side([linear.view("y").buffer for linear in linears]))
+            out.append(_qkv(linears, rope, op, own))
         else:
             out.append(op)
-    return tuple(out)
+    return tuple(placed(op, places) for op in out)
+
+
+def _linears(out: list[Op], kv_write: Op) -> list[Op]:
+    """The map, or the two, whose rotated columns and values these last ops write; none if they do not fit."""
+    if len(out) > 1 and _is_qkv(out[-2], out[-1], kv_write):
+        return [out[-2]]
+    if len(out) > 2 and _is_mixed(out[-3], out[-2], out[-1], kv_write):
+        return [out[-3], out[-1]]
+    return []
 
 
 def _is_qkv(linear: Op, rope: Op, kv_write: Op) -> bool:
     """True if all rotated columns, then the values, are the columns of the map."""
-    if linear.name not in QKV.values() or rope.name != "rope" or not kv_write.has("v"):
+    if not _are_names(linear, rope, kv_write):
         return False
     y, x, k, v = linear.view("y"), rope.view("x"), kv_write.view("k"), kv_write.view("v")
     buffers = {view.buffer for view in (y, x, k, v)}
-    is_exact = {y.dtype, linear.view("x").dtype} == {F32}
     ends = (x.offset + x.cols, v.offset + v.cols)
     is_cut = x.offset == 0 < k.offset and k.offset + k.cols == v.offset
-    return is_exact and len(buffers) == 1 and is_cut and ends == (v.offset, y.cols)
+    return _is_exact(linear) and len(buffers) == 1 and is_cut and ends == (v.offset, y.cols)
 
 
-def _qkv(linear: Op, rope: Op, kv_write: Op) -> Op:
+def _is_mixed(linear: Op, rope: Op, values: Op, kv_write: Op) -> bool:
+    """True if the first map has all rotated columns and no others, and the second one the values."""
+    if not _are_names(linear, rope, kv_write) or (values.name, values.attrs) != (linear.name, linear.attrs):
+        return False
+    y, k = linear.view("y"), kv_write.view("k")
+    same_x = values.view("x") == linear.view("x") and _is_exact(linear) and _is_exact(values)
+    fills = y == whole(y.buffer) == rope.view("x") and kv_write.view("v") == values.view("y")
+    is_last = k.buffer == y.buffer and k.offset + k.cols == y.cols
+    return same_x and fills and is_last and values.view("y") == whole(values.view("y").buffer)
+
+
+def _are_names(linear: Op, rope: Op, kv_write: Op) -> bool:
+    return linear.name in QKV.values() and rope.name == "rope" and kv_write.has("v")
+
+
+def _is_exact(linear: Op) -> bool:
+    return {linear.view("y").dtype, linear.view("x").dtype} == {F32}
+
+
+def side_by_side(buffers: list[Buffer]) -> dict[str, View]:
+    """Places of whole buffers in one, by buffer name; none for a buffer alone."""
+    if len(buffers) == 1:
+        return {}
+    joined = replace(buffers[0], name="+".join(b.name for b in buffers), cols=sum(b.cols for b in buffers))
+    starts = [sum(b.cols for b in buffers[:i]) for i in range(len(buffers))]
+    return {b.name: View(joined, b.cols, at) for b, at in zip(buffers, starts, strict=True)}
+
+
+def _qkv(linears: list[Op], rope: Op, kv_write: Op, places: dict[str, View]) -> Op:
+    linear, *values = linears
     name = next(name for name, parts in QKV.items() if parts == linear.name)
-    operands = {**dict(linear.operands), "fine": rope.weight("fine"), "coarse": rope.weight("coarse")}
+    operands: dict[str, Operand] = dict(linear.operands)
+    operands |= {role: rope.weight(role) for role in TABLES} | {"state": kv_write.state("state")}
+    for own in values:
+        operands["y"] = whole(places[own.view("y").buffer.name].buffer)
+        operands |= {f"v_{role}": own.weight(role) for role in ("weight", "bias") if own.has(role)}
     cols = {f"{role}_cols": kv_write.view(role).cols for role in ("k", "v")}
-    attrs = {**dict(linear.attrs), **dict(rope.attrs), **cols}
-    return make_op(name, {**operands, "state": kv_write.state("state")}, attrs)
+    return make_op(name, operands, {**dict(linear.attrs), **dict(rope.attrs), **cols})
 
 
 def qkv_parts(op: Op) -> Ops:
     """The ops that a `qkv` or `norm_qkv` consists of."""
-    y, tables, attrs = op.view("y"), ("fine", "coarse"), dict(op.attrs)
-    k_cols, v_cols = op.integer("k_cols"), op.integer("v_cols")
-    v = y.slice(y.cols - v_cols, v_cols)
-    k = y.slice(y.cols - v_cols - k_cols, k_cols)
-    eps = {"eps": attrs["eps"]} if "eps" in attrs else {}
-    product = {role: operand for role, operand in op.operands if role not in (*tables, "state")}
-    turned = {"x": y.slice(0, y.cols - v_cols), **{role: op.weight(role) for role in tables}}
-    angles = {name: attrs[name] for name in ("head_dim", "dim", "style", "offset")}
+    turned, k, v = cut(op, "y")
     return (
-        make_op(QKV[op.name], product, eps),
-        make_op("rope", turned, angles),
+        *_maps(op, turned, v),
+        rope_of(op, turned),
         make_op("kv_write", {"k": k, "v": v, "state": op.state("state")}, {}),
+    )
+
+
+def rope_of(op: Op, x: View) -> Op:
+    """The rotation of a view with the tables and attributes of an op that has them."""
+    tables = {role: op.weight(role) for role in TABLES}
+    return make_op("rope", {"x": x, **tables}, {name: value for name, value in op.attrs if name in ANGLES})
+
+
+def cut(op: Op, role: str) -> tuple[View, View, View]:
+    """Views of the rotated columns, of the keys, which are the last of these, and of the values."""
+    view, k_cols, v_cols = op.view(role), op.integer("k_cols"), op.integer("v_cols")
+    n = view.cols - v_cols
+    return view.slice(0, n), view.slice(n - k_cols, k_cols), view.slice(n, v_cols)
+
+
+def _maps(op: Op, turned: View, v: View) -> Ops:
+    name, more = QKV[op.name], {"eps": op.number("eps")} if op.name == "norm_qkv" else {}
+    halves = (("", turned), ("v_", v)) if op.has("v_weight") else (("", op.view("y")),)
+    return tuple(make_op(name, {"y": y, "x": op.view("x"), **_weights(op, half)}, more) for half, y in halves)
+
+
+def _weights(op: Op, half: str) -> dict[str, Operand]:
+    return {role: op.weight(half + role) for role in ("weight", "bias") if op.has(half + role)}
+
+
+def qkv_halves(op: Op) -> Ops:
+    """A `qkv` with a weight of v as two: of the rotated columns, and of the values."""
+    turned, _, v = cut(op, "y")
+    shared = {role: operand for role, operand in op.operands if role in ("x", "state", *TABLES)}
+    attrs = dict(op.attrs)
+    return (
+        make_op(op.name, {**shared, "y": turned, **_weights(op, "")}, {**attrs, "v_cols": 0}),
+        make_op(op.name, {**shared, "y": v, **_weights(op, "v_")}, {**attrs, "k_cols": 0}),
     )

@@ -151,7 +151,9 @@ def rope_cases() -> Iterator[OpCase]:
 
 
 def qkv_cases() -> Iterator[OpCase]:
-    """Both orders of pairs, parts of a head, a bias, values narrower than keys, every type of state."""
+    """Both orders of pairs, parts of a head, a bias, values narrower than keys, values with a map of their
+    own, every type of state.
+    """
     ways = (
         ("qkv", "norm", 32, 0, "f32", 64, [15]),
         ("norm_qkv", "neox", 32, 0, "f32", 64, [14, 15, 16, 17, 18, 19, 20, 21, 22]),
@@ -159,18 +161,21 @@ def qkv_cases() -> Iterator[OpCase]:
         ("qkv", "norm", 16, 8, "f16", 64, list(range(20, 40))),
         ("norm_qkv", "norm", 32, 0, "q8_0", 64, [5]),
     )
-    for op, style, dim, offset, kv_type, v_cols, positions in ways:
+    for way, v_type in [*((way, "") for way in ways), (ways[1], "q4_0"), (ways[2], "f16"), (ways[4], "q4_0")]:
+        op, style, dim, offset, kv_type, v_cols, positions = way
         n, n_out = len(positions), 128 + 64 + v_cols
         fine, coarse = rope_tables(RopeSpec(theta=10000.0, dim=dim, style=style), 4096)
         x, squares = array(96, n, 64), array(95, n, 16) ** 2
-        is_deferred = op == "norm_qkv"
+        is_deferred, n_own = op == "norm_qkv", v_cols if v_type else 0
         sizes = {"k_cols": 64, "v_cols": v_cols, "head_dim": 32, "dim": dim, "offset": offset, "style": style}
         yield OpCase(
             op=op,
             views={"y": empty(n, n_out), "x": np.hstack([x, squares]) if is_deferred else x},
             weights={
-                "weight": weight("q8_0", 97, n_out, 64),
-                **({"bias": vector(98, n_out)} if dim < 32 else {}),
+                "weight": weight("q8_0", 97, n_out - n_own, 64),
+                **({"v_weight": weight(v_type, 99, v_cols, 64)} if v_type else {}),
+                **({"bias": vector(98, n_out - n_own)} if dim < 32 else {}),
+                **({"v_bias": vector(94, v_cols)} if dim < 32 and v_type else {}),
                 "fine": _table(fine),
                 "coarse": _table(coarse),
             },
@@ -180,6 +185,32 @@ def qkv_cases() -> Iterator[OpCase]:
             kv_type=kv_type,
             attrs={**sizes, "eps": 1e-5} if is_deferred else sizes,
         )
+
+
+def norm_rope_cases() -> Iterator[OpCase]:
+    """Both orders of pairs, parts of a head, heads below and above a workgroup, every type of state."""
+    ways = (
+        ("norm_rope", "norm", 32, 32, 0, "f32", 64, [700]),
+        ("norm_rope", "neox", 160, 80, 40, "f32", 160, [3, 255]),
+        ("norm_rope_write", "neox", 32, 32, 0, "f32", 32, [15]),
+        ("norm_rope_write", "norm", 160, 160, 0, "f16", 320, [14, 15, 16, 17]),
+        ("norm_rope_write", "neox", 32, 16, 12, "f16", 64, list(range(20, 40))),
+        ("norm_rope_write", "norm", 32, 32, 0, "q8_0", 64, [5, 6]),
+    )
+    for op, style, head_dim, dim, offset, kv_type, v_cols, positions in ways:
+        k_cols, n = 2 * head_dim, max(positions) + 5
+        fine, coarse = rope_tables(RopeSpec(theta=10000.0, dim=dim, style=style), 4096)
+        gains = {"q_gain": vector(91, head_dim), "k_gain": vector(92, head_dim)}
+        stored = {"keys": array(11, n, k_cols), "values": array(12, n, v_cols), "kv_type": kv_type}
+        yield OpCase(
+            op=op,
+            views={"x": array(93, len(positions), 2 * k_cols + v_cols)},
+            weights={**gains, "fine": _table(fine), "coarse": _table(coarse)},
+            positions=positions,
+            attrs={"k_cols": k_cols, "v_cols": v_cols, "head_dim": head_dim, "dim": dim, "offset": offset,
+                   "style": style, "eps": 1e-6},
+            **(stored if op == "norm_rope_write" else {}),
+        )  # fmt: skip
 
 
 def _table(table: Any) -> Quantized:
@@ -204,6 +235,7 @@ def make_cases() -> Sequence[OpCase]:
         expert_cases,
         rope_cases,
         qkv_cases,
+        norm_rope_cases,
         state_cases,
         attention_cases,
         stored_cases,

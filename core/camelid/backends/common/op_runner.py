@@ -45,7 +45,7 @@ MARGIN = 7.0  # value of the margins of inputs
 # Views with one row per output.
 OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}, "pool": {"y": "O"}, "emit": {"x": "O"}}
 ANSWERS = ("sample", "emit")  # ops that return rows of results
-KEPT = ("kv_write", *QKV, "copy", *SLOT_TENSORS)  # ops that change state
+KEPT = ("kv_write", *QKV, "norm_rope_write", "copy", *SLOT_TENSORS)  # ops that change state
 
 
 @dataclass(frozen=True, slots=True)

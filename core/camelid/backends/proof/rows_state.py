@@ -59,7 +59,9 @@ def store_rows(kv_type: str) -> Iterator[CaseRow]:
 
 
 def qkv_rows() -> Iterator[CaseRow]:
-    """A joined query, key and value: both orders of pairs, parts of a head, a bias, a type with blocks."""
+    """A joined query, key and value, with head norms too: both orders of pairs, parts of a head, a bias, a
+    value with a map of its own, a type with blocks.
+    """
     for op, style, dim, offset, kv_type in (
         ("qkv", "norm", 32, 0, "f32"),
         ("norm_qkv", "neox", 32, 0, "f16"),
@@ -67,12 +69,21 @@ def qkv_rows() -> Iterator[CaseRow]:
     ):
         x, squares = normal("values", 3, 64), normal("squares", 3, 16) ** 2
         more: dict[str, Any] = {"eps": 1e-5, "bias": (256,)} if op == "norm_qkv" else {}
-        yield row(
-            op, y=(3, 256), x=np.hstack([x, squares]) if more else x, weight=("q8_0", 256, 64),
-            fine=angles(16, dim, 1.0), coarse=angles(5, dim, 16.0), k_cols=64, v_cols=64, head_dim=32,
-            dim=dim, offset=offset, style=style, positions=[15, 16, 17], keys=(40, 64), values=(40, 64),
-            kv_type=kv_type, **more,
-        )  # fmt: skip
+        shared: dict[str, Any] = {
+            "fine": angles(16, dim, 1.0), "coarse": angles(5, dim, 16.0), "k_cols": 64, "v_cols": 64,
+            "head_dim": 32, "dim": dim, "offset": offset, "style": style, "positions": [15, 16, 17],
+            "keys": (40, 64), "values": (40, 64), "kv_type": kv_type,
+        }  # fmt: skip
+        values = np.hstack([x, squares]) if more else x
+        yield row(op, y=(3, 256), x=values, weight=("q8_0", 256, 64), **shared, **more)
+        parts = {"weight": ("q8_0", 192, 64), "v_weight": ("q4_0", 64, 64)}
+        biases = {"bias": (192,), "v_bias": (64,), "eps": 1e-5} if more else {}
+        yield row(op, y=(3, 256), x=values, **parts, **shared, **biases)
+        gains = {"q_gain": (32,), "k_gain": (32,), "eps": 1e-6}
+        yield row("norm_rope_write", x=(3, 256), **gains, **shared)
+    yield row("norm_rope", x=(3, 256), q_gain=(32,), k_gain=(32,), fine=angles(16, 32, 1.0),
+              coarse=angles(5, 32, 16.0), k_cols=64, v_cols=64, head_dim=32, dim=32, style="neox", eps=1e-6,
+              positions=[15, 16, 17])  # fmt: skip
 
 
 def rough(n: int, cols: int) -> F32:

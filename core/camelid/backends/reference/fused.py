@@ -5,12 +5,14 @@ from __future__ import annotations
 import numpy as np
 
 from camelid.backends.reference.attention import op_kv_write
-from camelid.backends.reference.basic import gated, op_linear, op_rope
+from camelid.backends.reference.basic import gated, op_linear, op_norm, op_rope
 from camelid.backends.reference.frame import Frame
 from camelid.backends.reference.rows import F64, row_sum
+from camelid.plan.norm_rope import norm_rope_parts
 from camelid.plan.op_rows_fused import QUAD
+from camelid.plan.ops import make_op
 from camelid.plan.plan import Op
-from camelid.plan.qkv import qkv_parts
+from camelid.plan.qkv import cut, qkv_parts, rope_of
 
 
 def op_linear_add(op: Op, f: Frame) -> None:
@@ -28,13 +30,29 @@ def op_linear_add_norm(op: Op, f: Frame) -> None:
 
 
 def op_qkv(op: Op, f: Frame) -> None:
-    linear, rope, kv_write = qkv_parts(op)
-    {"linear": op_linear, "norm_linear": op_norm_linear}[linear.name](linear, f)
+    *linears, rope, kv_write = qkv_parts(op)
+    for linear in linears:
+        {"linear": op_linear, "norm_linear": op_norm_linear}[linear.name](linear, f)
     op_rope(rope, f)
     op_kv_write(kv_write, f)
 
 
 op_norm_qkv = op_qkv
+
+
+def op_norm_rope(op: Op, f: Frame) -> None:
+    turned, k, _ = cut(op, "x")
+    q = turned.slice(0, turned.cols - k.cols)
+    for view, gain in ((q, "q_gain"), (k, "k_gain")):
+        of_heads = {"eps": op.number("eps"), "size": op.integer("head_dim")}
+        op_norm(make_op("norm", {"y": view, "x": view, "gain": op.weight(gain)}, of_heads), f)
+    op_rope(rope_of(op, turned), f)
+
+
+def op_norm_rope_write(op: Op, f: Frame) -> None:
+    turn, kv_write = norm_rope_parts(op)
+    op_norm_rope(turn, f)
+    op_kv_write(kv_write, f)
 
 
 def op_norm_linear(op: Op, f: Frame) -> None:

@@ -66,7 +66,8 @@ class Kernel:
     - `vec4` lists views that are read four floats at a time.
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
     - `split` has the kernels that replace this one where they are faster.
-    - `parts` are the ops that run instead where the kernel does not fit (`fits`).
+    - `parts` are the ops that the op consists of; `lower` chooses the ops that run in its place: itself, its
+      parts, or others with kernels of their own.
     - `refuses` returns the reason why an op cannot run, or "".
     """
 
@@ -85,7 +86,7 @@ class Kernel:
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
     split: Split | None = None
     parts: Callable[[Op], tuple[Op, ...]] | None = None
-    fits: Callable[[Op, Context], bool] = lambda op, context: True
+    lower: Callable[[Op, Context], tuple[Op, ...]] = lambda op, context: (op,)
 
     @property
     def operands(self) -> frozenset[str]:

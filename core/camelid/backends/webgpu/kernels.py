@@ -30,9 +30,8 @@ def kernels_of(op: Op, context: Context) -> tuple[Kernel, ...]:
 
 
 def lowered(op: Op, context: Context) -> tuple[Op, ...]:
-    """The op, or its parts where its kernel does not fit."""
-    kernel = KERNELS[op.name]
-    return (op,) if kernel.parts is None or kernel.fits(op, context) else kernel.parts(op)
+    """The ops that run in place of an op: itself, or its parts where its kernel does not fit."""
+    return KERNELS[op.name].lower(op, context)
 
 
 def scratch_bytes(op: Op, context: Context) -> int:

@@ -1,60 +1,97 @@
-"""Kernel rows of the joined query, key and value of a layer."""
+"""Kernel rows of queries, keys and values with their rotation and the write to the KV cache."""
 
 from __future__ import annotations
 
-from camelid.backends.webgpu.kernel import Constants, Context, Files, Kernel
+from collections.abc import Callable
+
+from camelid.backends.webgpu.kernel import LANES, Constants, Context, Files, Grid, Kernel, rows_of, tiles
 from camelid.backends.webgpu.kernels_matrix import WEIGHT, norm_constants, product, product_constants
-from camelid.backends.webgpu.kernels_state import STYLES, paged_constants
+from camelid.backends.webgpu.kernels_state import STYLES, paged_constants, spec_of, turn_constants
 from camelid.backends.webgpu.layouts import bound_bytes
 from camelid.backends.webgpu.limits import most_bytes
 from camelid.backends.webgpu.state_buffers import layer_binding, regions
+from camelid.plan.norm_rope import norm_rope_parts
 from camelid.plan.op_rows_fused import QUAD
-from camelid.plan.plan import Op, StateSpec
-from camelid.plan.qkv import qkv_parts
+from camelid.plan.plan import Op
+from camelid.plan.qkv import qkv_halves, qkv_parts
 
 PUT_PAIR: dict[str, Files] = {"f32": ("kv_pair_f32",), "f16": ("half_bits", "kv_pair_f16")}
 FILES = ("product", "pages", "turn", "qkv")
 BINDINGS = ("y", "x", *WEIGHT, "state.tables", "state.*+", "fine", "coarse", "bias?")
+GAINS = ("x", "fine", "coarse", "q_gain")
+CUT = ("k_cols", "v_cols", "head_dim", "dim", "offset")
 
 
-def _spec(op: Op, c: Context) -> StateSpec:
-    return c.plan.state(op.state("state").group)
+def _can_write(op: Op, c: Context) -> bool:
+    """True for a cache of a type without blocks, whose layers a binding holds."""
+    spec = spec_of(op, c.plan)
+    layer = layer_binding(spec, op.state("state").layer, c.pools[spec.name].units)
+    return spec.kv_type in PUT_PAIR and layer[2] <= most_bytes(c.limits)
 
 
 def _fits(op: Op, c: Context) -> bool:
-    """True for a cache type without blocks, quads within heads, ten bindings, and sizes that they hold."""
+    """True for such a cache, quads within heads, ten bindings, and weights that a binding holds."""
     sizes = (op.integer("head_dim"), op.integer("dim"), op.integer("offset"), op.integer("v_cols"))
     enough = c.limits["maxStorageBuffersPerShaderStage"] > len(BINDINGS)
-    layer = layer_binding(_spec(op, c), op.state("state").layer, c.pools[_spec(op, c).name].units)
-    is_small = max(bound_bytes(op.weight("weight")), layer[2]) <= most_bytes(c.limits)
-    return enough and is_small and _spec(op, c).kv_type in PUT_PAIR and not any(size % QUAD for size in sizes)
+    weights = [op.weight(role) for role in ("weight", "v_weight") if op.has(role)]
+    is_small = all(bound_bytes(weight) <= most_bytes(c.limits) for weight in weights)
+    return enough and is_small and _can_write(op, c) and not any(size % QUAD for size in sizes)
 
 
-def _cut_constants(op: Op, c: Context) -> Constants:
-    state = op.state("state")
-    values = regions(_spec(op, c), state.layer, c.pools[state.group].units)["v"]
+def _lower_qkv(op: Op, c: Context) -> tuple[Op, ...]:
+    if not _fits(op, c):
+        return qkv_parts(op)
+    return qkv_halves(op) if op.has("v_weight") else (op,)
+
+
+def _lower_norm_rope(op: Op, c: Context) -> tuple[Op, ...]:
+    is_even = not any(op.integer(name) % 2 for name in ("head_dim", "v_cols"))
+    return (op,) if is_even and _can_write(op, c) else norm_rope_parts(op)
+
+
+def _cut_constants(op: Op, role: str) -> Constants:
     return {
-        "TURNED": op.view("y").cols - op.integer("v_cols"),
+        "TURNED": op.view(role).cols - op.integer("v_cols"),
         "WIDTH": op.integer("k_cols"),
         "V_WIDTH": op.integer("v_cols"),
-        "VALUES_AT": values.offset // 4,
-        "HEAD_DIM": op.integer("head_dim"),
-        "OFFSET": op.integer("offset"),
-        "PAIRS": op.integer("dim") // 2,
-        "IS_ADJACENT": int(op.word("style") == "norm"),
-        "FINE_ROWS": op.weight("fine").rows,
-        **paged_constants(op, c),
+        **turn_constants(op),
     }
 
 
-def _kernel(name: str) -> Kernel:
+def _write_constants(op: Op, c: Context) -> Constants:
+    state = op.state("state")
+    values = regions(spec_of(op, c.plan), state.layer, c.pools[state.group].units)["v"]
+    return {"VALUES_AT": values.offset // 4, **paged_constants(op, c)}
+
+
+def _qkv(of_product: Callable[[Op, Context], Constants], *attrs: str) -> Kernel:
     def constants(op: Op, c: Context) -> Constants:
-        own = norm_constants(op, c) if name == "norm_qkv" else product_constants(op, c)
-        return own | _cut_constants(op, c)
+        style: Constants = {"IS_ADJACENT": int(op.word("style") == "norm")}
+        return of_product(op, c) | _cut_constants(op, "y") | _write_constants(op, c) | style
 
-    more = ("eps",) if name == "norm_qkv" else ()
-    return product(FILES, BINDINGS, constants, attrs=("k_cols", "v_cols", "head_dim", "dim", "offset", *more),
-                   words={"style": STYLES}, state_codec=PUT_PAIR, parts=qkv_parts, fits=_fits)  # fmt: skip
+    return product(FILES, BINDINGS, constants, attrs=(*CUT, *attrs), words={"style": STYLES},
+                   state_codec=PUT_PAIR, parts=qkv_parts, lower=_lower_qkv)  # fmt: skip
 
 
-KERNELS = {name: _kernel(name) for name in ("qkv", "norm_qkv")}
+def _norm_rope_constants(op: Op, _: Context) -> Constants:
+    return _cut_constants(op, "x") | {"EPS": op.number("eps")}
+
+
+def _norm_rope_grid(op: Op, _: Context) -> Grid:
+    heads = (op.view("x").cols - op.integer("v_cols")) // op.integer("head_dim")
+    return (heads + tiles(op.integer("v_cols"), 2 * LANES), rows_of(op, "x"), 1)
+
+
+KERNELS = {
+    "qkv": _qkv(product_constants),
+    "norm_qkv": _qkv(norm_constants, "eps"),
+    "norm_rope": Kernel(("reduce", "turn", "norm_rope", "norm_rope_alone"), (*GAINS, "k_gain"),
+                        _norm_rope_constants, _norm_rope_grid, attrs=(*CUT, "eps"), words={"style": STYLES}),
+    "norm_rope_write": Kernel(
+        ("reduce", "turn", "pages", "norm_rope", "norm_rope_write"),
+        (*GAINS, "state.tables", "state.*+", "k_gain"),
+        lambda op, c: _norm_rope_constants(op, c) | _write_constants(op, c), _norm_rope_grid,
+        attrs=(*CUT, "eps"), words={"style": STYLES}, state_codec=PUT_PAIR, parts=norm_rope_parts,
+        lower=_lower_norm_rope,
+    ),
+}  # fmt: skip

@@ -34,13 +34,13 @@ STYLES = {"norm": 0, "neox": 1}
 MASKS = {"causal": 0, "held": 1}
 
 
-def _spec(op: Op, role: str, plan: Plan) -> StateSpec:
+def spec_of(op: Op, plan: Plan, role: str = "state") -> StateSpec:
     return plan.state(op.state(role).group)
 
 
 def paged_constants(op: Op, c: Context, role: str = "state") -> Constants:
     """Constants of pages.wgsl."""
-    spec = _spec(op, role, c.plan)
+    spec = spec_of(op, c.plan, role)
     return {
         "GROUP": c.plan.group(spec.name),
         "TABLE_AT": table_at(c.plan.states, c.pools, spec.name),
@@ -50,13 +50,13 @@ def paged_constants(op: Op, c: Context, role: str = "state") -> Constants:
 
 
 def _copy_grid(op: Op, c: Context) -> Grid:
-    spec = _spec(op, "state", c.plan)
+    spec = spec_of(op, c.plan)
     words = max(row_words(spec.kv_type, cols) for _, cols in spec.tensors)
     return (tiles(spec.unit_rows * words), (COPIES_WORD, 1), 1)
 
 
 def _kv_constants(op: Op, c: Context) -> Constants:
-    widths = dict(_spec(op, "state", c.plan).tensors)
+    widths = dict(spec_of(op, c.plan).tensors)
     return {"WIDTH": widths["k"], "V_WIDTH": widths["v"]} | paged_constants(op, c)
 
 
@@ -65,7 +65,7 @@ def _kv_grid(op: Op, _: Context) -> Grid:
 
 
 def _refuses_state(op: Op, plan: Plan) -> str:
-    spec = _spec(op, "state", plan)
+    spec = spec_of(op, plan)
     tensors = tuple(name for name, _ in spec.tensors)
     if tensors != ("k", "v"):
         return f"state {spec.name!r} of tensors {tensors}; separate tensors k and v are required"
@@ -90,7 +90,7 @@ def _refuses_heads(op: Op, plan: Plan) -> str:
 
 
 def _refuses_tail(op: Op, plan: Plan) -> str:
-    store, tail = (_spec(op, role, plan) for role in ("state", "tail"))
+    store, tail = (spec_of(op, plan, role) for role in ("state", "tail"))
     if (tail.kv_type, tail.tensors, tail.unit_rows) == ("f16", store.tensors, store.unit_rows):
         return ""
     return f"a tail {tail.name!r} of type {tail.kv_type}; f16 in the form of {store.name!r} is required"
@@ -116,7 +116,7 @@ def _attention_constants(op: Op, c: Context) -> Constants:
 
 
 def _context(op: Op, c: Context) -> int:
-    spec = _spec(op, "state", c.plan)
+    spec = spec_of(op, c.plan)
     return c.pools[spec.name].table_cols * spec.unit_rows
 
 
@@ -147,16 +147,20 @@ def _part_grid(op: Op, c: Context) -> Grid:
 
 
 def _tail_constants(op: Op, c: Context) -> Constants:
-    spec = _spec(op, "tail", c.plan)
+    spec = spec_of(op, c.plan, "tail")
     places: Constants = {f"TAIL_{name}": n for name, n in paged_constants(op, c, "tail").items()}
     values = regions(spec, op.state("tail").layer, c.pools[spec.name].units)["v"]
     return places | {"TAIL_VALUES_AT": values.offset // 4, "TAIL_ROWS": TAIL, "TAIL_BATCH": BATCH}
 
 
 def _rope_constants(op: Op, _: Context) -> Constants:
+    return {"HEADS": op.view("x").cols // op.integer("head_dim")} | turn_constants(op)
+
+
+def turn_constants(op: Op) -> Constants:
+    """Constants of the rotated pairs of a head."""
     pairs, is_adjacent = op.integer("dim") // 2, op.word("style") == "norm"
     return {
-        "HEADS": op.view("x").cols // op.integer("head_dim"),
         "HEAD_DIM": op.integer("head_dim"),
         "OFFSET": op.integer("offset"),
         "PAIRS": pairs,
