@@ -46,6 +46,7 @@
     parts.push(decode(element.textContent));
     own.done += parts.at(-1).length;
     own.total = Number(total);
+    for (const text of element.childNodes) text.data = ""; // frees it now, and not with the element
     element.remove();
     call.remove();
     own.onProgress();
