@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -29,6 +31,7 @@ from e2e.visit import ON_GPU, READY, Notes, ask, open_page, reference_ids, scree
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data" / "cria.gguf")
+DRIVER = ROOT / "tests" / "npm" / "ask_in_firefox.mjs"
 PROMPT, ANSWER, MAX_TOKENS = "What is 12 plus 30?", "12 + 30 = 42.", 16
 ON_CPU = "backend=cpu&temperature=0"
 OWN = re.compile(r"(blob|data):.*")
@@ -177,7 +180,7 @@ def test_the_file_answers_as_the_host_without_any_request(name: str, seen: Seen)
 
 
 def test_all_parts_of_the_page_are_inside(seen: Seen) -> None:
-    """Formulas with their fonts, highlighted code, the sandbox; the models dialog needs a store and is absent."""
+    """Formulas with their fonts, highlighted code, the sandbox; no models dialog, which needs a store."""
     found = seen.visits["disk, processor"].found
     assert found == {"sandbox": "2,4,6", "models": False, "note": ""}
 
@@ -194,6 +197,17 @@ def test_the_policy_refuses_requests(seen: Seen) -> None:
 @pytest.mark.parametrize("name", ["in the runtime", "in the model"])
 def test_a_cut_file_is_told(name: str, seen: Seen) -> None:
     assert re.fullmatch(r"This page's file ends after [\d.]+ of [\d.]+ MB: .*", seen.cut[name])
+
+
+def test_firefox_answers_alike(seen: Seen, site: Path) -> None:
+    firefox = shutil.which("firefox-esr") or shutil.which("firefox")
+    if not firefox or not (DRIVER.parent / "node_modules").exists():
+        pytest.skip("no Firefox, or no driver of it: run .ci/setup test")
+    address = f"{(site.parent / 'chat.html').as_uri()}?{ON_CPU}&max_tokens={MAX_TOKENS}"
+    told = json.loads(run("node", DRIVER, firefox, address, PROMPT))
+    assert told["answer"]["token_ids"] == seen.visits["disk, processor"].answer["token_ids"]
+    assert told["errors"] == []
+    assert set(told["requests"]) <= {address}
 
 
 @pytest.fixture(scope="module")

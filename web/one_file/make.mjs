@@ -28,7 +28,8 @@ const WORKERS = /(?:^|[/_])worker\.js$/;
 const ADDRESS = /new URL\(\s*(["'])([^"']+)\1,\s*import\.meta\.url,?\s*\)/g;
 const TAKE = "take()"; // the script after each part of the file
 // A worker of the page gets its files in the first message; a compute worker, which a worker starts, needs none.
-const BEFORE = "const run = () => {";
+// Without importScripts Pyodide takes a worker for one of a module, and tries no script that the policy refuses.
+const BEFORE = "self.importScripts = undefined; const run = () => {";
 const AFTER = `};
 if (self.name === "camelid-thread") run();
 else self.onmessage = ({ data }) => {

@@ -26,7 +26,7 @@ class Dependencies(MetadataHookInterface):
 class Site(BuildHookInterface[Any]):
     """Adds the built site, from build/web or the folder that CAMELID_SITE names."""
 
-    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002
         """Aborts if the site is not complete."""
         site = Path(os.environ.get("CAMELID_SITE") or ROOT / "build" / "web")
         missing = [name for name in NEEDED if not (site / name).is_file()]
@@ -34,4 +34,6 @@ class Site(BuildHookInterface[Any]):
             self.app.abort(f"{site} has no {', '.join(missing)}; build it with: make build")
         for path in sorted(site.rglob("*")):
             if path.is_file() and path.suffix not in COMPRESSED:
-                build_data["force_include"][str(path)] = f"camelid_web/site/{path.relative_to(site).as_posix()}"
+                build_data["force_include"][str(path)] = (
+                    f"camelid_web/site/{path.relative_to(site).as_posix()}"
+                )

@@ -1,8 +1,8 @@
 """The page as one HTML file, with Pyodide, the core, the kernels and a model inside.
 
-The file is the site's one_file/shell.html (made by web/one_file/make.mjs) with parts in base64. Each part is in
-a script element, which the page's boot script decodes and drops while the browser reads the file. Files that
-compress are stored as gzip. Equal inputs give equal bytes.
+The file is the site's one_file/shell.html (made by web/one_file/make.mjs) with parts in base64. Each part is
+in a script element, which the page's boot script decodes and drops while the browser reads the file. Files
+that compress are stored as gzip. Equal inputs give equal bytes.
 """
 
 from __future__ import annotations
