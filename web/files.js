@@ -1,6 +1,6 @@
 // Addresses of the files that the worker fetches: beside it, or those of the package's entry, since bundlers
-// rename files, or those inside the page of one file. Either sets `globalThis.camelidFiles`: {urls: {name: URL},
-// createPyodideModule, pyodide: facts of its build}; one_file/boot.js sets it in the page, too.
+// rename files, or those inside the page of one file. Either sets `globalThis.camelidFiles`: {urls, by name,
+// createPyodideModule, pyodide: facts of its build}; the page of one file has it, too (one_file/boot.js).
 
 const given = globalThis.camelidFiles;
 

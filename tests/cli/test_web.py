@@ -54,15 +54,19 @@ def model(tmp_path: Path) -> Path:
 def embedded(file: Path) -> dict[str, bytes]:
     """The files of a page, as its boot script reads them."""
     found: dict[str, bytes] = {}
-    n_bytes = 0
+    ended = list[str]()
+    n_bytes, totals = 0, set[int]()
     for told, text in PART.findall(file.read_text()):
         facts = dict(FACT.findall(told))
         data = base64.b64decode(text, validate=True)
+        assert facts["name"] not in ended
+        ended += [facts["name"]] if "last" in facts else []
         n_bytes += len(data)
         whole = found.get(facts["name"], b"") + data
         is_packed = "last" in facts and facts["encoding"] == "gzip"
         found[facts["name"]] = gzip.decompress(whole) if is_packed else whole
-        assert int(facts["total"]) >= n_bytes
+        totals.add(int(facts["total"]))
+    assert [*found] == ended and totals == {n_bytes}
     return found
 
 

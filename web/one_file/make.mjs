@@ -1,16 +1,16 @@
-// node make.mjs SITE OUT: prepares the one-file page of `camelid web --export` from a built site. Each script
-// that starts alone (the page, workers, modules at an address) becomes one bundle, style sheets become one with
+// node make.mjs SITE OUT: prepares the page of `camelid web --export` from a built site. Each script that
+// starts alone (the page, workers, modules at an address) becomes one bundle, style sheets become one with
 // their fonts inside, and shell.html is index.html around them. files.json lists what an export embeds.
 
 import { createHash } from "node:crypto";
-import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join, posix, relative, resolve, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
-const [SITE, OUT] = process.argv.slice(2).map((path) => resolve(path));
+const [SITE, OUT] = [realpathSync(process.argv[2]), resolve(process.argv[3])]; // esbuild resolves links
 const PAGE = "app.js";
 const WORKER = "worker.js"; // the site's, in whose place comes the one beside this file
 /** Files that the worker asks for by `fileUrl`. */
@@ -27,15 +27,16 @@ const TOLD = /^(?:pyodide\/|vendor\/|files\.js$)/;
 const WORKERS = /(?:^|[/_])worker\.js$/;
 const ADDRESS = /new URL\(\s*(["'])([^"']+)\1,\s*import\.meta\.url,?\s*\)/g;
 const TAKE = "take()"; // the script after each part of the file
-// A worker of the page gets its files in the first message; a compute worker, which a worker starts, needs none.
-// Without importScripts Pyodide takes a worker for one of a module, and tries no script that the policy refuses.
+// A worker of the page gets its files in the first message; a compute worker, which one starts, needs none.
+// Without importScripts Pyodide takes the worker for a module's, and tries no script that the policy refuses.
 const BEFORE = "self.importScripts = undefined; const run = () => {";
 const AFTER = `};
 if (self.name === "camelid-thread") run();
 else self.onmessage = ({ data }) => {
   self.onmessage = null;
-  const urls = Object.entries(data).map(([name, blob]) => [name, URL.createObjectURL(blob)]);
-  globalThis.camelidFiles = { urls: Object.fromEntries(urls), at: (name) => new URL(camelidFiles.urls[name]) };
+  const addresses = Object.entries(data).map(([name, blob]) => [name, URL.createObjectURL(blob)]);
+  const urls = Object.fromEntries(addresses);
+  globalThis.camelidFiles = { urls, at: (name) => new URL(urls[name]) };
   run();
 };`;
 
@@ -66,7 +67,9 @@ const addresses = {
 };
 const oldFonts = { // beside each .woff2
   name: "old fonts",
-  setup: ({ onResolve }) => onResolve({ filter: /\.(?:ttf|woff)$/ }, ({ path }) => ({ path, external: true })),
+  setup({ onResolve }) {
+    onResolve({ filter: /\.(?:ttf|woff)$/ }, ({ path }) => ({ path, external: true }));
+  },
 };
 
 /** Bundles what an entry imports; returns the text. */
