@@ -7,12 +7,14 @@ import base64
 import gzip
 import json
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import load_case, write_hf
+from tests.support.split_gguf import split
 
 from camelid.cli.main import main
 from camelid.errors import BackendError
@@ -84,6 +86,14 @@ def test_the_file_has_all_files_in_order(
     assert first.startswith(b"<body>\n<script") and first.endswith(b"</script>\n</body>")
     call("--export", target, model)
     assert target.read_bytes() == first
+
+
+def test_a_model_in_parts_is_inside_in_parts(site: Path, model: Path, tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    paths = split(model, tmp_path / "parts", count=2)
+    call("--export", tmp_path / "chat.html", paths[0])
+    found = embedded(tmp_path / "chat.html")
+    assert [found[escape(path.name)] for path in paths] == [path.read_bytes() for path in paths]
 
 
 @pytest.mark.parametrize(
