@@ -22,7 +22,8 @@
 #   make arm64    the kernels' tests on arm64's library, in qemu-user
 #   make isa      the shaders' machine code on GPUs that are not here, against bounds
 #   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads
-#   make wheel    one wheel with the CPU kernels of every platform, in dist/, tried
+#   make wheel    a release's two wheels, in dist/: camelid with the CPU kernels of every platform, tried; and
+#                 camelid-web with the built page
 .DEFAULT_GOAL := run
 JOBS := $(addprefix exhaustive-,parity tests sanitize threads rigs arm64 isa)
 .PHONY: run web test exhaustive $(JOBS) build lint bench fuzz fuzz-engine goldens vectors clients rivals arm64 isa sanitize wheel clean
@@ -126,14 +127,17 @@ sanitize: .venv/.test
 	@$(MODULE) tests.native.sanitized $(ARGS)
 
 wheel: .venv/.wheel
-	@rm -f dist/camelid-*-py3-none-any.whl
+	@rm -f dist/camelid-*-py3-none-any.whl dist/camelid_web-*.whl
 	@CAMELID_NATIVE_TARGETS=all $(BIN)/python -m hatchling build -t wheel -d dist
 	@$(MODULE) tests.native.wheel dist/camelid-*-py3-none-any.whl
+	@$(MODULES)
+	@$(BIN)/python web/build.py
+	@cd web/wheel && ../../$(BIN)/python -m hatchling build -t wheel -d ../../dist
 
 clean:
 	rm -rf build dist native/camelid_native/lib .pytest_cache .ruff_cache
 
-.venv/.web .venv/.test: package-lock.json .npmrc .ci/system-packages
+.venv/.web .venv/.test .venv/.wheel: package-lock.json .npmrc .ci/system-packages
 .venv/.clients: tests/clients/js/package-lock.json
 .venv/.isa: .ci/gpu-drivers
 .venv/.%: $(SETUP)

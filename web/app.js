@@ -14,10 +14,13 @@ import {
   showNote,
   showProblem,
   showProgress,
+  showReading,
   showState,
 } from "./chat/status.js";
 import { Store, TabStore } from "./chat/store.js";
 import { preferredLanguage, text, useLanguage } from "./chat/texts.js";
+import { embeddedModel } from "./embedded.js";
+import { isOneFile } from "./files.js";
 import { keepOffline } from "./offline.js";
 
 let loading = null; // AbortController of the model that is being loaded
@@ -58,6 +61,18 @@ async function start(model, name) {
     ready(llm.info);
   } catch (error) {
     if (!signal.aborted) fail(error.message, text("again"));
+  }
+}
+
+/** Loads the model inside this page, or that of the settings. */
+async function startFirst() {
+  const { model } = allSettings();
+  if (!isOneFile) return start(new URL(model, location.href).href, model);
+  try {
+    const files = await embeddedModel(showReading);
+    return start(files, files[0].name);
+  } catch (error) {
+    return fail(error.message, "");
   }
 }
 
@@ -102,8 +117,9 @@ await useLanguage(preferredLanguage());
 const wrong = flaw();
 chat = new Chat();
 if (wrong) fail(wrong, text("settings.correct"));
-else void start(new URL(allSettings().model, location.href).href, allSettings().model);
+else void startFirst();
 // A model that is opened would use the same settings.
 for (const id of ["file", "open-models"]) at(id).disabled = Boolean(wrong);
+at("open-models").hidden = isOneFile; // one file has no store for models, and no network
 listenToActions(chat, { openModel: start });
 await chat.open(await openStore());

@@ -40,41 +40,16 @@ PYODIDE_FILES = (
 # Prefixes of modules that a page does not use: server, CLI, and modules that need compiled packages. Model
 # files are separate files of the site.
 NOT_IN_BROWSER = (
-    "server/",
-    "ray/",
-    "cli/",
-    "witness/",
-    "loading/identity.py",
-    "__main__.py",
-    "backends/common/codecs/",
-    "backends/common/load_ops.py",
-    "backends/common/mapped_file.py",
-    "backends/common/op_runner.py",
-    "backends/common/part_reader.py",
-    "backends/proof/availability.py",
-    "backends/proof/cases.py",
-    "backends/proof/compare.py",
-    "backends/proof/gate.py",
-    "backends/proof/inputs.py",
-    "backends/proof/rows_",
-    "backends/reference/",
-    "backends/remote/",
-    "api/thread.py",
-    "requests/far_tokenizer.py",
-    "text/tokenizers/worker.py",
-    "loading/convert.py",
-    "loading/hf_directory.py",
-    "text/to_gguf/",
-    "data/iq_grids.bin",
-    "formats/gguf_values.py",
-    "formats/gguf_writer.py",
-    "formats/hf_",
-    "formats/hub/failures.py",
-    "formats/hub/fetch.py",
-    "model/hf.py",
-    "model/hf_metadata.py",
-    "backends/webgpu/host_python.py",
-)
+    "server/", "ray/", "cli/", "witness/", "loading/identity.py", "__main__.py", "backends/common/codecs/",
+    "backends/common/load_ops.py", "backends/common/mapped_file.py", "backends/common/op_runner.py",
+    "backends/common/part_reader.py", "backends/proof/availability.py", "backends/proof/cases.py",
+    "backends/proof/compare.py", "backends/proof/gate.py", "backends/proof/inputs.py",
+    "backends/proof/rows_", "backends/reference/", "backends/remote/", "api/thread.py",
+    "requests/far_tokenizer.py", "text/tokenizers/worker.py", "loading/convert.py",
+    "loading/hf_directory.py", "text/to_gguf/", "data/iq_grids.bin", "formats/gguf_values.py",
+    "formats/gguf_writer.py", "formats/hf_", "formats/hub/failures.py", "formats/hub/fetch.py",
+    "model/hf.py", "model/hf_metadata.py", "backends/webgpu/host_python.py",
+)  # fmt: skip
 # Modules of the native package for the page: the WASM backend and its records.
 NATIVE = ROOT / "native" / "camelid_native"
 NATIVE_IN_BROWSER = (
@@ -89,6 +64,8 @@ SOURCE_MAP = b"\n//# sourceMappingURL="  # the site has no source maps
 COMPRESSIBLE = {".bin", ".gguf", ".wasm", ".zip", *PAGE_FILES} - {".ico", ".png"}
 BYTECODE = ROOT / "web" / "bytecode"
 SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
+ONE_FILE = "one_file"  # folder of the site and of web/: parts of the page that `camelid web --export` writes
+ESBUILD = ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
 SETTINGS = ("models/hub.json",)
 SNAPSHOT = ROOT / "web" / "snapshot"
 ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
@@ -323,6 +300,17 @@ def build(site: Path, pyodide: Path, cache: Path) -> None:
     for path in sorted(site.rglob("*")):
         if path.suffix in COMPRESSIBLE:
             compress(path, site, cache)
+    make_one_file(site)
+
+
+def make_one_file(site: Path) -> None:
+    """Prepares the page of one file; prints a hint without Node.js and esbuild. No visit fetches them."""
+    node = find_node()
+    if node and ESBUILD.exists():
+        script = ROOT / "web" / ONE_FILE / "make.mjs"
+        subprocess.run([node, script, site, site / ONE_FILE], check=True)
+    else:
+        print("web/build.py: no Node.js or no esbuild: no `camelid web --export`", file=sys.stderr)
 
 
 def write_version(site: Path) -> None:
@@ -364,12 +352,12 @@ def bundle(entry: Path, target: Path) -> None:
 
     It runs as a module, but bundlers that minify copied files, as webpack does, take them for scripts.
     """
-    node, esbuild = find_node(), ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
-    if node is None or not esbuild.exists():
+    node = find_node()
+    if node is None or not ESBUILD.exists():
         sys.exit("web/build.py: the package's worker is joined by esbuild; run: npm ci --ignore-scripts")
     how = ("--bundle", "--format=iife", "--log-level=error", "--external:node:*", "--external:ws")
     place = "--define:import.meta.url=self.location.href"
-    subprocess.run([node, esbuild, entry, *how, place, f"--outfile={target}"], check=True)
+    subprocess.run([node, ESBUILD, entry, *how, place, f"--outfile={target}"], check=True)
 
 
 def version() -> str:

@@ -1,11 +1,14 @@
 // Addresses of the files that the worker fetches: beside it, or those of the package's entry, since bundlers
-// rename files. The entry sets `globalThis.camelidFiles`: {urls: {name: URL}, createPyodideModule, pyodide: facts
-// of its build}.
+// rename files, or those inside the page of one file. Either sets `globalThis.camelidFiles`: {urls, by name,
+// createPyodideModule, pyodide: facts of its build}; the page of one file has it, too (one_file/boot.js).
 
 const given = globalThis.camelidFiles;
 
-/** True in the npm package. */
-export const isPackaged = Boolean(given);
+/** True in the page of one file, which has its model inside. */
+export const isOneFile = Boolean(given?.model);
+
+/** True if Python's memory snapshot is among the files; the npm package has none. */
+export const hasSnapshot = !given || "snapshot.bin" in given.urls;
 
 /**
  * The address of a file of the site.

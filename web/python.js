@@ -1,6 +1,6 @@
 // Start of Python: from the memory snapshot that was made with the site, else from the archives.
 
-import { fileUrl, isPackaged, pyodideFiles } from "./files.js";
+import { fileUrl, hasSnapshot, pyodideFiles } from "./files.js";
 import { loadPyodide } from "./pyodide/pyodide.mjs";
 
 const CORE = "/camelid"; // folder of the core, as in snapshot/make.mjs
@@ -13,7 +13,7 @@ const PAGE_BYTES = 65536; // of WebAssembly's memory
  */
 export async function startPython(progress) {
   progress(0, 2);
-  const python = isPackaged ? await fromArchives() : await fromSnapshot().catch(fromArchivesBecause);
+  const python = hasSnapshot ? await fromSnapshot().catch(fromArchivesBecause) : await fromArchives();
   progress(1, 2);
   const model = python.pyimport("camelid.page.model");
   const host_browser = python.pyimport("camelid.backends.webgpu.host_browser");

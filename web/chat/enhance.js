@@ -4,7 +4,9 @@
 import { iconButton } from "./elements.js";
 import { text } from "./texts.js";
 
-const VENDOR = new URL("../vendor/", import.meta.url);
+const HIGHLIGHT = new URL("../vendor/highlight.js", import.meta.url);
+const KATEX_MODULE = new URL("../vendor/katex/katex.mjs", import.meta.url);
+const KATEX_STYLE = new URL("../vendor/katex/katex.min.css", import.meta.url);
 const LONGEST_CODE = 100_000; // characters; longer code stays plain
 // \href and \includegraphics stay off, macros and sizes are bounded.
 const KATEX = {
@@ -58,7 +60,7 @@ function languageOf(code) {
 async function highlight(code) {
   const language = languageOf(code);
   if (!language || code.textContent.length > LONGEST_CODE) return;
-  highlighter ??= import(new URL("highlight.js", VENDOR)).then((module) => module.default);
+  highlighter ??= import(HIGHLIGHT).then((module) => module.default);
   const library = await highlighter;
   if (!library.getLanguage(language)) return;
   const { value } = library.highlight(code.textContent, { language, ignoreIllegals: true });
@@ -86,7 +88,7 @@ async function typeset(element) {
 
 async function loadKatex() {
   const style = Object.assign(document.createElement("link"), { rel: "stylesheet" });
-  style.href = new URL("katex/katex.min.css", VENDOR);
+  style.href = KATEX_STYLE;
   document.head.append(style);
-  return (await import(new URL("katex/katex.mjs", VENDOR))).default;
+  return (await import(KATEX_MODULE)).default;
 }

@@ -27,6 +27,12 @@ export function showProgress({ what, done, total, text: stage }) {
   showState("loading", progressLine(what, done, total, stage));
 }
 
+/** Shows how much of the page's own file is read. */
+export function showReading(line, share) {
+  showState("loading", line);
+  at("progress").value = share;
+}
+
 function progressLine(what, done, total, stage) {
   if (stage) return `${stage[0].toUpperCase()}${stage.slice(1)}`;
   if (parts.model === 1) return text("loading.python");

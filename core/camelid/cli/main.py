@@ -23,7 +23,7 @@ COMMANDS = {
     "perplexity": "Measure a model's perplexity on a text.",
     "serve": "Serve models to OpenAI clients and others over HTTP.",
     "witness": "Check, show or replay a server's witness log.",
-    "web": "Serve the web page on loopback.",
+    "web": "Serve the web page, or write it with a model to one HTML file.",
 }
 
 

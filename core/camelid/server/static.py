@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 from camelid.errors import BackendError, RequestError
 from camelid.server.http.listen import listen
+from camelid.server.site import find_site
 
 try:
     import uvicorn
@@ -186,16 +187,6 @@ def service_worker_of(root: Path, headers: Mapping[str, str]) -> str:
     path = root / SERVICE_WORKER
     stamp = hashlib.sha256(json.dumps(headers).encode()).hexdigest()[:8]
     return path.read_text("utf-8").replace(NO_POLICY, f'const POLICY = "{stamp}";') if path.is_file() else ""
-
-
-def find_site() -> Path:
-    """The folder of the built page in this checkout. Raises BackendError before the first build."""
-    site = Path(__file__).parents[3] / "build" / "web"
-    if (site / "index.html").exists():
-        return site
-    raise BackendError(
-        f"no built page at {site}; run `make web` (or `python web/build.py`) in a checkout", backend="server"
-    )
 
 
 def serve(

@@ -58,6 +58,9 @@ export default {
   "loading.model": "{name} wird geladen",
   "loading.python": "Python startet",
   "loading.bytes": "Das Modell wird geholt: {done} von {total} MB",
+  "loading.file": "Die Datei dieser Seite wird gelesen: {done} von {total} MB",
+  "loading.cut": "Die Datei dieser Seite endet nach {done} von {total} MB: Bitte vollständig neu kopieren "
+    + "oder herunterladen.",
   "status.ready": "{model} · {backend} auf {device} · Kontext {context}",
   "status.failed": "Nicht bereit",
   "status.processor": "Das Modell läuft auf dem Prozessor, nicht mit WebGPU: {why}.",

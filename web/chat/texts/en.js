@@ -54,6 +54,8 @@ export const EN = {
   "loading.model": "Loading {name}",
   "loading.python": "Starting Python",
   "loading.bytes": "Fetching the model: {done} of {total} MB",
+  "loading.file": "Reading this page's file: {done} of {total} MB",
+  "loading.cut": "This page's file ends after {done} of {total} MB: copy or download it again, as a whole.",
   "status.ready": "{model} · {backend} on {device} · context {context}",
   "status.failed": "Not ready",
   "status.processor": "The model runs on the CPU, not on WebGPU: {why}.",

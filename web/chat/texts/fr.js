@@ -56,6 +56,9 @@ export default {
   "loading.model": "Chargement de {name}",
   "loading.python": "Démarrage de Python",
   "loading.bytes": "Téléchargement du modèle : {done} sur {total} Mo",
+  "loading.file": "Lecture du fichier de cette page : {done} sur {total} Mo",
+  "loading.cut": "Le fichier de cette page s’arrête après {done} sur {total} Mo : copiez-le ou "
+    + "téléchargez-le à nouveau, en entier.",
   "status.ready": "{model} · {backend} sur {device} · contexte {context}",
   "status.failed": "Pas prêt",
   "status.processor": "Le modèle s’exécute sur le processeur, et non avec WebGPU : {why}.",
