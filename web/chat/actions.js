@@ -3,7 +3,8 @@
 import { at, download, tell } from "./elements.js";
 import { fromFile, ImportError, toJson, toMarkdown } from "./exchange.js";
 import { keep, kept } from "./kept.js";
-import { listenToKeys } from "./keys.js";
+import { isComposing, listenToKeys } from "./keys.js";
+import { Lazy, loadStyle } from "./lazy.js";
 import { ask, openHelp, openSchema, openSettings } from "./sheets.js";
 import { isNarrow, listenToDrawer, showDrawer } from "./sidebar.js";
 import { canDictate, dictate, onVoices, toggleReading } from "./speech.js";
@@ -12,6 +13,8 @@ import { text, useLanguage } from "./texts.js";
 import { path, textOf } from "./tree.js";
 
 const SESSION_FILE = "session.camelid";
+const MODELS = new URL("../models/", import.meta.url);
+const modelsDialog = new Lazy(new URL("models.js", MODELS));
 
 /**
  * Makes the page's controls work.
@@ -27,7 +30,6 @@ export function listenToActions(chat, { openModel }) {
   listenToTools(chat);
   void listenToDictation();
   onVoices(() => chat.state !== "busy" && chat.refresh());
-  setTheme(kept("theme", "system"));
   const on = (id, act) => at(id).addEventListener("click", act);
   const actions = shortcuts(chat, openModel);
   on("clear", actions.new);
@@ -61,7 +63,8 @@ function shortcuts(chat, openModel) {
 function listenToPrompt(chat) {
   const submit = (words) => {
     const prompt = words.trim();
-    if (!prompt || chat.state !== "ready") return;
+    if (!prompt) return;
+    if (chat.state !== "ready") return tell(text(`not-ready.${chat.state}`));
     at("prompt").value = "";
     chat.say(prompt).catch(() => {}); // the problem is shown
   };
@@ -71,7 +74,7 @@ function listenToPrompt(chat) {
     else submit(at("prompt").value);
   });
   at("prompt").addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
     event.preventDefault();
     submit(at("prompt").value);
   });
@@ -241,11 +244,15 @@ function setTheme(name) {
   document.documentElement.dataset.theme = name;
 }
 
-/** The dialog of web/models, where this site has it. */
+/** The dialog of web/models. */
 async function showModels(openModel) {
-  const { openModels } = await import("../models/models.js").catch(() => ({}));
-  if (!openModels) return showProblem(text("models.absent"));
-  openModels(at("models"), { onOpen: openModel });
+  try {
+    const style = loadStyle(new URL("models.css", MODELS));
+    const [{ openModels }] = await Promise.all([modelsDialog.load(), style]);
+    if (!at("models").open) await openModels(at("models"), { onOpen: openModel });
+  } catch (error) {
+    showProblem(text("models.absent", { why: error.message }));
+  }
 }
 
 function editLast(chat) {

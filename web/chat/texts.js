@@ -11,7 +11,8 @@ let language = "en";
 /** The language of the page: that of an earlier choice, else the browser's first that the page has. */
 export function preferredLanguage() {
   const wanted = [kept("language", ""), ...navigator.languages].filter(Boolean);
-  return wanted.map((name) => name.slice(0, 2).toLowerCase()).find((name) => name in LANGUAGES) ?? "en";
+  const names = wanted.map((name) => name.slice(0, 2).toLowerCase());
+  return names.find((name) => Object.hasOwn(LANGUAGES, name)) ?? "en";
 }
 
 export function currentLanguage() {
@@ -38,7 +39,7 @@ export function text(key, values = {}) {
 }
 
 /** Sets the texts of elements with data-text, data-label (name and tooltip) and data-placeholder. */
-export function applyTexts(root) {
+function applyTexts(root) {
   for (const element of root.querySelectorAll("[data-text]"))
     element.textContent = text(element.dataset.text);
   for (const element of root.querySelectorAll("[data-label]")) {
