@@ -47,16 +47,25 @@ export function listenToActions(chat, { openModel }) {
 function shortcuts(chat, openModel) {
   return {
     stop: () => chat.stop(),
-    new: () => (showDrawer(false), chat.new()),
+    new: () => (showDrawer(false), tried(chat.new())),
     search: () => (isNarrow() && showDrawer(true), at("search").focus()),
     prompt: () => at("prompt").focus(),
-    regenerate: () => chat.regenerate(),
+    regenerate: () => tried(chat.regenerate()),
     edit: () => editLast(chat),
     copy: () => copyLast(chat),
     models: () => showModels(openModel),
     settings: () => settings(chat),
     help: () => openHelp(),
   };
+}
+
+/** Shows the error of an action that fails. */
+async function tried(action) {
+  try {
+    await action;
+  } catch (error) {
+    showProblem(error.message);
+  }
 }
 
 /** Enter and the button send the prompt; the button stops a running answer; starters are prompts, too. */
@@ -101,7 +110,7 @@ function listenToTurns(chat) {
     const { act } = button.dataset;
     if (act === "copy-code") return acts[act](null, button);
     const node = chat.nodeOf(button);
-    acts[act](node, button);
+    void tried(acts[act](node, button));
     if (act === "before" || act === "after") focusBranch(chat, node, act);
   });
 }
@@ -126,7 +135,7 @@ function listenToList(chat) {
   at("conversations").addEventListener("click", ({ target }) => {
     const button = target.closest("[data-act]");
     const row = button?.closest("[data-id]");
-    if (row) acts[button.dataset.act](row.dataset.id, row.querySelector(".open").textContent);
+    if (row) void tried(acts[button.dataset.act](row.dataset.id, row.querySelector(".open").textContent));
   });
 }
 
@@ -141,7 +150,7 @@ async function remove(chat, id, title) {
 
 function listenToMenu(chat, openModel) {
   const on = (id, act) =>
-    at(id).addEventListener("click", () => (at("menu").hidePopover(), act(chat.conversation)));
+    at(id).addEventListener("click", () => (at("menu").hidePopover(), void tried(act(chat.conversation))));
   on("rename", ({ id, title }) => rename(chat, id, title));
   on("delete", ({ id, title }) => remove(chat, id, title || text("untitled")));
   on("export-markdown", (one) =>
@@ -149,12 +158,7 @@ function listenToMenu(chat, openModel) {
   );
   on("export-json", (one) => download(jsonBlob([one]), fileName(one, "json")));
   on("export-all", async () => download(jsonBlob(await chat.all()), "conversations.json"));
-  on("save", () =>
-    chat.saveSession().then(
-      (blob) => download(blob, SESSION_FILE),
-      (error) => showProblem(error.message),
-    ),
-  );
+  on("save", async () => download(await chat.saveSession(), SESSION_FILE));
   onFiles("import", (files) => importAll(chat, files));
   onFiles("session", ([file]) => chat.state === "ready" && chat.openSession(file));
   onFiles("file", (files) => openModel(files.length > 1 ? files : files[0], files[0].name));
@@ -220,15 +224,15 @@ function settings(chat) {
     onSetting: (name, value) => chat.setSetting(name, value),
     onSystem: (words) => chat.setSystem(words),
     onTheme: (name) => (keep("theme", name), setTheme(name)),
-    onLanguage: (name) => setLanguage(chat, name),
-    onDeleteAll: () => deleteAll(chat),
+    onLanguage: (name) => tried(setLanguage(chat, name)),
+    onDeleteAll: () => tried(deleteAll(chat)),
   });
 }
 
 async function setLanguage(chat, name) {
   await useLanguage(name);
   keep("language", name);
-  chat.refresh();
+  chat.translate();
   showSwitches(chat);
   await chat.list();
   settings(chat);

@@ -31,7 +31,7 @@ export class Chat {
     this.conversation = tree.newConversation(kept("system", ""));
     this.settings = allSettings();
     this.tools = knownTools(kept("tools", []));
-    this.schema = kept("schema", "");
+    this.schema = String(kept("schema", ""));
   }
 
   /** Shows the conversation that the address names, else a new one; messages said before stay. */
@@ -53,7 +53,7 @@ export class Chat {
   setState(state, words = this.#words) {
     [this.state, this.#words] = [state, words];
     showState(state, words());
-    this.#view.showStarters(state === "ready", this.conversation);
+    this.#showStarters();
   }
 
   /** Begins a new conversation; `isKept` false leaves no trace of it. */
@@ -74,7 +74,7 @@ export class Chat {
     at("prompt").focus();
   }
 
-  /** Shows the conversation that `find` resolves to, once a running answer has ended; the last switch wins. */
+  /** Shows the conversation that `find` resolves to, after a running answer's end; the last switch wins. */
   async #switch(find) {
     const mine = (this.#switching = {});
     await this.rest();
@@ -130,8 +130,8 @@ export class Chat {
 
   async #answer(conversation, talk, extra) {
     this.setState("busy");
-    const how = { ...options(this.settings), ...schemaOption(this.schema), ...extra };
     try {
+      const how = { ...options(this.settings), ...schemaOption(this.schema), ...extra };
       const listener = this.#listener(conversation);
       const result = await talk.answer(conversation, { options: how, tools: this.tools }, listener);
       showFigures(result.token_ids.length, result.decode_tps, result);
@@ -142,7 +142,7 @@ export class Chat {
       if (talk === this.#talk) showProblem(error.message, hint);
       throw error;
     } finally {
-      if (this.state === "busy") this.setState("ready");
+      if (this.state === "busy" && talk === this.#talk) this.setState("ready");
     }
   }
 
@@ -204,7 +204,7 @@ export class Chat {
     return conversation === this.conversation && conversation.nodes.some(({ id }) => id === node.id);
   }
 
-  /** A new answer to the prompt of `node`, by default of the last message, beside those that it has. */
+  /** A new answer to the prompt of `node`, by default of the last message, as a further version. */
   async regenerate(node = path(this.conversation).at(-1)) {
     if (!node) return;
     if (this.state !== "ready") return tell(text(`not-ready.${this.state}`));
@@ -212,10 +212,9 @@ export class Chat {
     const shown = path(conversation);
     const before = shown.slice(0, shown.indexOf(node) + 1);
     const prompt = before.findLast(({ message }) => message.role === "user")?.id ?? node.parent;
-    const { [prompt]: chosen } = conversation.chosen;
-    conversation.chosen[prompt] = null; // the next message becomes a new branch
+    const undo = tree.cut(conversation, prompt);
     this.refresh();
-    await this.answer().catch(() => restore(conversation, prompt, chosen));
+    await this.answer().catch(undo);
     this.refresh();
     await this.#save(conversation);
   }
@@ -336,10 +335,20 @@ export class Chat {
     this.#view.toEnd();
   }
 
-  /** Shows the branch again, as after a change of it or of the language. */
+  /** Shows the branch again, as after a change of it. */
   refresh() {
     this.#view.show(this.conversation);
+    this.#showStarters();
+  }
+
+  /** Shows the branch and the state in the language that the page has now. */
+  translate() {
+    this.refresh();
     this.setState(this.state);
+  }
+
+  #showStarters() {
+    this.#view.showStarters(this.state === "ready", this.conversation);
   }
 
   async #save(conversation = this.conversation) {
@@ -349,7 +358,7 @@ export class Chat {
     await this.#put(conversation).catch(noteFault);
   }
 
-  /** Stores a conversation and takes over what other tabs have stored of it. */
+  /** Stores a conversation and takes over the changes of other tabs. */
   async #put(conversation) {
     const [stored] = await this.#store.put(conversation);
     this.#takeOver(conversation, stored);
@@ -382,13 +391,6 @@ export class Chat {
     this.begin();
     tell(text("store.deleted"));
   }
-}
-
-/** Shows the earlier choice below a prompt again, unless another one was made. */
-function restore({ chosen }, parent, child) {
-  if (chosen[parent] !== null) return;
-  if (child === undefined) delete chosen[parent];
-  else chosen[parent] = child;
 }
 
 const idsOf = ({ nodes }) => nodes.map(({ id }) => id).join();

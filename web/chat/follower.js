@@ -1,6 +1,6 @@
-// Keeps the end of the page in view for a reader who is there.
+// Keeps the end of the page in view while the reader is there.
 
-const NEAR_PX = 4; // fractions of pixels; a reader who scrolls up by more stays where they are
+const NEAR_PX = 4; // fractions of pixels; a reader further up is left there
 
 /** Follows the end of the growing page until the reader scrolls up, and again once they are at the end. */
 export class Follower {
@@ -26,14 +26,14 @@ export class Follower {
     if (this.#isFollowing) this.toEnd();
   }
 
-  /** Only a reader moves up: growth leaves the place as it is, and a shorter page ends there. */
+  /** Only the reader moves up: growth leaves the place as it is, and a shorter page ends there. */
   #look() {
     const isAtEnd = window.innerHeight + window.scrollY >= document.body.scrollHeight - NEAR_PX;
     if (isAtEnd || window.scrollY < this.#y) this.#isFollowing = isAtEnd;
     this.#y = window.scrollY;
   }
 
-  /** A reader who unfolds a part of the page reads it there. */
+  /** An unfolded part of the page is read where it is. */
   #hold(target) {
     if (target instanceof Element && target.closest("summary")) this.#isFollowing = false;
   }

@@ -30,15 +30,15 @@ export class Lazy {
   }
 }
 
-/** Adds a style sheet to the page, once. Resolves when it applies. */
+/** Adds a style sheet after the page's first, once: rules of the page's later sheets win. */
 export function loadStyle(address) {
   const { href } = new URL(address);
-  const known = [...document.querySelectorAll("link[rel=stylesheet]")].some((link) => link.href === href);
-  if (known) return Promise.resolve();
+  const sheets = [...document.querySelectorAll("link[rel=stylesheet]")];
+  if (sheets.some((known) => known.href === href)) return Promise.resolve();
   const link = Object.assign(document.createElement("link"), { rel: "stylesheet", href });
   return new Promise((resolve, reject) => {
     link.onload = () => resolve();
     link.onerror = () => (link.remove(), reject(new Error(`${href} could not be loaded`)));
-    document.head.append(link);
+    sheets[0].after(link);
   });
 }

@@ -42,7 +42,7 @@ export class Store {
   }
 
   /**
-   * Stores conversations, united with what other tabs stored of them, in one transaction: all or none.
+   * Stores conversations, united with the states that other tabs stored, in one transaction: all or none.
    * @param {...Conversation} conversations
    * @returns {Promise<(Conversation | null)[]>} the united ones; null for one that is deleted
    */

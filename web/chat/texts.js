@@ -1,9 +1,13 @@
 // The page's texts in the visitor's language. A language is one file in texts/ and one row of LANGUAGES.
 
 import { kept } from "./kept.js";
+import { Lazy } from "./lazy.js";
 import { EN } from "./texts/en.js";
 
 export const LANGUAGES = { en: "English", de: "Deutsch", fr: "Français" };
+const TABLES = Object.fromEntries(
+  Object.keys(LANGUAGES).map((name) => [name, new Lazy(new URL(`texts/${name}.js`, import.meta.url))]),
+);
 
 let table = EN;
 let language = "en";
@@ -21,7 +25,7 @@ export function currentLanguage() {
 
 /** Loads a language and shows it in the whole page. */
 export async function useLanguage(name) {
-  table = name === "en" ? EN : { ...EN, ...(await import(`./texts/${name}.js`)).default };
+  table = name === "en" ? EN : { ...EN, ...(await TABLES[name].load()).default };
   language = name;
   document.documentElement.lang = name;
   applyTexts(document);

@@ -116,6 +116,8 @@ function branches(index, n) {
 
 /** Replaces a message's text by a field; `keep` gets the new text. */
 export function editTurn(element, { message }, keep) {
+  const open = element.querySelector(":scope > .edit textarea");
+  if (open) return open.focus();
   const field = make("textarea", { value: textOf(message.content), rows: 3 });
   field.setAttribute("aria-label", text("edit.label"));
   const save = make("button", { type: "submit", className: "primary" });

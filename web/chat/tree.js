@@ -101,6 +101,20 @@ export function choose(conversation, node, step) {
   if (next) conversation.chosen[node.parent] = next.id;
 }
 
+/**
+ * Shows nothing below a node: the next message becomes a new branch.
+ * @returns {() => void} shows the earlier choice again, unless another one was made
+ */
+export function cut(conversation, parent) {
+  const { [parent]: before } = conversation.chosen;
+  conversation.chosen[parent] = null;
+  return () => {
+    if (conversation.chosen[parent] !== null) return;
+    if (before === undefined) delete conversation.chosen[parent];
+    else conversation.chosen[parent] = before;
+  };
+}
+
 /** Removes a node and all nodes below it. */
 export function removeNode(conversation, node) {
   conversation.gone = [...(conversation.gone ?? []), node.id];
