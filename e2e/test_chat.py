@@ -376,7 +376,8 @@ async def drawer(page: Page, seen: Visit) -> None:
 
 @asynccontextmanager
 async def opened(browser: Browser, address: str, seen: Visit) -> AsyncIterator[Page]:
-    page, seen.notes = await open_page(browser, f"{address}?{QUERY}", locale="en-US")
+    how = {"locale": "en-US", "reduced_motion": "reduce"}  # axe would see colours of a fading line
+    page, seen.notes = await open_page(browser, f"{address}?{QUERY}", **how)
     await page.wait_for_function("() => window.camelid?.state === 'ready'", timeout=60_000)
     await page.evaluate(AXE.read_text("utf-8"))
     yield page

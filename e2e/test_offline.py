@@ -79,7 +79,7 @@ async def update(address: str, site: Path, seen: dict[str, Any]) -> None:
         seen["whole"] = await page.evaluate(NEXT)
         seen["old"] = await page.evaluate("() => fetch('icon.svg').then((it) => it.text())")
         await page.reload()
-        await page.wait_for_function("() => document.title === 'Camelid'")
+        await page.wait_for_function("() => document.title.endsWith('Camelid')")
         seen["new"] = await page.evaluate("() => fetch('icon.svg').then((it) => it.text())")
         seen["left"] = await page.evaluate(CACHES)
 

@@ -1,11 +1,8 @@
 // The page: conversations with a model, over web/client. Model code runs in the worker only.
 
-import { load } from "./client/camelid.js";
 import { listenToActions } from "./chat/actions.js";
 import { Chat } from "./chat/chat.js";
 import { at } from "./chat/elements.js";
-import { allSettings, given } from "./chat/kept.js";
-import { faultOf } from "./chat/settings.js";
 import { faultText } from "./chat/sheets.js";
 import {
   beginProgress,
@@ -15,15 +12,17 @@ import {
   showProblem,
   showProgress,
   showReading,
-  showState,
 } from "./chat/status.js";
 import { Store, TabStore } from "./chat/store.js";
 import { preferredLanguage, text, useLanguage } from "./chat/texts.js";
 import { embeddedModel } from "./embedded.js";
 import { isOneFile } from "./files.js";
 import { keepOffline } from "./offline.js";
+import { first, flaw, Opening } from "./start.js";
 
-let loading = null; // AbortController of the model that is being loaded
+const REST_MS = 5000; // an answer that does not end by then ends with its worker
+
+let opening = null; // the model that was opened last
 let llm = null;
 let chat = null;
 
@@ -33,54 +32,57 @@ window.camelid = {
     return chat?.state ?? "loading";
   },
   /** Sends a prompt in a conversation of its own, which is not kept; resolves to {text, token_ids, ...}. */
-  ask: (prompt, options) => (chat.begin({ isKept: false }), chat.say(prompt, options)),
+  ask: async (prompt, options) => {
+    chat.checkReady();
+    chat.begin({ isKept: false });
+    return chat.say(prompt, options);
+  },
   /** Sends a prompt as the next turn of the conversation. */
   say: (prompt, options) => chat.say(prompt, options),
   stop: () => chat.stop(),
 };
 
-/** Loads a model in a new worker; ends the old worker, whose answer fails. */
+/** Loads a model in a new worker, after the end of a running answer; ends the old worker. */
 async function start(model, name) {
-  loading?.abort();
+  opening?.stop();
+  const mine = (opening = new Opening(model, name));
+  showOpening(name);
+  await Promise.race([chat.rest(), new Promise((resolve) => setTimeout(resolve, REST_MS))]);
+  if (mine.isStopped) return; // another model was opened
+  chat.use(null);
   void llm?.close();
   llm = null;
+  await follow(mine.begin());
+}
+
+function showOpening(name) {
   beginProgress();
   hideProblem();
   showNote("");
-  chat.setState("loading", () => text("loading.model", { name }));
-  const { signal } = (loading = new AbortController());
+  chat.setState("loading", () => text("loading.name", { name }));
+}
+
+/** Shows the loading of a model, and uses it. */
+async function follow(model) {
+  model.listen({ onProgress: showProgress, onNotice: showNote });
   try {
-    const loaded = await load(model, {
-      ...loadOptions(),
-      onProgress: showProgress,
-      onNotice: showNote,
-      signal,
-    });
-    if (signal.aborted) return void loaded.close();
+    const loaded = await model.llm;
+    if (model.isStopped) return void loaded.close();
     llm = loaded;
     ready(llm.info);
   } catch (error) {
-    if (!signal.aborted) fail(error.message, text("again"));
+    if (!model.isStopped) fail(error.message, text("again"));
   }
 }
 
-/** Loads the model inside this page, or that of the settings. */
-async function startFirst() {
-  const { model } = allSettings();
-  if (!isOneFile) return start(new URL(model, location.href).href, model);
+/** Loads the model inside this page. */
+async function startEmbedded() {
   try {
     const files = await embeddedModel(showReading);
-    return start(files, files[0].name);
+    await start(files, files[0].name);
   } catch (error) {
-    return fail(error.message, "");
+    fail(error.message, "");
   }
-}
-
-/** Options for loading. `adapter` implies backend webgpu unless the address names a backend. */
-function loadOptions() {
-  const { backend, adapter = "", threads } = allSettings();
-  const options = { backend: backend || (adapter ? "webgpu" : "auto"), adapter };
-  return threads ? { ...options, threads: Number(threads) } : options;
 }
 
 function ready(info) {
@@ -96,30 +98,25 @@ function fail(message, hint) {
   showProblem(message, hint);
 }
 
-/** The first invalid setting of the address as text, or null. */
-function flaw() {
-  const found = Object.entries(given)
-    .map(([name, value]) => faultOf(name, value))
-    .find(Boolean);
-  return found ? faultText(found) : null;
-}
-
 async function openStore() {
   try {
     return await Store.open();
   } catch {
-    showNote(text("status.no-store"));
+    showNote(text("status.no-store"), "store-note");
     return new TabStore();
   }
 }
 
 await useLanguage(preferredLanguage());
-const wrong = flaw();
 chat = new Chat();
-if (wrong) fail(wrong, text("settings.correct"));
-else void startFirst();
-// A model that is opened would use the same settings.
-for (const id of ["file", "open-models"]) at(id).disabled = Boolean(wrong);
+if (first) {
+  opening = first;
+  showOpening(first.name);
+  void follow(first);
+} else if (flaw) fail(faultText(flaw), text("settings.correct"));
+else void startEmbedded();
+// Models that are opened use the settings of the address, too.
+for (const id of ["file", "open-models"]) at(id).disabled = Boolean(flaw);
 at("open-models").hidden = isOneFile; // one file has no store for models, and no network
 listenToActions(chat, { openModel: start });
-await chat.open(await openStore());
+await chat.open(await openStore()).catch(({ message }) => showNote(message, "store-note"));

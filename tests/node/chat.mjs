@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 
+import { damageOf } from "../../web/chat/checks.js";
 import { calculate } from "../../web/chat/calculator.js";
 import { fromFile, toJson, toMarkdown } from "../../web/chat/exchange.js";
 import { ageOf } from "../../web/chat/ages.js";
@@ -34,6 +35,26 @@ const CHECKS = {
     tree.removeNode(one, first);
     assert.deepEqual(shown(one), ["A"]);
     assert.equal(one.nodes.length, 1);
+  },
+  /** Two tabs unite: no node is lost, none removed comes back, the later title holds, branches stay shown. */
+  tabs: () => {
+    const mine = tree.newConversation();
+    const first = tree.addNode(mine, tree.ROOT, user("a"));
+    const reply = tree.addNode(mine, first.id, answer("b"));
+    const theirs = structuredClone(mine);
+    tree.addNode(mine, reply.id, user("mine"));
+    tree.addNode(theirs, reply.id, user("theirs"));
+    tree.setField(theirs, "title", "named", 2);
+    tree.setField(mine, "system", "brief", 1);
+    const [here, there] = [tree.merged(mine, theirs), tree.merged(theirs, mine)];
+    assert.deepEqual([here.title, here.system, here.nodes.length], ["named", "brief", 4]);
+    assert.deepEqual([shown(here), shown(there)].map((texts) => texts[2]), ["mine", "theirs"]);
+    tree.removeNode(theirs, reply);
+    for (const one of [tree.merged(here, theirs), tree.merged(theirs, here)]) {
+      assert.deepEqual(shown(one), ["a"]);
+      assert.equal(one.nodes.length, 1, "nodes below a removed one are removed");
+      assert.deepEqual(tree.merged(one, here).nodes, one.nodes);
+    }
   },
   /** A title is the first line of the first question, cut at a word; a search needs all words. */
   titles: () => {
@@ -70,19 +91,35 @@ const CHECKS = {
     assert.deepEqual(tree.messagesOf(markdown), tree.messagesOf(one));
     assert.equal(markdown.title, one.title);
   },
-  /** A node before its parent, twice, or with an unknown role is refused by its place. */
+  /** Damage is refused by its place: a node before its parent or twice, wrong fields of its message or facts. */
   damage: () => {
     const base = { title: "", system: "", chosen: {} };
     const node = (id, parent, role = "user") => ({ id, parent, message: { role, content: "" } });
+    const said = (more) => ({ ...node("a", "root"), message: answer("", more) });
     const bad = [
       [node("a", "b"), node("b", "root")],
       [node("a", "root"), node("a", "root")],
       [node("a", "root", "x")],
+      [node("__proto__", "root")],
+      [said({ tool_calls: [{ id: "1", function: { name: "f" } }] })],
+      [said({ tool_calls: "f" })],
+      [said({ content: 7 })],
+      [said({ content: [{ type: "image" }] })],
+      [said({ reasoning_content: {} })],
+      [{ ...node("a", "root"), facts: { rounds: "8" } }],
     ];
     for (const [i, nodes] of bad.entries()) {
       const refused = ({ key, values }) =>
         key === "import.field" && values.where.includes(`nodes[${i === 1 ? 1 : 0}]`);
-      assert.throws(() => fromFile(toJson([{ ...base, nodes }]), "a.json"), refused);
+      assert.throws(() => fromFile(toJson([{ ...base, nodes }]), "a.json"), refused, `${i}`);
+    }
+    const [whole] = fromFile(toJson([{ ...base, nodes: [said({ tool_calls: null, more: 1 })] }]), "a.json");
+    assert.deepEqual(whole.nodes[0].message, answer(""), "null stands for an absent field");
+    assert.equal(damageOf(whole), "");
+    assert.equal(damageOf({ ...whole, nodes: [{}] }), "nodes[0]");
+    for (const facts of ['{"role": "tool"}', '{"tool_calls": 1}', '{"content": "x"}', "{damaged}"]) {
+      const file = `<!-- camelid:assistant ${facts} -->\n## Assistant\n\nText\n`;
+      assert.throws(() => fromFile(file, "a.md"), ({ values }) => values.where === "a.md:1", facts);
     }
   },
   /** Values of a calculator, and its faults by place. */
@@ -116,7 +153,9 @@ const CHECKS = {
       if (most < 1e9) assert.equal(faultOf(name, String(most + 1)).key, "settings.fault", name);
       assert.ok(EN[`settings.${name}`] && EN[`settings.${name}.about`], name);
     }
-    assert.equal(faultOf("tempperature", "1").key, "settings.unknown");
+    for (const name of ["tempperature", "constructor", "__proto__"]) {
+      assert.equal(faultOf(name, "1").key, "settings.unknown", name);
+    }
     assert.deepEqual(options({ temperature: "0.5", top_k: "", seed: "7", model: "a" }), {
       temperature: 0.5,
       seed: 7,
@@ -148,6 +187,38 @@ const CHECKS = {
     assert.deepEqual(shown(one).slice(0, 3), ["go", "", "42"]);
     assert.equal(one.nodes.length, 1 + 2 * 8 + 1);
   },
+  /** A stop while a tool runs ends the turn; calls that it stopped have a result, too. */
+  stopped: async () => {
+    const one = tree.fromMessages([user("go")]);
+    const [session, asked] = scripted(2);
+    const talk = new Talk({ session: async () => session });
+    const notes = [];
+    const message = (made, facts) => {
+      tree.addNode(one, tree.path(one).at(-1).id, made);
+      if (made.role === "tool") (talk.stop(), notes.push([made.content, facts?.finish_reason]));
+    };
+    const how = { options: {}, tools: ["calculator"] };
+    const result = await talk.answer(one, how, { begin: () => {}, event: () => {}, message });
+    assert.equal(asked.length, 1, "no further round");
+    assert.equal(result.finish_reason, "cancelled");
+    assert.deepEqual(notes.map(([, reason]) => reason), [undefined, "cancelled"]);
+    assert.match(notes[1][0], /^Error: .*stopped/);
+  },
+  /** The session of a file replaces the earlier one, which is freed; a damaged file leaves it. */
+  sessions: async () => {
+    const closed = [];
+    const made = (name) => ({ ...scripted()[0], close: async () => closed.push(name) });
+    const restore = async (file) => (file === "damaged" ? Promise.reject(new Error(file)) : made(file));
+    const talk = new Talk({ session: async () => made("first"), restore });
+    const listener = { begin: () => {}, event: () => {}, message: () => {} };
+    await talk.answer(tree.fromMessages([user("go")]), { options: {}, tools: [] }, listener);
+    await assert.rejects(talk.open("damaged"));
+    assert.deepEqual(closed, []);
+    await talk.open("second");
+    assert.deepEqual(closed, ["first"]);
+    await talk.open("third");
+    assert.deepEqual(closed, ["first", "second"]);
+  },
   /** Headings of the list change at midnight. */
   ages: () => {
     const now = new Date(2026, 5, 15, 12).getTime();
@@ -157,8 +228,8 @@ const CHECKS = {
   },
 };
 
-/** A session whose answers always call the calculator, and the options of its turns. */
-function scripted() {
+/** A session whose answers always call the calculator `nCalls` times, and the options of its turns. */
+function scripted(nCalls = 1) {
   const asked = [];
   const call = {
     id: "1",
@@ -170,7 +241,7 @@ function scripted() {
     setMessages: async (messages) => (session.messages = [...messages]),
     stream: (_, given) => {
       asked.push(given);
-      session.messages.push(answer("", { tool_calls: [call] }));
+      session.messages.push(answer("", { tool_calls: Array(nCalls).fill(call) }));
       return { completion: Promise.resolve({ usage: {}, timings: {} }), async *[Symbol.asyncIterator]() {} };
     },
   };

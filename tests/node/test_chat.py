@@ -9,7 +9,21 @@ import pytest
 from tests.support.node_host import need_node
 
 SCRIPT = Path(__file__).with_name("chat.mjs")
-NAMES = ("branches", "titles", "files", "damage", "arithmetic", "ranges", "languages", "rounds", "ages")
+NAMES = (
+    *(
+        "branches",
+        "tabs",
+        "titles",
+        "files",
+        "damage",
+        "arithmetic",
+        "ranges",
+        "languages",
+        "rounds",
+        "stopped",
+    ),
+    *("sessions", "ages"),
+)
 
 
 @pytest.mark.parametrize("name", NAMES)

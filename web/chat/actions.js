@@ -3,7 +3,8 @@
 import { at, download, tell } from "./elements.js";
 import { fromFile, ImportError, toJson, toMarkdown } from "./exchange.js";
 import { keep, kept } from "./kept.js";
-import { listenToKeys } from "./keys.js";
+import { isComposing, listenToKeys } from "./keys.js";
+import { Lazy, loadStyle } from "./lazy.js";
 import { ask, openHelp, openSchema, openSettings } from "./sheets.js";
 import { isNarrow, listenToDrawer, showDrawer } from "./sidebar.js";
 import { canDictate, dictate, onVoices, toggleReading } from "./speech.js";
@@ -12,6 +13,8 @@ import { text, useLanguage } from "./texts.js";
 import { path, textOf } from "./tree.js";
 
 const SESSION_FILE = "session.camelid";
+const MODELS_STYLE = new URL("../models/models.css", import.meta.url);
+const modelsDialog = new Lazy((again) => import(`../models/models.js${again}`));
 
 /**
  * Makes the page's controls work.
@@ -27,7 +30,6 @@ export function listenToActions(chat, { openModel }) {
   listenToTools(chat);
   void listenToDictation();
   onVoices(() => chat.state !== "busy" && chat.refresh());
-  setTheme(kept("theme", "system"));
   const on = (id, act) => at(id).addEventListener("click", act);
   const actions = shortcuts(chat, openModel);
   on("clear", actions.new);
@@ -45,10 +47,10 @@ export function listenToActions(chat, { openModel }) {
 function shortcuts(chat, openModel) {
   return {
     stop: () => chat.stop(),
-    new: () => (showDrawer(false), chat.new()),
+    new: () => (showDrawer(false), tried(chat.new())),
     search: () => (isNarrow() && showDrawer(true), at("search").focus()),
     prompt: () => at("prompt").focus(),
-    regenerate: () => chat.regenerate(),
+    regenerate: () => tried(chat.regenerate()),
     edit: () => editLast(chat),
     copy: () => copyLast(chat),
     models: () => showModels(openModel),
@@ -57,11 +59,21 @@ function shortcuts(chat, openModel) {
   };
 }
 
+/** Shows the error of an action that fails. */
+async function tried(action) {
+  try {
+    await action;
+  } catch (error) {
+    showProblem(error.message);
+  }
+}
+
 /** Enter and the button send the prompt; the button stops a running answer; starters are prompts, too. */
 function listenToPrompt(chat) {
   const submit = (words) => {
     const prompt = words.trim();
-    if (!prompt || chat.state !== "ready") return;
+    if (!prompt) return;
+    if (chat.state !== "ready") return tell(text(`not-ready.${chat.state}`));
     at("prompt").value = "";
     chat.say(prompt).catch(() => {}); // the problem is shown
   };
@@ -71,7 +83,7 @@ function listenToPrompt(chat) {
     else submit(at("prompt").value);
   });
   at("prompt").addEventListener("keydown", (event) => {
-    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    if (event.key !== "Enter" || event.shiftKey || isComposing(event)) return;
     event.preventDefault();
     submit(at("prompt").value);
   });
@@ -98,7 +110,7 @@ function listenToTurns(chat) {
     const { act } = button.dataset;
     if (act === "copy-code") return acts[act](null, button);
     const node = chat.nodeOf(button);
-    acts[act](node, button);
+    void tried(acts[act](node, button));
     if (act === "before" || act === "after") focusBranch(chat, node, act);
   });
 }
@@ -123,7 +135,7 @@ function listenToList(chat) {
   at("conversations").addEventListener("click", ({ target }) => {
     const button = target.closest("[data-act]");
     const row = button?.closest("[data-id]");
-    if (row) acts[button.dataset.act](row.dataset.id, row.querySelector(".open").textContent);
+    if (row) void tried(acts[button.dataset.act](row.dataset.id, row.querySelector(".open").textContent));
   });
 }
 
@@ -138,7 +150,7 @@ async function remove(chat, id, title) {
 
 function listenToMenu(chat, openModel) {
   const on = (id, act) =>
-    at(id).addEventListener("click", () => (at("menu").hidePopover(), act(chat.conversation)));
+    at(id).addEventListener("click", () => (at("menu").hidePopover(), void tried(act(chat.conversation))));
   on("rename", ({ id, title }) => rename(chat, id, title));
   on("delete", ({ id, title }) => remove(chat, id, title || text("untitled")));
   on("export-markdown", (one) =>
@@ -146,12 +158,7 @@ function listenToMenu(chat, openModel) {
   );
   on("export-json", (one) => download(jsonBlob([one]), fileName(one, "json")));
   on("export-all", async () => download(jsonBlob(await chat.all()), "conversations.json"));
-  on("save", () =>
-    chat.saveSession().then(
-      (blob) => download(blob, SESSION_FILE),
-      (error) => showProblem(error.message),
-    ),
-  );
+  on("save", async () => download(await chat.saveSession(), SESSION_FILE));
   onFiles("import", (files) => importAll(chat, files));
   onFiles("session", ([file]) => chat.state === "ready" && chat.openSession(file));
   onFiles("file", (files) => openModel(files.length > 1 ? files : files[0], files[0].name));
@@ -217,15 +224,15 @@ function settings(chat) {
     onSetting: (name, value) => chat.setSetting(name, value),
     onSystem: (words) => chat.setSystem(words),
     onTheme: (name) => (keep("theme", name), setTheme(name)),
-    onLanguage: (name) => setLanguage(chat, name),
-    onDeleteAll: () => deleteAll(chat),
+    onLanguage: (name) => tried(setLanguage(chat, name)),
+    onDeleteAll: () => tried(deleteAll(chat)),
   });
 }
 
 async function setLanguage(chat, name) {
   await useLanguage(name);
   keep("language", name);
-  chat.refresh();
+  chat.translate();
   showSwitches(chat);
   await chat.list();
   settings(chat);
@@ -241,11 +248,15 @@ function setTheme(name) {
   document.documentElement.dataset.theme = name;
 }
 
-/** The dialog of web/models, where this site has it. */
+/** The dialog of web/models. */
 async function showModels(openModel) {
-  const { openModels } = await import("../models/models.js").catch(() => ({}));
-  if (!openModels) return showProblem(text("models.absent"));
-  openModels(at("models"), { onOpen: openModel });
+  try {
+    const style = loadStyle(MODELS_STYLE);
+    const [{ openModels }] = await Promise.all([modelsDialog.load(), style]);
+    if (!at("models").open) await openModels(at("models"), { onOpen: openModel });
+  } catch (error) {
+    showProblem(text("models.absent", { why: error.message }));
+  }
 }
 
 function editLast(chat) {

@@ -1,246 +1,262 @@
-// The open conversation: what is said, answered, edited and kept, and what the page shows of it.
+// The open conversation: prompts, answers, edits, versions, storage.
 
-import { at } from "./elements.js";
-import { given, keep, kept } from "./kept.js";
+import { damageOf } from "./checks.js";
+import { at, tell } from "./elements.js";
+import { allSettings, keep, keepSetting, kept } from "./kept.js";
 import { options, schemaOption } from "./settings.js";
 import { showList } from "./sidebar.js";
 import { hideProblem, showFigures, showNote, showProblem, showState } from "./status.js";
 import { Talk } from "./talk.js";
 import { text } from "./texts.js";
-import { editTurn, LiveTurn, turnElement } from "./transcript.js";
-import {
-  addNode,
-  childrenOf,
-  choose,
-  fromMessages,
-  newConversation,
-  path,
-  removeNode,
-  ROOT,
-} from "./tree.js";
+import { knownTools } from "./tools.js";
+import { editTurn } from "./transcript.js";
+import * as tree from "./tree.js";
+import { showAddress, View } from "./view.js";
 
-const END_PX = 80; // a reader this near to the end follows it
+const { path, ROOT } = tree;
+const lastOf = (conversation) => path(conversation).at(-1)?.id ?? ROOT;
 
 /** The chat of this page. */
 export class Chat {
   #store = null;
   #talk = null;
-  #live = null; // the answer that is generated
   #running = Promise.resolve();
-  #isKept = true;
+  #switching = null; // identity of the latest switch of conversations
+  #unkept = new WeakSet(); // conversations that leave no trace
+  #view = new View();
   #words = () => "";
 
   constructor() {
     this.state = "loading";
-    this.conversation = newConversation(kept("system", ""));
-    this.settings = { ...kept("settings", {}), ...given };
-    this.tools = kept("tools", []);
-    this.schema = kept("schema", "");
+    this.conversation = tree.newConversation(kept("system", ""));
+    this.settings = allSettings();
+    this.tools = knownTools(kept("tools", []));
+    this.schema = String(kept("schema", ""));
   }
 
-  /** Shows the conversation that the address names, else a new one. */
+  /** Shows the conversation that the address names, else a new one; messages said before stay. */
   async open(store) {
     this.#store = store;
-    store.onChange((id) => this.#changedElsewhere(id));
-    const found = await store.get(location.hash.slice(1));
-    if (found) this.#show(found);
-    else if (!this.conversation.nodes.length) this.#show(this.conversation);
+    store.onChange((id) => this.#changedElsewhere(id).catch(noteFault));
+    const found = await this.#load(location.hash.slice(1));
+    if (this.conversation.nodes.length) await this.#save();
+    else this.#show(found ?? this.conversation);
     await this.list();
   }
 
-  /** Answers come from this model from now on. */
+  /** Answers come from this model from now on; null for none. */
   use(llm) {
-    this.#talk = new Talk(llm);
+    this.#talk = llm && new Talk(llm);
   }
 
   /** Shows a state; `words` makes its line, in the language that the page has then. */
   setState(state, words = this.#words) {
     [this.state, this.#words] = [state, words];
     showState(state, words());
-    at("starters").hidden = state !== "ready" || this.conversation.nodes.length > 0 || Boolean(this.#live);
+    this.#showStarters();
   }
 
   /** Begins a new conversation; `isKept` false leaves no trace of it. */
   begin({ isKept = true } = {}) {
     hideProblem();
-    this.#show(newConversation(kept("system", "")), isKept);
+    const conversation = tree.newConversation(kept("system", ""));
+    if (!isKept) this.#unkept.add(conversation);
+    this.#show(conversation);
   }
 
   /** Shows a kept conversation, after the end of a running answer. */
-  async select(id) {
-    await this.#idle();
-    hideProblem();
-    const found = await this.#store.get(id);
-    if (found) this.#show(found);
-    await this.list();
+  select(id) {
+    return this.#switch(() => this.#load(id));
   }
 
   async new() {
-    await this.#idle();
-    this.begin();
-    await this.list();
+    await this.#switch(() => tree.newConversation(kept("system", "")));
     at("prompt").focus();
+  }
+
+  /** Shows the conversation that `find` resolves to, after a running answer's end; the last switch wins. */
+  async #switch(find) {
+    const mine = (this.#switching = {});
+    await this.rest();
+    hideProblem();
+    const found = await find();
+    if (found && mine === this.#switching) this.#show(found);
+    await this.list();
+  }
+
+  /** A stored conversation; undefined if it is unknown, or damaged, which is shown. */
+  async #load(id) {
+    const found = await this.#store.get(id);
+    const where = found ? damageOf(found) : "";
+    if (!where) return found;
+    showProblem(text("store.damaged", { where }));
+    return undefined;
   }
 
   /** Sends a prompt as the next message. Rejects if the model fails; the prompt then returns to its field. */
   async say(prompt, extra = {}) {
-    this.#checkReady();
-    const shown = path(this.conversation);
-    const node = this.#add(shown.at(-1)?.id ?? ROOT, { role: "user", content: prompt });
+    this.checkReady();
+    const { conversation } = this;
+    const node = this.#add(conversation, lastOf(conversation), { role: "user", content: prompt });
+    this.#view.toEnd();
     try {
       return await this.answer(extra);
     } catch (error) {
-      if (!childrenOf(this.conversation, node.id).length) this.#takeBack(node, prompt);
+      if (!tree.childrenOf(conversation, node.id).length) this.#takeBack(conversation, node, prompt);
       throw error;
     }
   }
 
   /** Answers the shown branch. */
   async answer(extra = {}) {
-    this.#checkReady();
+    this.checkReady();
     hideProblem();
-    this.#running = this.#answer(extra);
+    this.#running = this.#answer(this.conversation, this.#talk, extra);
     return this.#running;
   }
 
-  #checkReady() {
-    if (this.state !== "ready") throw new Error(text("not-ready", { state: this.state }));
+  /** Throws Error with the reason why no answer can begin. */
+  checkReady() {
+    if (this.state !== "ready") throw new Error(text(`not-ready.${this.state}`));
   }
 
   /** Returns an unanswered prompt to its field. */
-  #takeBack(node, prompt) {
-    removeNode(this.conversation, node);
+  #takeBack(conversation, node, prompt) {
+    tree.removeNode(conversation, node);
     at("prompt").value ||= prompt;
     this.refresh();
-    void this.#save();
+    void this.#save(conversation);
   }
 
-  async #answer(extra) {
+  async #answer(conversation, talk, extra) {
     this.setState("busy");
-    const { conversation } = this;
-    const how = { ...options(this.settings), ...schemaOption(this.schema), ...extra };
     try {
-      const listener = {
-        begin: () => this.#begin(),
-        event: (event) => this.#live.push(event),
-        message: (message, result) => this.#end(conversation, message, result),
-      };
-      const result = await this.#talk.answer(conversation, { options: how, tools: this.tools }, listener);
+      const how = { ...options(this.settings), ...schemaOption(this.schema), ...extra };
+      const listener = this.#listener(conversation);
+      const result = await talk.answer(conversation, { options: how, tools: this.tools }, listener);
       showFigures(result.token_ids.length, result.decode_tps, result);
       return result;
     } catch (error) {
-      this.#drop();
-      showProblem(error.message, error.name === "DeviceLostError" ? text("again") : "");
+      this.#view.drop();
+      const hint = error.name === "DeviceLostError" ? text("again") : "";
+      if (talk === this.#talk) showProblem(error.message, hint);
       throw error;
     } finally {
-      if (this.state === "busy") this.setState("ready");
+      if (this.state === "busy" && talk === this.#talk) this.setState("ready");
     }
   }
 
-  #begin() {
-    this.#live = new LiveTurn((turn) => this.#follow(() => showFigures(turn.n, turn.rate)));
-    this.#follow(() => at("transcript").append(this.#live.element));
-    this.setState("busy");
-  }
-
-  #end(conversation, message, result) {
-    this.#drop();
-    const facts = result && {
-      finish_reason: result.finish_reason,
-      ...(result.rounds && { rounds: result.rounds }),
+  /** Adds messages below the last one of now, whatever another tab adds there. */
+  #listener(conversation) {
+    let last = lastOf(conversation);
+    return {
+      begin: () => conversation === this.conversation && this.#view.begin(),
+      event: (event) => this.#view.push(event),
+      message: (message, result) => {
+        const { finish_reason, rounds } = result ?? {};
+        const facts = result && { finish_reason, ...(rounds && { rounds }) };
+        last = this.#add(conversation, last, message, facts).id;
+      },
     };
-    this.#add(path(conversation).at(-1).id, message, facts);
   }
 
-  #drop() {
-    this.#live?.end();
-    this.#live?.element.remove();
-    this.#live = null;
-  }
-
-  #add(parent, message, facts) {
-    const node = addNode(this.conversation, parent, message, facts);
-    this.#follow(() => at("transcript").append(turnElement(this.conversation, node)));
-    this.#title();
-    void this.#save();
+  #add(conversation, parent, message, facts) {
+    const node = tree.addNode(conversation, parent, message, facts);
+    if (conversation === this.conversation) this.#view.add(conversation, node);
+    void this.#save(conversation);
     return node;
-  }
-
-  /** Changes the page; keeps its end in view for a reader who is there. */
-  #follow(change) {
-    const isAtEnd = window.innerHeight + window.scrollY >= document.body.scrollHeight - END_PX;
-    change();
-    if (isAtEnd) window.scrollTo({ top: document.body.scrollHeight });
   }
 
   stop() {
     this.#talk?.stop();
   }
 
+  /** Ends a running answer and waits for its end. */
+  async rest() {
+    for (let running; running !== this.#running; ) {
+      running = this.#running;
+      this.stop();
+      await running.catch(() => {});
+    }
+  }
+
   /** Edits a message: a new version beside it, which is answered if it is the visitor's. */
   edit(node, element) {
+    const { conversation } = this;
     editTurn(element, node, async (content) => {
-      await this.#idle();
-      addNode(this.conversation, node.parent, { ...node.message, content });
+      await this.rest();
+      if (!this.#isShown(conversation, node)) return;
+      tree.addNode(conversation, node.parent, { ...node.message, content });
       this.refresh();
-      await this.#save();
-      if (node.message.role === "user") await this.answer().catch(() => {}); // the problem is shown
+      await this.#save(conversation);
+      if (node.message.role === "user") await this.#answerEdit(conversation);
     });
   }
 
-  /** A new answer beside `node`'s, or beside the last one. */
-  async regenerate(node = path(this.conversation).findLast(({ message }) => message.role === "assistant")) {
-    if (!node || this.state !== "ready") return;
-    const shown = path(this.conversation);
-    const before = shown.slice(0, shown.indexOf(node));
-    const first = before.findLastIndex(({ message }) => message.role === "user");
-    const kept = { ...this.conversation.chosen };
-    this.#cut(before[first]?.id ?? node.parent);
-    await this.answer().catch(() => {
-      this.conversation.chosen = kept;
-    });
-    this.refresh();
-    await this.#save();
+  async #answerEdit(conversation) {
+    if (conversation !== this.conversation) return;
+    if (this.state !== "ready") return tell(text("edit.unanswered"));
+    await this.answer().catch(() => {}); // the problem is shown
   }
 
-  /** Hides what stands below a node: the next message becomes a new branch. */
-  #cut(parent) {
-    this.conversation.chosen[parent] = null;
+  /** False once another conversation is open, or another tab has removed the node. */
+  #isShown(conversation, node) {
+    return conversation === this.conversation && conversation.nodes.some(({ id }) => id === node.id);
+  }
+
+  /** A new answer to the prompt of `node`, by default of the last message, as a further version. */
+  async regenerate(node = path(this.conversation).at(-1)) {
+    if (!node) return;
+    if (this.state !== "ready") return tell(text(`not-ready.${this.state}`));
+    const { conversation } = this;
+    const shown = path(conversation);
+    const before = shown.slice(0, shown.indexOf(node) + 1);
+    const prompt = before.findLast(({ message }) => message.role === "user")?.id ?? node.parent;
+    const undo = tree.cut(conversation, prompt);
     this.refresh();
+    await this.answer().catch(undo);
+    this.refresh();
+    await this.#save(conversation);
   }
 
   choose(node, step) {
     if (this.state === "busy") return;
-    choose(this.conversation, node, step);
+    tree.choose(this.conversation, node, step);
     this.refresh();
     void this.#save();
   }
 
   async remove(node) {
-    await this.#idle();
-    removeNode(this.conversation, node);
+    const { conversation } = this;
+    await this.rest();
+    if (!this.#isShown(conversation, node)) return;
+    tree.removeNode(conversation, node);
     this.refresh();
-    await this.#save();
+    await this.#save(conversation);
   }
 
   /** Opens a session's file as a new conversation. */
   async openSession(file) {
-    const before = this.state;
+    const talk = this.#talk;
     hideProblem();
     this.setState("loading");
     try {
-      const session = await this.#talk.open(file);
-      this.#show(fromMessages(session.messages));
-      this.#talk.adopt(this.conversation);
-      await this.#save();
-      const figures = { n: session.n_tokens, cached: session.cached_rows };
-      at("figures").textContent = text("session.figures", figures);
-      if (session.note) showProblem(text("session.note", { note: session.note }));
+      const session = await talk.open(file);
+      if (talk === this.#talk) await this.#showSession(talk, session);
     } catch (error) {
-      showProblem(error.message);
+      if (talk === this.#talk) showProblem(error.message);
     } finally {
-      this.setState(before);
+      if (talk === this.#talk) this.setState("ready");
     }
+  }
+
+  async #showSession(talk, session) {
+    this.#show(tree.fromMessages(session.messages));
+    talk.adopt(this.conversation);
+    await this.#save();
+    const figures = { n: session.n_tokens, cached: session.cached_rows };
+    at("figures").textContent = text("session.figures", figures);
+    if (session.note) showProblem(text("session.note", { note: session.note }));
   }
 
   /** The session's file of the open conversation. */
@@ -250,8 +266,8 @@ export class Chat {
 
   /** Keeps imported conversations and shows the last of them. */
   async adopt(conversations) {
-    await this.#idle();
-    for (const one of conversations) await this.#store.put(one);
+    await this.rest();
+    await this.#store.put(...conversations);
     if (conversations.length) await this.select(conversations.at(-1).id);
   }
 
@@ -260,36 +276,36 @@ export class Chat {
   }
 
   async rename(id, title) {
-    const found = id === this.conversation.id ? this.conversation : await this.#store.get(id);
-    found.title = title;
-    if (found.nodes.length) await this.#store.put(found);
-    this.#title();
-    await this.list();
+    const found = id === this.conversation.id ? this.conversation : await this.#load(id);
+    if (!found) return;
+    tree.setField(found, "title", title);
+    this.#view.showTitle(this.conversation);
+    if (found.nodes.length) await this.#put(found);
   }
 
   async delete(id) {
-    await this.#idle();
+    if (id === this.conversation.id) await this.rest();
     await this.#store.remove(id);
     if (id === this.conversation.id) this.begin();
     await this.list();
   }
 
   async deleteAll() {
-    await this.#idle();
+    await this.rest();
     await this.#store.clear();
     this.begin();
     await this.list();
   }
 
   setSystem(system) {
-    this.conversation.system = system;
+    tree.setField(this.conversation, "system", system);
     keep("system", system);
     if (this.conversation.nodes.length) void this.#save();
   }
 
   setSetting(name, value) {
     this.settings[name] = value;
-    keep("settings", this.settings);
+    keepSetting(name, value);
   }
 
   setTools(names) {
@@ -311,53 +327,74 @@ export class Chat {
     if (this.#store) showList(await this.#store.list(), this.conversation.id);
   }
 
-  #show(conversation, isKept = true) {
-    [this.conversation, this.#isKept] = [conversation, isKept];
+  #show(conversation) {
+    this.conversation = conversation;
     at("figures").textContent = "";
-    const address = new URL(location.href);
-    address.hash = conversation.nodes.length ? conversation.id : "";
-    history.replaceState(null, "", address);
+    showAddress(conversation.nodes.length ? conversation.id : "");
     this.refresh();
-    window.scrollTo({ top: document.body.scrollHeight });
+    this.#view.toEnd();
   }
 
-  /** Shows the branch again, as after a change of it or of the language. */
+  /** Shows the branch again, as after a change of it. */
   refresh() {
-    const turns = path(this.conversation).map((node) => turnElement(this.conversation, node));
-    at("transcript").replaceChildren(...turns);
-    this.#title();
+    this.#view.show(this.conversation);
+    this.#showStarters();
+  }
+
+  /** Shows the branch and the state in the language that the page has now. */
+  translate() {
+    this.refresh();
     this.setState(this.state);
   }
 
-  #title() {
-    const title = this.conversation.title || text("untitled");
-    at("title").textContent = title;
-    document.title = `${title} · Camelid`;
+  #showStarters() {
+    this.#view.showStarters(this.state === "ready", this.conversation);
   }
 
-  async #save() {
-    if (!this.#store || !this.#isKept) return;
-    this.conversation.changed = Date.now();
-    history.replaceState(null, "", `#${this.conversation.id}`);
-    try {
-      await this.#store.put(this.conversation);
-      await this.list();
-    } catch (error) {
-      showNote(error.message);
-    }
+  async #save(conversation = this.conversation) {
+    if (!this.#store || this.#unkept.has(conversation)) return;
+    conversation.changed = Date.now();
+    if (conversation === this.conversation) showAddress(conversation.id);
+    await this.#put(conversation).catch(noteFault);
+  }
+
+  /** Stores a conversation and takes over the changes of other tabs. */
+  async #put(conversation) {
+    const [stored] = await this.#store.put(conversation);
+    this.#takeOver(conversation, stored);
+    await this.list();
   }
 
   async #changedElsewhere(id) {
-    if (id === this.conversation.id && this.state !== "busy") {
-      const found = await this.#store.get(id);
-      if (found) this.#show(found);
+    const { conversation } = this;
+    const isMine = (id ?? conversation.id) === conversation.id && !this.#unkept.has(conversation);
+    if (isMine && conversation.nodes.length) {
+      const stored = await this.#store.get(conversation.id);
+      if (!stored || !damageOf(stored)) this.#takeOver(conversation, stored);
     }
     await this.list();
   }
 
-  /** Ends a running answer and waits for its end. */
-  async #idle() {
-    this.stop();
-    await this.#running.catch(() => {});
+  /** Unites a conversation with its stored state; without one it was deleted, and a new one begins. */
+  #takeOver(conversation, stored) {
+    const before = idsOf(conversation);
+    if (stored) Object.assign(conversation, tree.merged(conversation, stored));
+    if (conversation !== this.conversation) return;
+    if (!stored) return this.#leave();
+    if (idsOf(conversation) !== before) return this.refresh();
+    this.#view.showTitle(conversation);
   }
+
+  #leave() {
+    this.stop();
+    this.#view.drop();
+    this.begin();
+    tell(text("store.deleted"));
+  }
+}
+
+const idsOf = ({ nodes }) => nodes.map(({ id }) => id).join();
+
+function noteFault(error) {
+  showNote(error.message, "store-note");
 }

@@ -1,7 +1,8 @@
-// What Markdown alone lacks: typeset maths, highlighted code with a button to copy, links that leave the page
-// after a click only. The libraries are fetched with the first answer that needs them.
+// Enhancements of rendered Markdown: typeset maths, highlighted code with a button to copy, links that open a
+// new tab. The libraries are fetched with the first answer that needs them.
 
-import { iconButton } from "./elements.js";
+import { iconButton, make } from "./elements.js";
+import { Lazy, loadStyle } from "./lazy.js";
 import { text } from "./texts.js";
 
 const HIGHLIGHT = new URL("../vendor/highlight.js", import.meta.url);
@@ -17,8 +18,8 @@ const KATEX = {
   throwOnError: true,
   errorColor: "inherit",
 };
-let katex = null;
-let highlighter = null;
+const katex = new Lazy((again) => import(`${KATEX_MODULE}${again}`));
+const highlighter = new Lazy((again) => import(`${HIGHLIGHT}${again}`));
 
 /**
  * Enhances the elements of a block in place.
@@ -32,7 +33,7 @@ export function enhance(element, isComplete) {
   for (const math of element.querySelectorAll(".math")) void typeset(math);
   for (const code of element.querySelectorAll("pre > code")) {
     frame(code);
-    if (isComplete) void highlight(code);
+    if (isComplete) highlight(code).catch(() => {}); // it stays plain
   }
 }
 
@@ -45,12 +46,11 @@ function secure(link) {
 function frame(code) {
   const pre = code.parentElement;
   pre.tabIndex = 0; // keyboards scroll it
-  const figure = Object.assign(document.createElement("div"), { className: "code" });
-  const head = Object.assign(document.createElement("div"), { className: "code-head" });
-  const label = Object.assign(document.createElement("span"), { textContent: languageOf(code) });
-  head.append(label, iconButton("copy", "code.copy", { act: "copy-code" }));
+  const label = make("span", { textContent: languageOf(code) });
+  const copy = iconButton("copy", "code.copy", { act: "copy-code" });
+  const figure = make("div", { className: "code" }, make("div", { className: "code-head" }, label, copy));
   pre.replaceWith(figure);
-  figure.append(head, pre);
+  figure.append(pre);
 }
 
 function languageOf(code) {
@@ -60,20 +60,18 @@ function languageOf(code) {
 async function highlight(code) {
   const language = languageOf(code);
   if (!language || code.textContent.length > LONGEST_CODE) return;
-  highlighter ??= import(HIGHLIGHT).then((module) => module.default);
-  const library = await highlighter;
+  const { default: library } = await highlighter.load();
   if (!library.getLanguage(language)) return;
   const { value } = library.highlight(code.textContent, { language, ignoreIllegals: true });
   code.innerHTML = value; // highlight.js escapes the code; its spans have a class alone
 }
 
-/** Typesets a formula; one that KaTeX refuses stays as its source. */
+/** Typesets a formula; one that KaTeX refuses, or cannot be fetched for, stays as its source. */
 async function typeset(element) {
   const source = element.textContent;
   const displayMode = element.classList.contains("display");
-  katex ??= loadKatex();
   try {
-    const library = await katex;
+    const [{ default: library }] = await Promise.all([katex.load(), loadStyle(KATEX_STYLE)]);
     const html = library.renderToString(source, { ...KATEX, displayMode });
     // The policy refuses style attributes in markup and allows them set by script.
     element.innerHTML = html.replaceAll(' style="', ' data-style="');
@@ -84,11 +82,4 @@ async function typeset(element) {
     styled.style.cssText = styled.dataset.style;
     delete styled.dataset.style;
   }
-}
-
-async function loadKatex() {
-  const style = Object.assign(document.createElement("link"), { rel: "stylesheet" });
-  style.href = KATEX_STYLE;
-  document.head.append(style);
-  return (await import(KATEX_MODULE)).default;
 }

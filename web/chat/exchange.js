@@ -1,13 +1,13 @@
 // Files of conversations: JSON keeps every branch, Markdown the branch that is shown.
 
+import { checkedConversation, checkedMessage, FIELDS } from "./checks.js";
 import { addNode, newConversation, newId, path, ROOT, textOf } from "./tree.js";
 
 /** @typedef {import("./tree.js").Conversation} Conversation */
 
 const FORMAT = "camelid-conversations";
 const VERSION = 1;
-const ROLES = new Set(["user", "assistant", "tool"]);
-const MARK = /^<!-- camelid:(system|user|assistant|tool|title)(?: (\{.*\}))? -->$/;
+const MARK = /^<!-- camelid:(system|user|assistant|tool)(?: (\{.*\}))? -->$/;
 // A marker inside a message must not end it: one backslash more on the way out, one less on the way in.
 const ESCAPED = /^(\\*)(<!-- camelid:)/gm;
 const UNESCAPED = /^\\(\\*<!-- camelid:)/gm;
@@ -65,37 +65,11 @@ function fromJson(text, name) {
 
 /** A conversation with the known fields only and a new id. */
 function checked(given, where) {
-  const fault = (what) => new ImportError("import.field", { where: `${where}.${what}` });
-  const { title, created, changed, system, nodes, chosen } = given ?? {};
-  if (!Array.isArray(nodes)) throw fault("nodes");
-  if (typeof title !== "string") throw fault("title");
-  if (typeof system !== "string") throw fault("system");
-  const seen = new Set([ROOT]);
-  const kept = nodes.map((node, i) => {
-    if (!isNode(node) || !seen.has(node.parent) || seen.has(node.id)) throw fault(`nodes[${i}]`);
-    seen.add(node.id);
-    return {
-      id: node.id,
-      parent: node.parent,
-      message: node.message,
-      ...(node.facts && { facts: node.facts }),
-    };
-  });
-  const at = [created, changed].map((time) => (Number.isFinite(time) ? time : Date.now()));
-  const byId = new Map(kept.map((node) => [node.id, node]));
-  const isKept = ([parent, child]) => byId.get(child)?.parent === parent;
-  const choice = Object.fromEntries(Object.entries(chosen ?? {}).filter(isKept));
-  return { id: newId(), title, created: at[0], changed: at[1], system, nodes: kept, chosen: choice };
-}
-
-function isNode(node) {
-  const { id, parent, message } = node ?? {};
-  const isText = [null, undefined].includes(message?.content) || typeof textOf(message.content) === "string";
-  const calls = message?.tool_calls ?? [];
-  const isCalls = Array.isArray(calls) && calls.every((call) => typeof call?.function?.name === "string");
-  return (
-    typeof id === "string" && typeof parent === "string" && ROLES.has(message?.role) && isText && isCalls
-  );
+  const fault = (place) => new ImportError("import.field", { where: `${where}.${place}` });
+  const { title, system, nodes, chosen } = checkedConversation(given, fault);
+  const times = [given.created, given.changed];
+  const [created, changed] = times.map((time) => (Number.isFinite(time) ? time : Date.now()));
+  return { id: newId(), title, created, changed, system, nodes, chosen };
 }
 
 /** @returns {Conversation} of one branch. Throws ImportError. */
@@ -103,12 +77,8 @@ function fromMarkdown(text, name) {
   const lines = text.split(/\r?\n/);
   const starts = lines.flatMap((line, i) => (MARK.test(line) ? [i] : []));
   if (!starts.length) throw new ImportError("import.markdown", { name });
-  const conversation = newConversation();
-  conversation.title =
-    lines
-      .slice(0, starts[0])
-      .find((line) => line.startsWith("# "))
-      ?.slice(2) ?? "";
+  const heading = lines.slice(0, starts[0]).find((line) => line.startsWith("# "));
+  const conversation = { ...newConversation(), title: heading?.slice(2) ?? "" };
   let parent = ROOT;
   for (const [i, start] of starts.entries()) {
     const message = read(lines.slice(start, starts[i + 1]), `${name}:${start + 1}`);
@@ -120,11 +90,21 @@ function fromMarkdown(text, name) {
 
 /** The message of a section: its marker, a heading, an empty line, the text. */
 function read([mark, , , ...lines], where) {
-  const [, role, facts] = MARK.exec(mark);
+  const [, role, written = "{}"] = MARK.exec(mark);
   const content = lines.join("\n").replace(/\n$/, "").replace(UNESCAPED, "$1");
+  const facts = factsOf(written);
+  const isSystem = role === "system" && Object.keys(facts ?? { damaged: true }).length === 0;
+  const message = isSystem ? { role, content } : facts && checkedMessage({ ...facts, role, content });
+  if (!message) throw new ImportError("import.field", { where });
+  return message;
+}
+
+/** The facts of a marker, which are fields of a message beside role and content; null if damaged. */
+function factsOf(written) {
   try {
-    return { role, content, ...(facts && JSON.parse(facts)) };
+    const facts = JSON.parse(written);
+    return Object.keys(facts).every((name) => Object.hasOwn(FIELDS, name)) ? facts : null;
   } catch {
-    throw new ImportError("import.field", { where });
+    return null;
   }
 }

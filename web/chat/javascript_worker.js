@@ -1,5 +1,5 @@
 // Runs JavaScript in QuickJS, an interpreter of its own: the code sees no page, network or storage, and its
-// time, memory and stack are bounded.
+// time, memory and stack are bounded. Out: {isLoaded: true}, then {output} or {error}. In: the code.
 
 import {
   newQuickJSWASMModuleFromVariant,
@@ -19,15 +19,21 @@ const VARIANT = {
 };
 
 const bounded = newVariant(VARIANT, { wasmMemory: new WebAssembly.Memory(MEMORY) });
-const loading = newQuickJSWASMModuleFromVariant(bounded);
+try {
+  const quickjs = await newQuickJSWASMModuleFromVariant(bounded);
+  self.onmessage = ({ data: code }) => self.postMessage(answer(quickjs, code));
+  self.postMessage({ isLoaded: true });
+} catch (error) {
+  self.postMessage({ error: error.message });
+}
 
-self.onmessage = async ({ data: code }) => {
+function answer(quickjs, code) {
   try {
-    self.postMessage({ output: run(await loading, code) });
+    return { output: run(quickjs, code) };
   } catch (error) {
-    self.postMessage({ error: error.message });
+    return { error: error.message };
   }
-};
+}
 
 /** The printed lines and the last value. Throws Error for an error of the code. */
 function run(quickjs, code) {

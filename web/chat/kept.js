@@ -1,6 +1,6 @@
 // The visitor's choices, kept in this browser; settings in the page's address win over them.
 
-import { ALL } from "./settings.js";
+import { faultOf, SAMPLING } from "./settings.js";
 
 const PREFIX = "camelid.";
 
@@ -24,8 +24,18 @@ export function keep(name, value) {
 /** Settings in the address, by name, known or not. */
 export const given = Object.fromEntries(new URLSearchParams(location.search));
 
+/** Keeps a sampling setting that the visitor changed; an empty one leaves the choice to the model's file. */
+export function keepSetting(name, value) {
+  const { [name]: _, ...others } = keptSettings();
+  keep("settings", value === "" ? others : { ...others, [name]: value });
+}
+
+function keptSettings() {
+  const isSetting = ([name, value]) => Object.hasOwn(SAMPLING, name) && !faultOf(name, value);
+  return Object.fromEntries(Object.entries(kept("settings", {})).filter(isSetting));
+}
+
 /** All settings: kept ones, then those of the address. */
 export function allSettings() {
-  const known = Object.entries(kept("settings", {})).filter(([name]) => name in ALL);
-  return { model: "cria.gguf", ...Object.fromEntries(known), ...given };
+  return { model: "cria.gguf", ...keptSettings(), ...given };
 }

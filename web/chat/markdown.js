@@ -63,11 +63,11 @@ const purify = createPurify(globalThis.window);
 
 /**
  * The blocks of a text: paragraphs, lists, code...
- * @param {string} text
+ * @param {string} text whose nesting is bounded
  * @returns {{type: string, raw: string, text?: string, lang?: string}[]} whose `raw` make up the text
  */
 export function blocksOf(text) {
-  return reader.lexer(bounded(text));
+  return reader.lexer(text);
 }
 
 /** @returns {DocumentFragment} safe elements of a block, before maths, highlighting and buttons */

@@ -23,30 +23,32 @@ export const SAMPLING = {
 };
 
 /** Settings of loading. */
-export const LOADING = {
+const LOADING = {
   model: { form: /./, expected: "settings.expected.model" },
   backend: { form: /^(auto|webgpu|cpu)$/, expected: "settings.expected.backend" },
   adapter: { form: /^/ },
   threads: whole(1, 1024),
 };
 
-export const ALL = { ...LOADING, ...SAMPLING };
+const ALL = { ...LOADING, ...SAMPLING };
 
 /**
  * The fault of a setting's text, or null.
  * @returns {{key: string, values: object} | null} key and values of the fault's text
  */
 export function faultOf(name, value) {
+  if (!Object.hasOwn(ALL, name)) {
+    return { key: "settings.unknown", values: { name, names: Object.keys(ALL).join(", ") } };
+  }
   const entry = ALL[name];
-  if (!entry) return { key: "settings.unknown", values: { name, names: Object.keys(ALL).join(", ") } };
   const isInRange =
     entry.least === undefined || (Number(value) >= entry.least && Number(value) <= entry.most);
   if (entry.form.test(value) && isInRange) return null;
   return { key: "settings.fault", values: { name, value, expected: expectation(entry) } };
 }
 
-/** Key and values of the text that tells what a setting takes. */
-export function expectation({ expected, form, least, most }) {
+/** Key and values of the text that names the range or kind of a setting. */
+function expectation({ expected, form, least, most }) {
   if (expected) return { key: expected, values: {} };
   const kind = form === NUMBER ? "number" : "whole";
   const isOpen = most === MOST && least > 0;

@@ -1,7 +1,9 @@
 // The list of conversations by age, with search; a drawer on narrow screens.
 
 import { ageOf } from "./ages.js";
+import { damageOf } from "./checks.js";
 import { at, iconButton, make } from "./elements.js";
+import { isComposing } from "./keys.js";
 import { text } from "./texts.js";
 import { matches } from "./tree.js";
 
@@ -12,7 +14,8 @@ import { matches } from "./tree.js";
  */
 export function showList(conversations, current) {
   const query = at("search").value.trim();
-  const found = query ? conversations.filter((one) => matches(one, query)) : conversations;
+  const isFound = (one) => !damageOf(one) && matches(one, query);
+  const found = query ? conversations.filter(isFound) : conversations;
   const items = [];
   let heading = "";
   for (const one of found) {
@@ -27,7 +30,7 @@ export function showList(conversations, current) {
 }
 
 function row(conversation, isCurrent) {
-  const title = conversation.title || text("untitled");
+  const title = String(conversation.title || text("untitled")); // a damaged one has a row, too
   const open = make("button", { type: "button", className: "open", textContent: title, title });
   open.dataset.act = "open";
   if (isCurrent) open.setAttribute("aria-current", "true");
@@ -60,7 +63,8 @@ export function listenToDrawer() {
   at("close-sidebar").addEventListener("click", close);
   at("shade").addEventListener("click", close);
   document.addEventListener("keydown", (event) => {
-    if (event.key !== "Escape" || !isNarrow() || !document.body.classList.contains("drawer")) return;
+    if (event.key !== "Escape" || isComposing(event)) return;
+    if (!isNarrow() || !document.body.classList.contains("drawer")) return;
     if (document.querySelector("dialog[open]")) return;
     event.preventDefault(); // Escape stops an answer otherwise
     close();

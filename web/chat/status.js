@@ -7,10 +7,11 @@ const parts = { python: 0, model: 0, stages: 0 }; // progress of loading, each f
 
 /** @typedef {"loading" | "ready" | "busy" | "failed"} State */
 
-/** Shows a state; `words` replaces the status line. */
+/** Shows a state; `words` replaces the status line, which screen readers announce, so it changes rarely. */
 export function showState(state, words) {
   at("status").dataset.state = state;
-  if (words) at("status-text").textContent = words;
+  if (words && at("status-text").textContent !== words) at("status-text").textContent = words;
+  if (state !== "loading") at("status-detail").textContent = "";
   at("send").textContent = text(state === "busy" ? "stop" : "send");
   at("send").disabled = state !== "ready" && state !== "busy";
   for (const id of ["save", "session"]) at(id).disabled = state !== "ready";
@@ -21,10 +22,11 @@ export function beginProgress() {
   Object.assign(parts, { python: 0, model: 0, stages: 0 });
 }
 
-/** Shows progress of loading, as `load` of the client tells it. */
+/** Shows an event of `onProgress` of the client's `load`. */
 export function showProgress({ what, done, total, text: stage }) {
   parts[what] = total ? done / total : 0;
-  showState("loading", progressLine(what, done, total, stage));
+  showState("loading", phase(stage));
+  if (what === "model") showBytes(done, total);
 }
 
 /** Shows how much of the page's own file is read. */
@@ -33,11 +35,16 @@ export function showReading(line, share) {
   at("progress").value = share;
 }
 
-function progressLine(what, done, total, stage) {
+function phase(stage) {
   if (stage) return `${stage[0].toUpperCase()}${stage.slice(1)}`;
-  if (parts.model === 1) return text("loading.python");
+  return text(parts.model === 1 ? "loading.python" : "loading.model");
+}
+
+/** Shows the bytes of the model beside the status line, where no screen reader announces them. */
+function showBytes(done, total) {
   const mega = (bytes) => formatted(bytes / 1e6, 1);
-  return what === "model" ? text("loading.bytes", { done: mega(done), total: mega(total) }) : "";
+  const words = text("loading.bytes", { done: mega(done), total: mega(total) });
+  at("status-detail").textContent = parts.model === 1 ? "" : words;
 }
 
 /** Shows a loaded model's facts. */
@@ -45,10 +52,10 @@ export function readyLine({ model, backend, device, context }) {
   return text("status.ready", { model, backend, device, context: formatted(context) });
 }
 
-/** Shows a line below the status; an empty text hides it. */
-export function showNote(words) {
-  at("note").textContent = words;
-  at("note").hidden = !words;
+/** Shows a line below the status: `note` about the model, `store-note` about storage; "" hides it. */
+export function showNote(words, id = "note") {
+  at(id).textContent = words;
+  at(id).hidden = !words;
 }
 
 export function showProblem(message, hint = "") {

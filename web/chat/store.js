@@ -1,6 +1,8 @@
 // Conversations in IndexedDB. Tabs tell each other of changes.
 
 import { openDB } from "../vendor/idb.js";
+import { damageOf } from "./checks.js";
+import { merged } from "./tree.js";
 
 /** @typedef {import("./tree.js").Conversation} Conversation */
 
@@ -8,7 +10,10 @@ const NAME = "camelid-chat";
 const CONVERSATIONS = "conversations";
 const VERSION = 1;
 
-/** The conversations of this browser. */
+/**
+ * The conversations of this browser. A deleted one leaves {id, deleted}: a tab that still shows it cannot
+ * bring it back. Such a record has no `changed`, so that the index does not list it.
+ */
 export class Store {
   #database;
   #channel = new BroadcastChannel(NAME);
@@ -30,32 +35,60 @@ export class Store {
     return (await this.#database.getAllFromIndex(CONVERSATIONS, "changed")).reverse();
   }
 
-  /** @returns {Promise<Conversation | undefined>} */
+  /** @returns {Promise<Conversation | undefined>} undefined for one that is unknown or deleted */
   async get(id) {
-    return this.#database.get(CONVERSATIONS, id);
+    const found = await this.#database.get(CONVERSATIONS, id);
+    return found?.deleted ? undefined : found;
   }
 
-  /** Keeps a conversation; its place in the list is that of the last change. */
-  async put(conversation) {
-    await this.#database.put(CONVERSATIONS, conversation);
-    this.#channel.postMessage(conversation.id);
+  /**
+   * Stores conversations, united with the states that other tabs stored, in one transaction: all or none.
+   * @param {...Conversation} conversations
+   * @returns {Promise<(Conversation | null)[]>} the united ones; null for one that is deleted
+   */
+  async put(...conversations) {
+    const united = await this.#change((store) => conversations.map((one) => unite(store, one)));
+    for (const { id } of conversations) this.#channel.postMessage(id);
+    return united;
   }
 
   async remove(id) {
-    await this.#database.delete(CONVERSATIONS, id);
+    await this.#change((store) => [store.put(deleted(id))]);
     this.#channel.postMessage(id);
   }
 
   async clear() {
-    await this.#database.clear(CONVERSATIONS);
+    await this.#change((store) => [removeAll(store)]);
     this.#channel.postMessage(null);
   }
 
-  /** Calls `listen` with the id of a conversation that another tab has changed. */
+  /** Calls `listen` with the id of a conversation that another tab has changed; null for all. */
   onChange(listen) {
     this.#channel.onmessage = ({ data }) => listen(data);
   }
+
+  /** Results of the requests that `work` makes in one transaction. */
+  async #change(work) {
+    const transaction = this.#database.transaction(CONVERSATIONS, "readwrite");
+    const [results] = await Promise.all([Promise.all(work(transaction.store)), transaction.done]);
+    return results;
+  }
 }
+
+/** Stores a conversation, united with the stored one unless that is damaged. */
+async function unite(store, mine) {
+  const theirs = await store.get(mine.id);
+  if (theirs?.deleted) return null;
+  const one = theirs && !damageOf(theirs) ? merged(mine, theirs) : mine;
+  await store.put(one);
+  return one;
+}
+
+async function removeAll(store) {
+  for (const id of await store.getAllKeys()) await store.put(deleted(id));
+}
+
+const deleted = (id) => ({ id, deleted: Date.now() });
 
 /** A store for browsers that keep no data: conversations end with the tab. */
 export class TabStore {
@@ -69,8 +102,9 @@ export class TabStore {
     return this.#held.get(id);
   }
 
-  async put(conversation) {
-    this.#held.set(conversation.id, conversation);
+  async put(...conversations) {
+    for (const one of conversations) this.#held.set(one.id, one);
+    return conversations;
   }
 
   async remove(id) {

@@ -10,8 +10,12 @@ const OPTIONS = { overflow: "shift", max_tokens: 1024 };
  * @typedef {object} Listener
  * @property {() => void} begin an answer begins
  * @property {(event: object) => void} event a token of it
- * @property {(message: object, result: object) => void} message the answer or a tool's result is complete
+ * @property {(message: object, facts: object | null) => void} message an answer or a tool's result is
+ *   complete; `facts` are {finish_reason, rounds}
  */
+
+/** Facts of a tool's result whose call the visitor stopped. */
+const STOPPED = { finish_reason: "cancelled" };
 
 /** Talks to one loaded model. The model's session follows the branch that is shown. */
 export class Talk {
@@ -43,23 +47,25 @@ export class Talk {
       const calls = message.tool_calls ?? [];
       if (!tools.length || !calls.length || isLast || signal.aborted) return result;
       for (const call of calls) {
-        const content = await runCall(call, tools);
-        listener.message({ role: "tool", tool_call_id: call.id, content }, null);
+        const content = await runCall(call, tools, signal);
+        listener.message({ role: "tool", tool_call_id: call.id, content }, signal.aborted ? STOPPED : null);
       }
+      if (signal.aborted) return { ...result, ...STOPPED };
       delete options.tool_choice; // a demand holds for the first answer
     }
   }
 
-  /** Ends the running answer within one step. */
+  /** Ends the running answer within one step, and the call of a tool at once. */
   stop() {
-    this.#stop.abort();
+    this.#stop.abort(new Error("the visitor stopped the call"));
   }
 
   /** Opens a session's file; its conversation is `adopt`ed. */
   async open(file) {
-    this.#session = await this.#llm.restore(file);
-    this.#owner = null;
-    return this.#session;
+    const opened = await this.#llm.restore(file);
+    this.#leave();
+    this.#session = opened;
+    return opened;
   }
 
   /** Binds the opened session to its conversation. */
@@ -76,13 +82,19 @@ export class Talk {
   async #follow(conversation) {
     const messages = messagesOf(conversation);
     if (this.#owner !== conversation.id) {
-      void this.#session?.close();
+      this.#leave();
       this.#session = await this.#llm.session({ messages, ...OPTIONS });
       this.#owner = conversation.id;
     } else if (JSON.stringify(this.#session.messages) !== JSON.stringify(messages)) {
       await this.#session.setMessages(messages);
     }
     return this.#session;
+  }
+
+  /** Frees the session. A worker that has ended has freed it already. */
+  #leave() {
+    this.#session?.close().catch(() => {});
+    [this.#session, this.#owner] = [null, null];
   }
 
   async #round(session, options, signal, listener) {

@@ -1,9 +1,13 @@
 // The page's texts in the visitor's language. A language is one file in texts/ and one row of LANGUAGES.
 
 import { kept } from "./kept.js";
+import { Lazy } from "./lazy.js";
 import { EN } from "./texts/en.js";
 
 export const LANGUAGES = { en: "English", de: "Deutsch", fr: "Français" };
+const TABLES = Object.fromEntries(
+  Object.keys(LANGUAGES).map((name) => [name, new Lazy((again) => import(`./texts/${name}.js${again}`))]),
+);
 
 let table = EN;
 let language = "en";
@@ -11,7 +15,8 @@ let language = "en";
 /** The language of the page: that of an earlier choice, else the browser's first that the page has. */
 export function preferredLanguage() {
   const wanted = [kept("language", ""), ...navigator.languages].filter(Boolean);
-  return wanted.map((name) => name.slice(0, 2).toLowerCase()).find((name) => name in LANGUAGES) ?? "en";
+  const names = wanted.map((name) => name.slice(0, 2).toLowerCase());
+  return names.find((name) => Object.hasOwn(LANGUAGES, name)) ?? "en";
 }
 
 export function currentLanguage() {
@@ -20,7 +25,7 @@ export function currentLanguage() {
 
 /** Loads a language and shows it in the whole page. */
 export async function useLanguage(name) {
-  table = name === "en" ? EN : { ...EN, ...(await import(`./texts/${name}.js`)).default };
+  table = name === "en" ? EN : { ...EN, ...(await TABLES[name].load()).default };
   language = name;
   document.documentElement.lang = name;
   applyTexts(document);
@@ -38,7 +43,7 @@ export function text(key, values = {}) {
 }
 
 /** Sets the texts of elements with data-text, data-label (name and tooltip) and data-placeholder. */
-export function applyTexts(root) {
+function applyTexts(root) {
   for (const element of root.querySelectorAll("[data-text]"))
     element.textContent = text(element.dataset.text);
   for (const element of root.querySelectorAll("[data-label]")) {

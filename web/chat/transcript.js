@@ -2,6 +2,7 @@
 
 import { AnswerView, showMarkdown } from "./answer_view.js";
 import { iconButton, make } from "./elements.js";
+import { isComposing } from "./keys.js";
 import { canRead } from "./speech.js";
 import { text } from "./texts.js";
 import { path, place, textOf } from "./tree.js";
@@ -30,11 +31,12 @@ const PARTS = {
   user(element, { content }) {
     element.append(make("div", { className: "text", textContent: textOf(content) }));
   },
-  assistant(element, { content, reasoning_content: reasoning, tool_calls: calls = [] }) {
+  assistant(element, { content, reasoning_content: reasoning, tool_calls: calls }) {
     if (reasoning) thoughts(element, text("thoughts")).textContent = reasoning;
     const body = make("div", { className: "text" });
     showMarkdown(body, textOf(content));
-    element.append(body, ...calls.map(({ function: { name, arguments: given } }) => call(name, given)));
+    const made = calls ?? [];
+    element.append(body, ...made.map(({ function: { name, arguments: given } }) => call(name, given)));
   },
   tool(element, { content, tool_call_id: id }, conversation) {
     const calls = path(conversation).flatMap(({ message }) => message.tool_calls ?? []);
@@ -94,10 +96,9 @@ function actions(conversation, node) {
   const { index, n } = place(conversation, node);
   if (n > 1) bar.append(branches(index, n));
   bar.append(iconButton("copy", "copy", { act: "copy" }), iconButton("edit", "edit", { act: "edit" }));
-  if (node.message.role === "assistant") {
-    bar.append(iconButton("again", "regenerate", { act: "regenerate" }));
-    if (canRead()) bar.append(iconButton("speak", "speak", { act: "speak" }));
-  }
+  const isAnswer = node.message.role === "assistant";
+  bar.append(iconButton("again", isAnswer ? "regenerate" : "answer", { act: "regenerate" }));
+  if (isAnswer && canRead()) bar.append(iconButton("speak", "speak", { act: "speak" }));
   bar.append(iconButton("delete", "remove", { act: "remove" }));
   return bar;
 }
@@ -115,6 +116,8 @@ function branches(index, n) {
 
 /** Replaces a message's text by a field; `keep` gets the new text. */
 export function editTurn(element, { message }, keep) {
+  const open = element.querySelector(":scope > .edit textarea");
+  if (open) return open.focus();
   const field = make("textarea", { value: textOf(message.content), rows: 3 });
   field.setAttribute("aria-label", text("edit.label"));
   const save = make("button", { type: "submit", className: "primary" });
@@ -126,6 +129,7 @@ export function editTurn(element, { message }, keep) {
   cancel.addEventListener("click", close);
   form.addEventListener("submit", (event) => (event.preventDefault(), close(), keep(field.value)));
   form.addEventListener("keydown", (event) => {
+    if (isComposing(event)) return;
     if (event.key === "Escape") (event.stopPropagation(), close());
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
   });

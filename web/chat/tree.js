@@ -23,6 +23,8 @@
  * @property {Node[]} nodes in the order of their making
  * @property {Record<string, string | null>} chosen parent's id -> id of the child that is shown, by default
  *   the newest; null shows none
+ * @property {string[]} [gone] ids of removed nodes, so that no other tab brings them back
+ * @property {{title?: number, system?: number}} [times] of changes by the visitor, milliseconds since 1970
  */
 
 export const ROOT = "root";
@@ -53,8 +55,14 @@ export function addNode(conversation, parent, message, facts) {
   return node;
 }
 
+/** Sets the title or the system message; of two tabs, the later change holds. */
+export function setField(conversation, name, value, now = Date.now()) {
+  conversation[name] = value;
+  conversation.times = { ...conversation.times, [name]: now };
+}
+
 /** The first line of a text, cut at a word. */
-export function titleOf(text) {
+function titleOf(text) {
   const line = (text ?? "").trim().split("\n")[0].replace(/\s+/g, " ");
   if (line.length <= TITLE_LENGTH) return line;
   const cut = line.slice(0, TITLE_LENGTH);
@@ -93,14 +101,69 @@ export function choose(conversation, node, step) {
   if (next) conversation.chosen[node.parent] = next.id;
 }
 
+/**
+ * Shows nothing below a node: the next message becomes a new branch.
+ * @returns {() => void} shows the earlier choice again, unless another one was made
+ */
+export function cut(conversation, parent) {
+  const { [parent]: before } = conversation.chosen;
+  conversation.chosen[parent] = null;
+  return () => {
+    if (conversation.chosen[parent] !== null) return;
+    if (before === undefined) delete conversation.chosen[parent];
+    else conversation.chosen[parent] = before;
+  };
+}
+
 /** Removes a node and all nodes below it. */
 export function removeNode(conversation, node) {
-  const gone = new Set([node.id]);
-  for (const { id, parent } of conversation.nodes) if (gone.has(parent)) gone.add(id);
-  conversation.nodes = conversation.nodes.filter(({ id }) => !gone.has(id));
-  for (const [parent, child] of Object.entries(conversation.chosen)) {
-    if (gone.has(parent) || gone.has(child)) delete conversation.chosen[parent];
-  }
+  conversation.gone = [...(conversation.gone ?? []), node.id];
+  Object.assign(conversation, living(conversation));
+}
+
+/**
+ * Unites two states of one conversation: all nodes of both that neither has removed.
+ * @param {Conversation} mine whose branches stay shown
+ * @param {Conversation} theirs
+ * @returns {Conversation}
+ */
+export function merged(mine, theirs) {
+  const known = new Map([...theirs.nodes, ...mine.nodes].map((node) => [node.id, node]));
+  const gone = [...new Set([...(theirs.gone ?? []), ...(mine.gone ?? [])])];
+  const both = {
+    ...mine,
+    title: later("title", mine, theirs) || mine.title || theirs.title,
+    system: later("system", mine, theirs),
+    changed: Math.max(mine.changed, theirs.changed),
+    nodes: [...known.values()],
+    chosen: { ...theirs.chosen, ...mine.chosen },
+    ...(gone.length && { gone }),
+    ...((mine.times || theirs.times) && { times: laterTimes(mine, theirs) }),
+  };
+  return { ...both, ...living(both) };
+}
+
+function later(name, mine, theirs) {
+  return (timeOf(theirs, name) > timeOf(mine, name) ? theirs : mine)[name];
+}
+
+function laterTimes(mine, theirs) {
+  const names = Object.keys({ ...theirs.times, ...mine.times });
+  return Object.fromEntries(names.map((name) => [name, Math.max(timeOf(mine, name), timeOf(theirs, name))]));
+}
+
+const timeOf = ({ times }, name) => times?.[name] ?? 0;
+
+/** The nodes that are not removed, nor below a removed one, and the choices between them. */
+function living({ nodes, chosen, gone = [] }) {
+  const removed = new Set(gone);
+  const alive = new Set([ROOT]);
+  for (const { id, parent } of nodes) if (alive.has(parent) && !removed.has(id)) alive.add(id);
+  const isAlive = ([parent, child]) => alive.has(parent) && (child === null || alive.has(child));
+  return {
+    nodes: nodes.filter(({ id }) => alive.has(id)),
+    chosen: Object.fromEntries(Object.entries(chosen).filter(isAlive)),
+  };
 }
 
 /** The messages that a model reads: the system message and the given nodes. */

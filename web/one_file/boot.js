@@ -64,7 +64,7 @@
     const stored = new Blob(bytes, { type });
     files[name] = encoding ? await unpacked(stored, encoding) : stored;
     urls[name] = URL.createObjectURL(files[name]);
-    if (name === "app.js") import(urls[name]);
+    if (name === "start.js") import(urls[name]);
   }
 
   async function unpacked(blob, encoding) {

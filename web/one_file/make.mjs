@@ -11,7 +11,7 @@ import { build } from "esbuild";
 
 const HERE = dirname(fileURLToPath(import.meta.url));
 const [SITE, OUT] = [realpathSync(process.argv[2]), resolve(process.argv[3])]; // esbuild resolves links
-const PAGE = "app.js";
+const PAGE = "start.js";
 const WORKER = "worker.js"; // the site's, in whose place comes the one beside this file
 /** Files that the worker asks for by `fileUrl`. */
 const OF_WORKER = [
@@ -20,7 +20,7 @@ const OF_WORKER = [
   "wasm-simd/camelid_cpu.wasm", "wasm-simd/camelid_cpu_threads.wasm",
 ];
 /** Scripts without a use in one file: it is offline anyway, and has no store for models. */
-const UNUSED = ["service_worker.js", "models/download_worker.js", "models/hub.json"];
+const UNUSED = ["service_worker.js", "models/download_worker.js", "models/hub.json", "models/models.css"];
 /** Code whose other uses of its address do not matter: it is told all addresses. */
 const TOLD = /^(?:pyodide\/|vendor\/|files\.js$)/;
 /** Scripts of workers, by name; others are modules. */
@@ -82,7 +82,7 @@ async function bundled(entry) {
     write: false,
     logLevel: "error",
     external: ["node:*", "ws"], // Pyodide's, for Node.js
-    loader: { ".woff2": "dataurl" },
+    loader: { ".woff2": "dataurl", ".br": "empty", ".gz": "empty" }, // compressed siblings of an earlier build
     plugins: [addresses, oldFonts],
   });
   return text;
@@ -111,7 +111,7 @@ async function shell() {
   const icon = `data:image/svg+xml;base64,${readFileSync(join(SITE, "icon.svg")).toString("base64")}`;
   const policy = policyOf([boot, TAKE], style);
   return index
-    .replace(/ *<link rel="(?:stylesheet|manifest)"[^>]*>\n/g, "")
+    .replace(/ *<link rel="(?:stylesheet|manifest|modulepreload)"[^>]*>\n/g, "")
     .replace(/ *<script type="module"[^>]*><\/script>\n/, "")
     .replaceAll('"icon.svg"', `"${icon}"`)
     .replace('<meta charset="utf-8" />', (meta) => `${meta}\n    <meta http-equiv="content-security-policy"`

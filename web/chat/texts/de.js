@@ -46,8 +46,8 @@ export default {
     + "Sie eine solche Datei oder JSON.",
 
   "models": "Modelle",
-  "models.absent": "Diese Seite wurde ohne die Auswahl der Modelle gebaut; öffnen Sie eine Datei über das "
-    + "Menü.",
+  "models.absent": "Die Auswahl der Modelle lässt sich nicht laden ({why}). Versuchen Sie es noch einmal, "
+    + "oder öffnen Sie eine Datei über das Menü.",
   "file.open": "GGUF-Datei öffnen",
   "session.save": "Sitzung speichern",
   "session.open": "Sitzung öffnen",
@@ -55,9 +55,10 @@ export default {
   "session.note": "Die Sitzung wurde geöffnet, aber: {note}.",
 
   "loading": "Laden",
-  "loading.model": "{name} wird geladen",
+  "loading.name": "{name} wird geladen",
+  "loading.model": "Das Modell wird geholt",
   "loading.python": "Python startet",
-  "loading.bytes": "Das Modell wird geholt: {done} von {total} MB",
+  "loading.bytes": "{done} von {total} MB",
   "loading.file": "Die Datei dieser Seite wird gelesen: {done} von {total} MB",
   "loading.cut": "Die Datei dieser Seite endet nach {done} von {total} MB: Bitte vollständig neu kopieren "
     + "oder herunterladen.",
@@ -67,7 +68,14 @@ export default {
   "status.no-store": "Dieser Browser bewahrt keine Daten dieser Seite auf: Unterhaltungen enden mit dem "
     + "Tab. Exportieren Sie, was Sie brauchen.",
   "again": "Laden Sie die Seite neu, oder öffnen Sie eine andere Datei.",
-  "not-ready": "Die Seite ist im Zustand {state} und nicht bereit",
+  "not-ready.loading": "Das Modell lädt noch. Versuchen Sie es, wenn es bereit ist.",
+  "not-ready.busy": "Eine Antwort läuft. Stoppen Sie sie, oder warten Sie ihr Ende ab.",
+  "not-ready.failed": "Kein Modell ist geladen. Öffnen Sie eines über „Modelle“.",
+  "edit.unanswered": "Die Nachricht ist geändert, aber nicht beantwortet: Kein Modell ist bereit. Nutzen Sie "
+    + "später „Antworten“.",
+  "store.damaged": "Eine gespeicherte Unterhaltung ist beschädigt ({where}) und lässt sich nicht zeigen. "
+    + "Exportieren Sie die anderen, und löschen Sie sie dann in der Liste.",
+  "store.deleted": "Diese Unterhaltung wurde in einem anderen Tab gelöscht.",
 
   "welcome": "Ein Sprachmodell, das in dieser Seite läuft.",
   "welcome.private": "Was Sie schreiben, bleibt auf diesem Gerät.",
@@ -95,6 +103,7 @@ export default {
   "edit.send": "Senden",
   "edit.keep": "Speichern",
   "regenerate": "Noch einmal antworten",
+  "answer": "Antworten",
   "speak": "Vorlesen",
   "remove": "Diese und alle folgenden Nachrichten löschen",
   "remove.sure": "Diese Nachricht und alle folgenden löschen?",
@@ -115,7 +124,7 @@ export default {
 
   "tools": "Werkzeuge",
   "tools.on": "Werkzeuge: {n}",
-  "tools.about": "Das Modell kann aufrufen, was eingeschaltet ist. Nichts davon erreicht ein Netz.",
+  "tools.about": "Das Modell kann die eingeschalteten Werkzeuge aufrufen. Keines davon erreicht ein Netz.",
   "tools.calculator": "Taschenrechner",
   "tools.current_time": "Aktuelle Zeit",
   "tools.javascript": "JavaScript in einer Sandbox",

@@ -43,7 +43,7 @@ export const EN = {
   "import.markdown": "{name} has no messages marked by an export of this page. Choose such a file, or JSON.",
 
   "models": "Models",
-  "models.absent": "This site was built without its models dialog; open a file by the menu.",
+  "models.absent": "The models dialog cannot be loaded ({why}). Try again, or open a file by the menu.",
   "file.open": "Open a GGUF file",
   "session.save": "Save session",
   "session.open": "Open session",
@@ -51,9 +51,10 @@ export const EN = {
   "session.note": "The session was opened, but {note}.",
 
   "loading": "Loading",
-  "loading.model": "Loading {name}",
+  "loading.name": "Loading {name}",
+  "loading.model": "Fetching the model",
   "loading.python": "Starting Python",
-  "loading.bytes": "Fetching the model: {done} of {total} MB",
+  "loading.bytes": "{done} of {total} MB",
   "loading.file": "Reading this page's file: {done} of {total} MB",
   "loading.cut": "This page's file ends after {done} of {total} MB: copy or download it again, as a whole.",
   "status.ready": "{model} · {backend} on {device} · context {context}",
@@ -62,7 +63,13 @@ export const EN = {
   "status.no-store": "This browser keeps no data for this page: conversations end with this tab. Export "
     + "what you need.",
   "again": "Reload the page to try again, or open another file.",
-  "not-ready": "the page is {state}, not ready",
+  "not-ready.loading": "The model is still loading. Try again when it is ready.",
+  "not-ready.busy": "An answer is running. Stop it, or wait for its end.",
+  "not-ready.failed": "No model is loaded. Open one by “Models”.",
+  "edit.unanswered": "The message is changed, but not answered: no model is ready. Use “Answer” later.",
+  "store.damaged": "A stored conversation is damaged ({where}) and cannot be shown. Export the others, then "
+    + "delete it in the list.",
+  "store.deleted": "This conversation was deleted in another tab.",
 
   "welcome": "A language model that runs in this page.",
   "welcome.private": "What you type stays on this device.",
@@ -90,6 +97,7 @@ export const EN = {
   "edit.send": "Send",
   "edit.keep": "Save",
   "regenerate": "Answer again",
+  "answer": "Answer",
   "speak": "Read aloud",
   "remove": "Delete this message and those below",
   "remove.sure": "Delete this message and all messages below it?",
@@ -110,7 +118,7 @@ export const EN = {
 
   "tools": "Tools",
   "tools.on": "Tools: {n}",
-  "tools.about": "The model may call what is switched on. Nothing reaches a network.",
+  "tools.about": "The model may call the tools that are switched on. None of them reaches a network.",
   "tools.calculator": "Calculator",
   "tools.current_time": "Current time",
   "tools.javascript": "JavaScript, in a sandbox",

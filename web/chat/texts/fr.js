@@ -45,7 +45,8 @@ export default {
     + "tel fichier, ou du JSON.",
 
   "models": "Modèles",
-  "models.absent": "Ce site a été construit sans le choix des modèles ; ouvrez un fichier par le menu.",
+  "models.absent": "Le choix des modèles ne peut pas être chargé ({why}). Réessayez, ou ouvrez un fichier "
+    + "par le menu.",
   "file.open": "Ouvrir un fichier GGUF",
   "session.save": "Enregistrer la session",
   "session.open": "Ouvrir une session",
@@ -53,9 +54,10 @@ export default {
   "session.note": "La session est ouverte, mais : {note}.",
 
   "loading": "Chargement",
-  "loading.model": "Chargement de {name}",
+  "loading.name": "Chargement de {name}",
+  "loading.model": "Téléchargement du modèle",
   "loading.python": "Démarrage de Python",
-  "loading.bytes": "Téléchargement du modèle : {done} sur {total} Mo",
+  "loading.bytes": "{done} sur {total} Mo",
   "loading.file": "Lecture du fichier de cette page : {done} sur {total} Mo",
   "loading.cut": "Le fichier de cette page s’arrête après {done} sur {total} Mo : copiez-le ou "
     + "téléchargez-le à nouveau, en entier.",
@@ -65,7 +67,14 @@ export default {
   "status.no-store": "Ce navigateur ne garde aucune donnée de cette page : les conversations finissent "
     + "avec l’onglet. Exportez ce dont vous avez besoin.",
   "again": "Rechargez la page pour réessayer, ou ouvrez un autre fichier.",
-  "not-ready": "la page est dans l’état {state} et n’est pas prête",
+  "not-ready.loading": "Le modèle charge encore. Réessayez quand il sera prêt.",
+  "not-ready.busy": "Une réponse est en cours. Arrêtez-la, ou attendez sa fin.",
+  "not-ready.failed": "Aucun modèle n’est chargé. Ouvrez-en un par « Modèles ».",
+  "edit.unanswered": "Le message est modifié, mais sans réponse : aucun modèle n’est prêt. Utilisez "
+    + "« Répondre » plus tard.",
+  "store.damaged": "Une conversation enregistrée est endommagée ({where}) et ne peut pas être affichée. "
+    + "Exportez les autres, puis supprimez-la dans la liste.",
+  "store.deleted": "Cette conversation a été supprimée dans un autre onglet.",
 
   "welcome": "Un modèle de langage qui s’exécute dans cette page.",
   "welcome.private": "Ce que vous écrivez reste sur cet appareil.",
@@ -93,6 +102,7 @@ export default {
   "edit.send": "Envoyer",
   "edit.keep": "Enregistrer",
   "regenerate": "Répondre de nouveau",
+  "answer": "Répondre",
   "speak": "Lire à voix haute",
   "remove": "Supprimer ce message et les suivants",
   "remove.sure": "Supprimer ce message et tous les suivants ?",
@@ -113,7 +123,7 @@ export default {
 
   "tools": "Outils",
   "tools.on": "Outils : {n}",
-  "tools.about": "Le modèle peut appeler ce qui est activé. Rien n’atteint un réseau.",
+  "tools.about": "Le modèle peut appeler les outils activés. Aucun n’atteint un réseau.",
   "tools.calculator": "Calculatrice",
   "tools.current_time": "Heure actuelle",
   "tools.javascript": "JavaScript, isolé",

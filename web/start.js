@@ -1,0 +1,79 @@
+// The page's entry: the theme, then the model, beside which the rest of the page is fetched.
+
+import { allSettings, given, kept } from "./chat/kept.js";
+import { faultOf } from "./chat/settings.js";
+import { load } from "./client/camelid.js";
+import { isOneFile } from "./files.js";
+
+document.documentElement.dataset.theme = kept("theme", "system");
+
+/** A model that is opened. */
+export class Opening {
+  #model;
+  #stop = new AbortController();
+  #told = []; // events before `listen`
+  #tell = (...event) => this.#told.push(event);
+  /** @type {Promise<import("./client/llm.js").LLM> | null} */
+  llm = null;
+
+  /**
+   * @param {import("./client/camelid.js").ModelPart | import("./client/camelid.js").ModelPart[]} model
+   * @param {string} name
+   */
+  constructor(model, name) {
+    [this.#model, this.name] = [model, name];
+  }
+
+  /** Starts to load the model. */
+  begin() {
+    this.llm = load(this.#model, {
+      ...loadOptions(),
+      onProgress: (progress) => this.#tell("onProgress", progress),
+      onNotice: (notice) => this.#tell("onNotice", notice),
+      signal: this.#stop.signal,
+    });
+    this.llm.catch(() => {}); // the page shows it
+    return this;
+  }
+
+  /** Passes all progress and notices to a listener, from the first on. */
+  listen(listener) {
+    this.#tell = (kind, value) => listener[kind](value);
+    for (const event of this.#told.splice(0)) this.#tell(...event);
+  }
+
+  get isStopped() {
+    return this.#stop.signal.aborted;
+  }
+
+  /** Stops loading; a loaded model stays as it is. */
+  stop() {
+    this.#stop.abort();
+  }
+}
+
+/** Options for loading. `adapter` implies backend webgpu unless the address names a backend. */
+function loadOptions() {
+  const { backend, adapter = "", threads } = allSettings();
+  const options = { backend: backend || (adapter ? "webgpu" : "auto"), adapter };
+  return threads ? { ...options, threads: Number(threads) } : options;
+}
+
+/** The first invalid setting of the address as faultOf describes it, or null. */
+export const flaw =
+  Object.entries(given)
+    .map(([name, value]) => faultOf(name, value))
+    .find(Boolean) ?? null;
+
+const { model } = allSettings();
+
+/** The model of the address; null after an invalid setting, and in the page of one file. */
+export const first =
+  flaw || isOneFile ? null : new Opening(new URL(model, location.href).href, model).begin();
+
+import("./app.js").catch(({ message }) => {
+  first?.stop();
+  document.getElementById("status").dataset.state = "failed";
+  const line = `The page could not be loaded: ${message}. Reload it.`; // no table of texts is loaded
+  document.getElementById("status-text").textContent = line;
+});
