@@ -37,9 +37,8 @@ ON_CPU = "backend=cpu&temperature=0"
 OWN = re.compile(r"(blob|data):.*")
 SANDBOX = """(code) => new Promise((resolve, reject) => {
   const worker = new Worker(camelidFiles.at("chat/javascript_worker.js"), { type: "module" });
-  worker.onmessage = ({ data }) => resolve(data.output);
+  worker.onmessage = ({ data }) => (data.isLoaded ? worker.postMessage(code) : resolve(data.output));
   worker.onerror = () => reject(new Error("the worker did not start"));
-  worker.postMessage(code);
 })"""
 NAMED = "(name) => document.querySelector('#status-text').textContent.includes(name)"
 FETCH = "(url) => fetch(url).then(() => 'answered', (error) => error.name)"

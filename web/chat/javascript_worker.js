@@ -18,13 +18,13 @@ const VARIANT = {
   importModuleLoader: async () => (await import("../vendor/quickjs/emscripten-module.mjs")).default,
 };
 
-const bounded = newVariant(VARIANT, { wasmMemory: new WebAssembly.Memory(MEMORY) });
-try {
+begin().catch(({ message }) => self.postMessage({ error: message }));
+
+async function begin() {
+  const bounded = newVariant(VARIANT, { wasmMemory: new WebAssembly.Memory(MEMORY) });
   const quickjs = await newQuickJSWASMModuleFromVariant(bounded);
   self.onmessage = ({ data: code }) => self.postMessage(answer(quickjs, code));
   self.postMessage({ isLoaded: true });
-} catch (error) {
-  self.postMessage({ error: error.message });
 }
 
 function answer(quickjs, code) {

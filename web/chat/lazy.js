@@ -40,6 +40,7 @@ export function loadStyle(address) {
   return new Promise((resolve, reject) => {
     link.onload = () => resolve();
     link.onerror = () => (link.remove(), reject(new Error(`${href} could not be loaded`)));
-    sheets[0].after(link);
+    if (sheets.length) sheets[0].after(link);
+    else document.head.querySelector("style").before(link); // the page of one file
   });
 }

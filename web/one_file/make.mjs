@@ -82,7 +82,7 @@ async function bundled(entry) {
     write: false,
     logLevel: "error",
     external: ["node:*", "ws"], // Pyodide's, for Node.js
-    loader: { ".woff2": "dataurl", ".br": "empty", ".gz": "empty" }, // compressed siblings of an earlier build
+    loader: { ".woff2": "dataurl", ".br": "empty", ".gz": "empty" }, // an earlier build's compressed files
     plugins: [addresses, oldFonts],
   });
   return text;
