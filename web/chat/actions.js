@@ -154,7 +154,7 @@ function listenToMenu(chat, openModel) {
   );
   onFiles("import", (files) => importAll(chat, files));
   onFiles("session", ([file]) => chat.state === "ready" && chat.openSession(file));
-  onFiles("file", (files) => openModel(files.length > 1 ? files : files[0], files[0].name));
+  onFiles("file", (files) => openFiles(files, openModel));
 }
 
 function onFiles(id, act) {
@@ -241,11 +241,20 @@ function setTheme(name) {
   document.documentElement.dataset.theme = name;
 }
 
-/** The dialog of web/models, where this site has it. */
+/** web/models, where this site has it; undefined, and a problem, where not. */
+function modelsModule() {
+  return import("../models/models.js").catch(() => showProblem(text("models.absent")));
+}
+
 async function showModels(openModel) {
-  const { openModels } = await import("../models/models.js").catch(() => ({}));
-  if (!openModels) return showProblem(text("models.absent"));
-  openModels(at("models"), { onOpen: openModel });
+  const onNotice = (words, isFailure) => (isFailure ? showProblem(words) : tell(words));
+  (await modelsModule())?.openModels(at("models"), { onOpen: openModel, onNotice });
+}
+
+/** Opens the one model among chosen files: a file, or its parts in any order. */
+async function openFiles(files, openModel) {
+  const found = await (await modelsModule())?.oneModel(files).catch(({ message }) => showProblem(message));
+  if (found) openModel(found.model, found.name);
 }
 
 function editLast(chat) {

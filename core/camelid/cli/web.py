@@ -8,6 +8,7 @@ from importlib import import_module
 import click
 
 from camelid.cli.command import subcommand
+from camelid.formats.hub.ids import HUB
 
 
 @subcommand
@@ -16,7 +17,7 @@ from camelid.cli.command import subcommand
               help="Port to listen on; 0 picks a free one.")  # fmt: skip
 @click.option(
     "--hub",
-    default="https://huggingface.co",
+    default=HUB,
     show_default=True,
     envvar="HF_ENDPOINT",
     metavar="URL",
