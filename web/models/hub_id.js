@@ -114,7 +114,8 @@ function byCodePoint(a, b) {
 }
 
 function checkName(name, repository) {
-  if (name.split("/").some(isUnsafe)) throw new ModelError("file-name", { repository, name: name.slice(0, 80) });
+  if (!name.split("/").some(isUnsafe)) return;
+  throw new ModelError("file-name", { repository, name: name.slice(0, 80) });
 }
 
 /** Whether a name without folders is no name of a file. */
