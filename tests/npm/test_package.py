@@ -113,8 +113,8 @@ async def visit_all(address: str) -> tuple[dict[str, Json], Notes]:
 
 def visit_in_firefox(address: str) -> dict[str, Json]:
     seen: dict[str, Json] = {}
-    with open_firefox() as firefox:
-        for site, host in zip(SITES, IN_FIREFOX, strict=True):
+    for site, host in zip(SITES, IN_FIREFOX, strict=True):
+        with open_firefox() as firefox:
             firefox.open(f"{address}{site}/index.html")
             firefox.wait(READY)
             seen[host] = firefox.evaluate(VISIT, ["/model.gguf", OPTIONS])
