@@ -94,8 +94,9 @@ def open_firefox(**preferences: bool) -> Iterator[Firefox]:
     """A headless Firefox; `preferences` of about:config have `__` for a dot and `_` for a hyphen."""
     names = {name.replace("__", ".").replace("_", "-"): value for name, value in preferences.items()}
     command = [need_node(), "--no-warnings", str(DRIVER), find_firefox(), json.dumps(names)]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-    with subprocess.Popen(command, text=True, env=os.environ | software_vulkan(), **pipes) as driver:
+    environment = os.environ | software_vulkan()
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment) as driver:
         try:
             yield Firefox(driver)
         finally:
