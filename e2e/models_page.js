@@ -5,10 +5,12 @@ import { list } from "./models/store.js";
 
 const button = document.getElementById("show");
 globalThis.opened = [];
+globalThis.notices = [];
 globalThis.stored = list;
 button.addEventListener("click", () => {
   const onOpen = (model, name) => globalThis.opened.push({ model, name });
-  openModels(document.getElementById("models"), { onOpen });
+  const onNotice = (text, isFailure) => globalThis.notices.push({ text, isFailure });
+  openModels(document.getElementById("models"), { onOpen, onNotice });
 });
 button.click();
 

@@ -130,7 +130,58 @@ async def closed(stage: Stage) -> None:
     await expect(page.locator(".jobs strong")).to_have_text("big-Q4_K_M.gguf")
     await expect(page.get_by_role("button", name="Open big")).to_be_visible(timeout=30_000)
     await expect(page.locator(".jobs li")).to_have_count(0)
+    assert await page.evaluate("() => [opened.length, notices.length]") == [0, 0]
+
+
+async def notices(stage: Stage) -> None:
+    """The page hears of a download that ends or fails while the dialog is closed, once."""
+    stage.hub.delay_s = 0.01
+    page = await stage.open()
+    for address, flip in (("owner/big", len(BIG) - 1), ("owner/moving", -1)):
+        stage.hub.flip = flip
+        await get(page, address)
+        await expect(page.locator(".jobs small")).to_contain_text("/s")
+        await page.keyboard.press("Escape")
+        await until(page, f"async () => notices.length === {1 if flip >= 0 else 2}")
+        await page.click("#show")
+    failed, stored = await page.evaluate("() => notices")
+    assert failed["isFailure"] and failed["text"].startswith("The download of big-Q4_K_M.gguf failed. big-")
+    assert stored == {"text": "moving.gguf is downloaded; Models opens it.", "isFailure": False}
     assert await page.evaluate("() => opened.length") == 0
+
+
+async def late(stage: Stage) -> None:
+    """The first request of a hub id and of an address is tried again, too."""
+    page = await stage.open()
+    for n, address in enumerate(("owner/small", f"{stage.hub.url}/owner/big/resolve/main/big-Q4_K_M.gguf")):
+        stage.hub.is_down = True
+        await get(page, address)
+        asked = len(stage.hub.asked)
+        async with asyncio.timeout(10):
+            while len(stage.hub.asked) < asked + 2:
+                await asyncio.sleep(0.02)
+        stage.hub.is_down = False
+        assert (await opened(page, n + 1))["files"][0]["size"] == (len(SMALL), len(BIG))[n]
+        await page.click("#show")
+
+
+async def languages(stage: Stage) -> None:
+    """The dialog and its errors are in the page's language; English where it has no table."""
+    page = await stage.open()
+    for language, title, words in (
+        ("de", "Modelle", "„nonsense“ ist weder Hub-Kennung noch Adresse"),
+        ("fr", "Modèles", "«\u202fnonsense\u202f» n’est ni un identifiant"),
+        ("es", "Models", "'nonsense' is neither a hub id nor an address"),
+    ):
+        await page.keyboard.press("Escape")
+        await page.evaluate("(name) => (document.documentElement.lang = name)", language)
+        await page.click("#show")
+        await expect(page.locator("#models-title")).to_have_text(title)
+        await get(page, "nonsense")
+        assert words in await problem(page)
+        await get(page, "owner/holes")
+        await expect(page.locator(".problem")).to_contain_text("m-00002-of-00002.gguf")
+        await screen(page, f"models-{language}")
 
 
 async def cancel(stage: Stage) -> None:
@@ -205,7 +256,9 @@ async def refusals(stage: Stage) -> None:
         assert words in await problem(page)
     stage.hub.is_down = True
     await get(page, "owner/big")
-    await expect(page.locator(".problem")).to_contain_text("the server answered 503. Try again later.")
+    await expect(page.locator(".problem")).to_contain_text(
+        "the server answered 503. Try again later.", timeout=30_000
+    )
 
 
 async def quota(stage: Stage) -> None:
@@ -263,7 +316,7 @@ async def files(stage: Stage) -> None:
         part.write_bytes(part.name.encode())
     choose = page.locator("input[type=file][multiple]")
     await choose.set_input_files(parts[1:])
-    assert "is one of 2 parts, and m-00001-of-00002.gguf are missing" in await problem(page)
+    assert "is one of 2 parts; missing: m-00001-of-00002.gguf" in await problem(page)
     await choose.set_input_files(parts[::-1])
     assert [file["name"] for file in (await opened(page))["files"]] == [part.name for part in parts]
     await page.click("#show")
@@ -287,7 +340,13 @@ async def parts(stage: Stage) -> None:
     await page.goto(f"{stage.address}?backend=cpu&temperature=0&max_tokens=12&model={url}")
     await wait_ready(page)
     asked.append((await ask(page, PROMPT))["token_ids"])
-    assert len(asked[0]) > 4 and asked[1:] == 2 * asked[:1]
+    await page.set_input_files("#file", [*sorted(pieces.iterdir())[:2], whole])
+    await expect(page.locator("#problem-text")).to_contain_text("Several models at once")
+    await page.set_input_files("#file", sorted(pieces.iterdir(), reverse=True))
+    await page.wait_for_function("() => window.camelid.state === 'loading'")
+    await wait_ready(page)
+    asked.append((await ask(page, PROMPT))["token_ids"])
+    assert len(asked[0]) > 4 and asked[1:] == 3 * asked[:1]
 
 
 async def ask_model(page: Page, address: str) -> list[int]:
@@ -333,8 +392,8 @@ async def looks(stage: Stage) -> None:
 
 
 SCENES = (
-    hub_id, cut, reload, closed, cancel, wrong_hash, changed, no_ranges, refusals, quota, two_tabs,
-    tab_closes, files, parts, keyboard, looks,
+    hub_id, cut, late, reload, closed, notices, cancel, wrong_hash, changed, no_ranges, refusals, quota,
+    two_tabs, tab_closes, languages, files, parts, keyboard, looks,
 )  # fmt: skip
 
 

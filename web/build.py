@@ -24,7 +24,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
-PAGE_FOLDERS = ("", "chat", "chat/texts", "client", "models")
+PAGE_FOLDERS = ("", "chat", "chat/texts", "client", "models", "models/texts")
 PACKAGE = ROOT / "web" / "package"
 # Files of the site that the npm package has, too; its worker.js is a bundle.
 PACKAGED = ("client", *KERNELS, "camelid.zip", "pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")
@@ -57,7 +57,8 @@ NATIVE_IN_BROWSER = (
     "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
 # Libraries of the page: file or folder/ of the site's folder `vendor` -> file or files of node_modules.
-LIBRARIES: dict[str, str] = json.loads((ROOT / "web" / "vendor.json").read_bytes())
+VENDOR = ROOT / "web" / "vendor.json"
+LIBRARIES: dict[str, str] = json.loads(VENDOR.read_bytes())
 # A worker has no import map, so that a package's name becomes an address.
 IMPORTS = {b'"@jitl/quickjs-ffi-types"': b'"./ffi-types.mjs"'}
 SOURCE_MAP = b"\n//# sourceMappingURL="  # the site has no source maps
@@ -102,7 +103,7 @@ def copy_page(site: Path) -> None:
     for folder in PAGE_FOLDERS:
         (site / folder).mkdir(parents=True, exist_ok=True)
         for path in sorted((ROOT / "web" / folder).iterdir()):
-            if path.suffix in PAGE_FILES:
+            if path.suffix in PAGE_FILES and path != VENDOR:
                 shutil.copy2(path, site / folder / path.name)
 
 

@@ -313,7 +313,8 @@ export class Executor {
 async function chooseAdapter(gpu, name) {
   if (!gpu) {
     throw new Error(
-      "this browser offers no WebGPU; use a current Chrome, Edge, Firefox or Safari, on https or localhost",
+      "this browser offers no WebGPU; use a current Chrome, Edge, Firefox or Safari, on https or localhost "
+        + "(Firefox on Linux: set dom.webgpu.enabled in about:config)",
     );
   }
   const found = [];
@@ -329,9 +330,11 @@ async function chooseAdapter(gpu, name) {
   throw new Error(`no adapter matches '${name}'; found: ${[...new Set(found)].join("; ")}`);
 }
 
-/** Text facts of an adapter. Most browsers hide `device`, which falls back to vendor and architecture. */
-function describe({ vendor, architecture, device, description }) {
-  return { vendor, architecture, device: device || `${vendor} ${architecture}`.trim(), description };
+/** Text facts of an adapter. Most browsers hide `device`; Firefox hides all but the kind. */
+function describe({ vendor, architecture, device, description, isFallbackAdapter }) {
+  const kind = isFallbackAdapter ? "software adapter" : "adapter without a name";
+  const name = device || `${vendor} ${architecture}`.trim() || (description ? "" : kind);
+  return { vendor, architecture, device: name, description };
 }
 
 function plainLimits(limits) {

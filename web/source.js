@@ -2,6 +2,8 @@
 // an array of these. One request fetches a chunk with several tensors: a small model takes one request, and
 // a large model is never in memory as a whole.
 
+import { contentRange, pieces } from "./http.js";
+
 const CHUNK_BYTES = 8 << 20;
 const CHUNKS_KEPT = 4;
 
@@ -142,7 +144,7 @@ async function openUrl(url, progress) {
   const beside = (other) => openUrl(new URL(encodeURIComponent(other), url).href, progress);
   const response = await request(url, 0, CHUNK_BYTES);
   if (response.status === 200) return fromBlob(await wholeBody(response, progress), name, beside);
-  const { start, end, total } = contentRange(url, response);
+  const { start, end, total } = placeOf(url, response);
   if (start !== 0 || end !== Math.min(CHUNK_BYTES, total)) throw wrongRange(url, response, 0, CHUNK_BYTES);
   let done = 0;
   const count = (n) => progress((done += n), total);
@@ -160,7 +162,7 @@ async function fetchRange(url, from, to, { total, validator, count }) {
   if (response.headers.get("etag") !== validator) {
     throw new Error(`${url} changed on the server while it was being read; reload the page`);
   }
-  const range = response.status === 206 ? contentRange(url, response) : {};
+  const range = response.status === 206 ? placeOf(url, response) : {};
   const isRight = range.start === from && range.end === to && range.total === total;
   if (!isRight) throw wrongRange(url, response, from, to);
   return readBody(response, to - from, count);
@@ -175,12 +177,11 @@ async function request(url, from, to, cache = "default") {
   throw new Error(`${url}: the server answered ${response.status} ${response.statusText}`.trim());
 }
 
-function contentRange(url, response) {
+function placeOf(url, response) {
+  const place = contentRange(response);
+  if (place) return place;
   const text = response.headers.get("content-range") ?? "";
-  const match = /^bytes (\d+)-(\d+)\/(\d+)$/.exec(text);
-  if (!match) throw new Error(`${url}: the server sent a part without a valid content-range: '${text}'`);
-  const [start, last, total] = match.slice(1).map(Number);
-  return { start, end: last + 1, total };
+  throw new Error(`${url}: the server sent a part without a valid content-range: '${text}'`);
 }
 
 function wrongRange(url, response, from, to) {
@@ -216,9 +217,4 @@ async function wholeBody(response, progress) {
   }
   if (total && done !== total) throw cutShort(response, done, total);
   return new Blob(parts);
-}
-
-async function* pieces(response) {
-  const reader = response.body.getReader();
-  for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
 }

@@ -7,7 +7,7 @@ import { modelOf } from "../../web/models/dropped.js";
 import { chooseFiles, parseHubId, quantTag } from "../../web/models/hub_id.js";
 import { read, sums } from "../../web/models/journal.js";
 import { checkRoom } from "../../web/models/store.js";
-import { setTexts, text } from "../../web/models/texts.js";
+import { text, useLanguage } from "../../web/models/texts.js";
 
 const FUNCTIONS = {
   chooseFiles, fromAddress, modelOf, needOf, parseHubId, quantTag, read, sums, verdict,
@@ -17,7 +17,8 @@ const FUNCTIONS = {
     return checkRoom(...given);
   },
   known: () => KNOWN,
-  translated: (texts, key, values) => (setTexts(texts), text(key, values)),
+  table: async (name) => Object.values(await import(`../../web/models/texts/${name}.js`))[0],
+  translated: async (language, key, values) => (await useLanguage(language), text(key, values)),
 };
 
 async function answer([name, ...given]) {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -96,15 +97,40 @@ def test_the_journal_survives_a_torn_line() -> None:
 def test_an_address_of_one_part_names_all() -> None:
     page = "https://site.example/chat/"
     url = "https://h.example/d/m%20x-00002-of-00003.gguf?k=1"
-    parts, own, bad = in_node(
-        ["fromAddress", url, page],
-        ["fromAddress", "./cria.gguf", page],
-        ["fromAddress", "ftp://h/x.gguf", page],
-    )
+    parts, own = in_node(["fromAddress", url, page], ["fromAddress", "./cria.gguf", page])
     want = [f"https://h.example/d/m%20x-0000{i}-of-00003.gguf?k=1" for i in (1, 2, 3)]
     assert [file["url"] for file in parts["value"]["files"]] == want
     assert own["value"]["files"][0]["url"] == "https://site.example/chat/cria.gguf"
-    assert "neither a hub id nor an address" in bad["error"]
+
+
+ADDRESSES = {
+    "nonsense": "'nonsense' is neither a hub id nor an address",
+    "https://": "'https://' is neither a hub id nor an address",
+    "ftp://h/x.gguf": "expected http:// or https://",
+    r"C:\m\x.gguf": "A file of this device can be dropped here",
+    "https://h.example/models/": "names no file; expected an address like",
+    "https://h.example/a%2Fb.gguf": "names no file",
+    "https://me:secret@h.example/x.gguf": "contains a user name or password",
+    "https://h.example/100%.gguf": "'https://h.example/100%.gguf' has a percent sign",
+    "https://h.example/%FF.gguf": "write %25 for the sign itself",
+}
+
+
+def test_wrong_addresses_have_each_a_message() -> None:
+    page = "https://site.example/"
+    got = in_node(*(["fromAddress", address, page] for address in ADDRESSES))
+    assert [want in it["error"] for want, it in zip(ADDRESSES.values(), got, strict=True)] == [True] * len(
+        ADDRESSES
+    ), got
+    assert not any("secret" in it["error"] for it in got)
+
+
+def test_escapes_of_hub_ids() -> None:
+    good, bad = in_node(
+        ["parseHubId", "hf://o/r/resolve/main/a%20b.gguf"], ["parseHubId", "hf://o/r/resolve/main/50%.gguf"]
+    )
+    assert good["value"]["quant"] == "a b.gguf"
+    assert bad["error"].startswith("'hf://o/r/resolve/main/50%.gguf' has a percent sign")
 
 
 def test_dropped_files() -> None:
@@ -116,7 +142,7 @@ def test_dropped_files() -> None:
         "m-00001-of-00002.gguf",
         "m-00002-of-00002.gguf",
     ]
-    assert "Several models were dropped: m-00001-of-00002.gguf, other.gguf." in two["error"]
+    assert "Several models at once: m-00001-of-00002.gguf, other.gguf." in two["error"]
     assert "no .gguf file" in none["error"]
 
 
@@ -153,7 +179,7 @@ def test_need_of_a_known_model() -> None:
     for row, need in zip(known, needs, strict=True):
         n_layers, n_heads, size = SHAPES[row["name"]]
         assert need == {
-            "bytes": row["bytes"] + 2 * 4 * n_layers * n_heads * size * 4096 + 400e6,
+            "bytes": row["bytes"] + 2 * 4 * n_layers * n_heads * size * 4096 + 426e6,
             "context": 4096,
         }
 
@@ -166,9 +192,24 @@ def test_room_is_checked_with_numbers() -> None:
     assert short["error"].startswith(want)
 
 
-def test_texts_are_replaced_by_key() -> None:
-    texts = {"open.label": "{name} öffnen"}
-    known, other = in_node(
-        ["translated", texts, "open.label", {"name": "m"}], ["translated", texts, "open", {}]
+def test_every_language_has_every_text() -> None:
+    english, *others = (it["value"] for it in in_node(*(["table", name] for name in ("en", "de", "fr"))))
+    for table in others:
+        assert table.keys() == english.keys()
+        assert {key: holes(words) for key, words in table.items()} == {
+            key: holes(words) for key, words in english.items()
+        }
+
+
+def holes(words: str) -> set[str]:
+    return set(re.findall(r"\{\w+\}", words))
+
+
+def test_texts_of_a_language() -> None:
+    values = {"name": "m", "need": {"bytes": 1.5e9}, "free": {"bytes": 2e6}, "quota": {"bytes": 3e9}}
+    german, french, other = in_node(
+        *(["translated", language, "error.quota", values] for language in ("de", "fr", "es"))
     )
-    assert (known["value"], other["value"]) == ("m öffnen", "Open")
+    assert german["value"].startswith("m braucht noch 1,50 GB, doch dieser Browser gibt dieser Seite 2,0 MB")
+    assert french["value"].startswith("m demande encore 1,50 Go")
+    assert other["value"].startswith("m needs 1.50 GB more")

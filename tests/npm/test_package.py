@@ -1,4 +1,4 @@
-"""The npm package, packed, in Chromium on a plain page and through Vite and webpack, and in Node.js."""
+"""The npm package, packed, in Chromium and Firefox: plain, through Vite and webpack; and in Node.js."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from e2e.browser import ROOT, open_browser, serve_site
+from e2e.firefox import open_firefox
 from e2e.visit import Notes, open_page, reference_ids
 
 from camelid.version import __version__
@@ -24,7 +25,11 @@ Json = dict[str, Any]
 HERE = Path(__file__).parent
 CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
 MOST_BYTES = 12 << 20  # of the tarball
-HOSTS = ("plain", "vite", "webpack", "node")
+SITES = ("plain", "vite", "webpack")
+IN_FIREFOX = tuple(f"{site} in Firefox" for site in SITES)
+HOSTS = (*SITES, *IN_FIREFOX, "node")
+OPTIONS = {"backend": "cpu", "parallel": 2}
+VISIT = "(given) => visit(...given)"
 READY = "() => globalThis.visit !== undefined"
 EXAMPLE_IS_DONE = "() => document.body.innerText.endsWith('.')"
 
@@ -93,11 +98,10 @@ def readme_example() -> str:
 async def visit_all(address: str) -> tuple[dict[str, Json], Notes]:
     seen: dict[str, Json] = {}
     async with open_browser() as browser:
-        for host in ("plain", "vite", "webpack"):
+        for host in SITES:
             page, notes = await open_page(browser, f"{address}{host}/index.html")
             await page.wait_for_function(READY, timeout=10_000)
-            options = {"backend": "cpu", "parallel": 2}
-            seen[host] = await page.evaluate("(given) => visit(...given)", ["/model.gguf", options])
+            seen[host] = await page.evaluate(VISIT, ["/model.gguf", OPTIONS])
             seen[host]["elsewhere"] = [url for url in notes.urls if not url.startswith(address)]
             seen[host]["violations"] = await page.evaluate("() => window.violations")
             await page.context.close()
@@ -107,10 +111,23 @@ async def visit_all(address: str) -> tuple[dict[str, Json], Notes]:
     return seen, notes
 
 
+def visit_in_firefox(address: str) -> dict[str, Json]:
+    seen: dict[str, Json] = {}
+    for site, host in zip(SITES, IN_FIREFOX, strict=True):
+        with open_firefox() as firefox:
+            firefox.open(f"{address}{site}/index.html")
+            firefox.wait(READY)
+            seen[host] = firefox.evaluate(VISIT, ["/model.gguf", OPTIONS])
+            urls = firefox("notes")["urls"]
+            seen[host]["elsewhere"] = [url for url in urls if not url.startswith(address)]
+    return seen
+
+
 @pytest.fixture(scope="module")
 def seen(address: str, app: Path) -> dict[str, Json]:
     """Answers, events and errors that the application got on each host."""
     found, _ = asyncio.run(visit_all(address))
+    found |= visit_in_firefox(address)
     return found | {"node": json.loads(run("node", "node.mjs", CRIA, cwd=app))}
 
 
@@ -169,8 +186,8 @@ def test_a_saved_session_continues(seen: dict[str, Json], host: str) -> None:
 
 
 def test_nothing_comes_from_elsewhere(seen: dict[str, Json]) -> None:
-    for host in ("plain", "vite", "webpack"):
-        assert (seen[host]["elsewhere"], seen[host]["violations"]) == ([], [])
+    assert [seen[host]["elsewhere"] for host in (*SITES, *IN_FIREFOX)] == [[]] * 6
+    assert [seen[host]["violations"] for host in SITES] == [[]] * 3
 
 
 def test_the_readmes_example_runs(seen: dict[str, Json], address: str) -> None:

@@ -161,7 +161,7 @@ function listenToMenu(chat, openModel) {
   on("save", async () => download(await chat.saveSession(), SESSION_FILE));
   onFiles("import", (files) => importAll(chat, files));
   onFiles("session", ([file]) => chat.state === "ready" && chat.openSession(file));
-  onFiles("file", (files) => openModel(files.length > 1 ? files : files[0], files[0].name));
+  onFiles("file", (files) => openFiles(files, openModel));
 }
 
 function onFiles(id, act) {
@@ -248,15 +248,25 @@ function setTheme(name) {
   document.documentElement.dataset.theme = name;
 }
 
+/** web/models, where this site has it; undefined, and a problem, where not. */
+function modelsModule() {
+  return modelsDialog
+    .load()
+    .catch(({ message }) => void showProblem(text("models.absent", { why: message })));
+}
+
 /** The dialog of web/models. */
 async function showModels(openModel) {
-  try {
-    const style = loadStyle(MODELS_STYLE);
-    const [{ openModels }] = await Promise.all([modelsDialog.load(), style]);
-    if (!at("models").open) await openModels(at("models"), { onOpen: openModel });
-  } catch (error) {
-    showProblem(text("models.absent", { why: error.message }));
-  }
+  const [models] = await Promise.all([modelsModule(), loadStyle(MODELS_STYLE)]);
+  if (!models || at("models").open) return;
+  const onNotice = (words, isFailure) => (isFailure ? showProblem(words) : tell(words));
+  await models.openModels(at("models"), { onOpen: openModel, onNotice });
+}
+
+/** Opens the one model among chosen files: a file, or its parts in any order. */
+async function openFiles(files, openModel) {
+  const found = await (await modelsModule())?.oneModel(files).catch(({ message }) => showProblem(message));
+  if (found) openModel(found.model, found.name);
 }
 
 function editLast(chat) {

@@ -1,17 +1,11 @@
 // Small elements that several parts of the page make.
 
+import { at, make } from "../elements.js";
 import { text } from "./texts.js";
 
+export { at, make };
+
 const SVG = "http://www.w3.org/2000/svg";
-
-export const at = (id) => document.getElementById(id);
-
-/** An element with properties and children. */
-export function make(tag, properties = {}, ...children) {
-  const element = Object.assign(document.createElement(tag), properties);
-  element.append(...children);
-  return element;
-}
 
 /** An icon of index.html's sprite. */
 export function icon(name) {

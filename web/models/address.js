@@ -1,6 +1,7 @@
 // From what a visitor types to a model's files: a hub id by the hub's listing, or an address.
 
-import { abbreviated, chooseFiles, hubName, parseHubId, partNames } from "./hub_id.js";
+import { abbreviated, chooseFiles, decoded, hubName, isUnsafe, parseHubId, partNames } from "./hub_id.js";
+import { Interrupted, retried, statusError, unreachable } from "./requests.js";
 import { ModelError } from "./texts.js";
 
 /**
@@ -15,11 +16,8 @@ import { ModelError } from "./texts.js";
 
 /** The hub's address, which the site's operator sets in hub.json. */
 export async function hubEndpoint() {
-  const url = new URL("hub.json", import.meta.url);
-  const response = await fetch(url).catch(() => {
-    throw new ModelError("unreachable", { place: url.origin });
-  });
-  if (!response.ok) throw statusError(url.href, response.status);
+  const response = await answer(new URL("hub.json", import.meta.url).href);
+  if (!response.ok) throw statusError(response.url, response.status);
   return (await response.json()).endpoint.replace(/\/$/, "");
 }
 
@@ -40,17 +38,27 @@ export async function findModel(typed, { signal, base = globalThis.location.href
 
 /** The files of an address; for one of a model's parts, the addresses of all. */
 export function fromAddress(address, base) {
-  const url = URL.canParse(address, base) && /[./]/.test(address) ? new URL(address, base) : null;
-  const name = url && decodeURIComponent(url.pathname.split("/").at(-1));
-  if (!name || !/^https?:$/.test(url.protocol)) {
-    throw new ModelError("address", { text: address.slice(0, 200) });
-  }
+  const url = urlOf(address, base);
+  const name = decoded(url.pathname.split("/").at(-1), address);
+  if (isUnsafe(name)) throw new ModelError("no-name", { text: shortened(address) });
   const files = partNames(name).map((part) => {
     const own = new URL(url);
     own.pathname = own.pathname.replace(/[^/]*$/, encodeURIComponent(part));
     return { name: part, url: own.href, size: null, sha256: null };
   });
   return { name: files[0].name, address, files };
+}
+
+function urlOf(address, base) {
+  const url = URL.canParse(address, base) && /[./]/.test(address) ? new URL(address, base) : null;
+  if (!url) throw new ModelError("address", { text: shortened(address) });
+  if (!/^https?:$/.test(url.protocol)) throw new ModelError("scheme", { text: shortened(address) });
+  if (url.username || url.password) throw new ModelError("login");
+  return url;
+}
+
+function shortened(address) {
+  return address.length > 200 ? `${address.slice(0, 200)}…` : address;
 }
 
 /** The chosen files of a hub's repository, at the commit that the revision has now. */
@@ -74,18 +82,29 @@ export async function fromHub(id, hub, signal) {
 
 async function list(id, hub, signal) {
   const path = `${id.owner}/${id.repo}/revision/${encodeURIComponent(id.revision ?? "main")}`;
-  const url = `${hub}/api/models/${path}?blobs=true`;
-  const response = await fetch(url, { signal }).catch((error) => {
-    if (signal?.aborted) throw error;
-    throw new ModelError("unreachable", { place: hub });
-  });
-  if (!response.ok) throw refusal(id, hub, url, response);
+  const response = await answer(`${hub}/api/models/${path}?blobs=true`, signal);
+  if (!response.ok) throw refusal(id, hub, response);
   const listing = await response.json().catch(() => ({}));
   if (/^[0-9a-f]{40}$/.test(listing.sha) && Array.isArray(listing.siblings)) return listing;
   throw new ModelError("listing", { hub });
 }
 
-function refusal(id, hub, url, { status, headers }) {
+/** The answer to a request, whatever its status unless another attempt may mend it. Offline, there is one. */
+async function answer(url, signal) {
+  const attempt = async () => {
+    const response = await fetch(url, { signal }).catch((error) => {
+      throw signal?.aborted ? error : unreachable(url);
+    });
+    if (response.status === 429 || response.status >= 500) throw statusError(url, response.status);
+    return response;
+  };
+  const given = navigator.onLine === false ? attempt() : retried(attempt, signal);
+  return given.catch((error) => {
+    throw error instanceof Interrupted ? error.problem : error;
+  });
+}
+
+function refusal(id, hub, { url, status, headers }) {
   const repository = `${id.owner}/${id.repo}`;
   const code = headers.get("x-error-code");
   if (code === "RevisionNotFound") {
@@ -94,14 +113,6 @@ function refusal(id, hub, url, { status, headers }) {
   if (code === "GatedRepo" || status === 403) return new ModelError("gated", { repository });
   if (status === 401 || status === 404) return new ModelError("repository", { repository, hub });
   return statusError(url, status);
-}
-
-/** The error of a status other than 200 and 206. */
-export function statusError(url, status) {
-  const isLater = status === 429 || status >= 500;
-  const advice = { 401: "refused", 403: "refused", 404: "missing", 410: "missing" }[status];
-  const key = isLater ? "later" : advice ?? "none";
-  return new ModelError("status", { url, status, advice: { key: `advice.${key}` } });
 }
 
 /** The hash in a listing; anything but 64 hex digits is none. */

@@ -38,7 +38,7 @@ class Storing {
   #parts;
   #journal;
   #arriving = 0; // bytes of chunks that are not stored yet
-  #told = 0;
+  #reportedAt = 0;
 
   constructor(model) {
     this.#model = model;
@@ -99,7 +99,7 @@ class Storing {
 
   async #fetch(i, file, data, hasher) {
     const part = this.#parts[i];
-    const onBytes = (n) => ((this.#arriving += n), this.#tell());
+    const onBytes = (n) => ((this.#arriving += n), this.#report());
     const ending = new AbortController(); // ends requests ahead when a chunk has failed
     const signal = AbortSignal.any([stopping.signal, ending.signal]);
     try {
@@ -128,7 +128,7 @@ class Storing {
     hasher.update(chunk);
     part.done += chunk.length;
     this.#arriving -= chunk.length;
-    this.#tell();
+    this.#report();
     if (!isResumable) return;
     data.flush();
     const { done, total, etag } = part;
@@ -150,11 +150,11 @@ class Storing {
     this.#journal.flush();
   }
 
-  /** Tells all tabs of the progress. */
-  #tell() {
+  /** Sends the progress to all tabs. */
+  #report() {
     const now = performance.now();
-    if (now - this.#told < PROGRESS_MS) return;
-    this.#told = now;
+    if (now - this.#reportedAt < PROGRESS_MS) return;
+    this.#reportedAt = now;
     const { done, total } = sums(this.#parts);
     channel.postMessage({ key: this.#model.key, done: done + this.#arriving, total });
   }

@@ -30,20 +30,32 @@ const PREFERRED = [
  * here without the prefix hf://, too.
  * @param {string} id
  * @returns {HubId | null}
- * @throws {ModelError} for an invalid revision
+ * @throws {ModelError} for an invalid revision or escape
  */
 export function parseHubId(id) {
   const prefix = PREFIX.exec(id)?.[0] ?? "";
   const rest = prefix ? id.slice(prefix.length).replace(/\/$/, "") : id;
   const found = (prefix && PAGE.exec(rest)) || FILE.exec(rest) || ID.exec(rest);
   if (!found) return null;
-  const decoded = found.slice(1).map((part) => (part ? decodeURIComponent(part) : null));
-  const [owner, repo, revision, quant] = decoded;
+  const parts = found.slice(1).map((part) => (part ? decoded(part, id) : null));
+  const [owner, repo, revision, quant] = parts;
   if (!prefix && !quant && /\.(?:gguf|safetensors)$/i.test(repo)) return null;
   if (revision && !REVISION.test(revision)) {
     throw new ModelError("revision", { revision: revision.slice(0, 80) });
   }
   return { owner, repo, quant, revision };
+}
+
+/**
+ * A part of an address without percent escapes.
+ * @throws {ModelError} for a percent sign that starts none, with the address `whole`
+ */
+export function decoded(part, whole = part) {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    throw new ModelError("percent", { text: whole.slice(0, 200) });
+  }
 }
 
 /** The id as a text, with or without the quant. */
@@ -102,9 +114,13 @@ function byCodePoint(a, b) {
 }
 
 function checkName(name, repository) {
-  const isUnsafe = UNPRINTABLE.test(name) || /[\\:]/.test(name)
-    || name.split("/").some((part) => ["", ".", ".."].includes(part));
-  if (isUnsafe) throw new ModelError("file-name", { repository, name: name.slice(0, 80) });
+  if (!name.split("/").some(isUnsafe)) return;
+  throw new ModelError("file-name", { repository, name: name.slice(0, 80) });
+}
+
+/** Whether a name without folders is no name of a file. */
+export function isUnsafe(name) {
+  return ["", ".", ".."].includes(name) || /[\\/:]/.test(name) || UNPRINTABLE.test(name);
 }
 
 function firstPart(name) {

@@ -6,9 +6,7 @@ import { download } from "./downloads.js";
 import { filesOf, modelOf } from "./dropped.js";
 import { button, frame, progressRow, row } from "./elements.js";
 import { list, opened, remove, room } from "./store.js";
-import { ModelError, duration, size, text } from "./texts.js";
-
-export { setTexts } from "./texts.js";
+import { ModelError, duration, formatted, size, text, useLanguage } from "./texts.js";
 
 /** @typedef {File | FileSystemFileHandle} Handle */
 
@@ -16,24 +14,39 @@ export { setTexts } from "./texts.js";
 const running = new Map();
 
 /**
- * Shows the dialog. A chosen model closes it and calls `onOpen` once, with what `load` takes.
+ * Shows the dialog in the page's language. A chosen model closes it and calls `onOpen` once, with what `load`
+ * takes. `onNotice` gets the end of a download while the dialog is closed.
  * @param {HTMLDialogElement} dialog
- * @param {{onOpen: (model: Handle | Handle[], name: string) => void}} options
+ * @param {{onOpen: (model: Handle | Handle[], name: string) => void,
+ *   onNotice: (text: string, isFailure: boolean) => void}} options
  */
-export async function openModels(dialog, { onOpen }) {
-  const view = new View(dialog, onOpen);
+export async function openModels(dialog, { onOpen, onNotice }) {
+  await useLanguage();
+  const view = new View(dialog, onOpen, onNotice);
   dialog.showModal();
   await view.fill();
+}
+
+/**
+ * The one model among chosen files; its errors are in the page's language.
+ * @param {File[]} files
+ * @returns {Promise<{model: File | File[], name: string}>}
+ * @throws {ModelError}
+ */
+export async function oneModel(files) {
+  await useLanguage();
+  return modelOf(files);
 }
 
 class View {
   #dialog;
   #onOpen;
+  #onNotice;
   #at;
   #isGone = false;
 
-  constructor(dialog, onOpen) {
-    [this.#dialog, this.#onOpen] = [dialog, onOpen];
+  constructor(dialog, onOpen, onNotice) {
+    [this.#dialog, this.#onOpen, this.#onNotice] = [dialog, onOpen, onNotice];
     this.#at = frame(dialog);
     this.#listen();
   }
@@ -110,7 +123,7 @@ class View {
     const { id, name } = model;
     const { bytes, context } = needOf(model);
     const judged = verdict(bytes, facts);
-    const need = { bytes: size(model.bytes), memory: size(bytes), context: context.toLocaleString() };
+    const need = { bytes: size(model.bytes), memory: size(bytes), context: formatted(context) };
     const detail = [id, text("known.need", need), text(`verdict.${judged}`)];
     return row({ name, detail, judged, buttons: [button("download", { name }, () => this.#get(id))] });
   }
@@ -119,7 +132,17 @@ class View {
   #get(address, found = null) {
     if (running.has(address)) return;
     this.#say("");
-    this.#show(startJob(address, found, (note) => this.#say(note)), true);
+    const job = startJob(address, found, (note) => this.#say(note));
+    this.#noticeEnd(job); // before #show, which closes the dialog at the end
+    this.#show(job, true);
+  }
+
+  /** Passes the end of a job to the page, unless the dialog is open and shows it. */
+  #noticeEnd(job) {
+    const notice = (words, isFailure) => this.#dialog.open || this.#onNotice(words, isFailure);
+    const ended = () => notice(text("note.stored", { name: job.name }), false);
+    const failed = ({ message }) => notice(text("note.failed", { name: job.name, why: message }), true);
+    job.ended.then(ended, (error) => job.stop.signal.aborted || failed(error));
   }
 
   /** Shows a job until it ends, with a button that stops it; `opens` its model then. */

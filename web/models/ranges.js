@@ -1,15 +1,12 @@
 // A file over HTTP as chunks in order, from any offset on: range requests of fixed size, some of them ahead,
 // each tried again when the connection ends.
 
-import { statusError } from "./address.js";
+import { contentRange, pieces } from "../http.js";
+import { Interrupted, retried, sleep, statusError, unreachable } from "./requests.js";
 import { ModelError } from "./texts.js";
 
 export const CHUNK_BYTES = 4 << 20;
 const AHEAD = 3; // requests at once: hides a request's latency, which a redirect doubles
-const WAITS_S = [0.5, 1, 2, 4]; // before each new attempt
-
-/** A failure that a new attempt may mend. */
-class Interrupted extends Error {}
 
 /**
  * An opened download. `chunks` yields the bytes from `start` on, in order; `isRanged` is false for a server
@@ -30,8 +27,8 @@ class Interrupted extends Error {}
 export async function openDownload(file, from, { signal, etag, onBytes }) {
   const job = { file, signal, onBytes, etag, total: file.size };
   const end = file.size === null ? from + CHUNK_BYTES : Math.min(from + CHUNK_BYTES, file.size);
-  const response = await request(job, from, end).catch((error) => {
-    throw error instanceof Interrupted ? new ModelError("unreachable", { place: origin(file.url) }) : error;
+  const response = await retried(() => request(job, from, end), signal).catch((error) => {
+    throw error instanceof Interrupted ? error.problem : error;
   });
   checkEtag(job, response);
   if (response.status === 200) return wholeDownload(job, response);
@@ -51,13 +48,9 @@ async function* chunks(job, from, first) {
   }
 }
 
-/** A chunk, by as many attempts as there are waits; `first` is the first attempt, if it is under way. */
-function again(job, from, first = fetchChunk(job, from)) {
-  const chunk = WAITS_S.reduce((attempt, wait) => attempt.catch(async (error) => {
-    if (!(error instanceof Interrupted)) throw error;
-    await sleep(wait, job.signal);
-    return fetchChunk(job, from);
-  }), first).catch((error) => {
+/** A chunk; `first` is the first attempt, if it is under way. */
+function again(job, from, first) {
+  const chunk = retried(() => fetchChunk(job, from), job.signal, first).catch((error) => {
     throw error instanceof Interrupted ? cut(job, from) : error;
   });
   chunk.catch(() => {}); // a chunk ahead may fail before it is awaited
@@ -81,11 +74,10 @@ async function request({ file, signal }, from, end) {
     const response = await fetch(file.url, { cache: "no-store", signal, headers });
     if (response.status === 200 || response.status === 206) return response;
     if (response.status === 416) throw new ModelError("changed", { name: file.name });
-    if (response.status === 429 || response.status >= 500) throw new Interrupted();
     throw statusError(file.url, response.status);
   } catch (error) {
     if (signal.aborted || error instanceof ModelError || error instanceof Interrupted) throw error;
-    throw (await watch.violation()) ?? new Interrupted();
+    throw (await watch.violation()) ?? unreachable(file.url);
   } finally {
     watch.end();
   }
@@ -119,11 +111,11 @@ function checkEtag(job, { headers }) {
 function placeOf(job, response, from, end) {
   const header = response.headers.get("content-range");
   if (header === null && job.total !== null) return { end, total: job.total };
-  const [start, last, total] = (/^bytes (\d+)-(\d+)\/(\d+)$/.exec(header ?? "") ?? []).slice(1).map(Number);
-  if (job.total !== null && total !== undefined && total !== job.total) {
+  const place = contentRange(response);
+  if (place && job.total !== null && place.total !== job.total) {
     throw new ModelError("changed", { name: job.file.name });
   }
-  if (start === from && last + 1 === Math.min(end, total)) return { end: last + 1, total };
+  if (place?.start === from && place.end === Math.min(end, place.total)) return place;
   throw wrongRange(job, from, end, header ?? "no content-range");
 }
 
@@ -147,8 +139,8 @@ async function body({ onBytes }, response, length) {
 
 function wholeDownload(job, response) {
   const isPlain = !response.headers.has("content-encoding");
-  const told = isPlain && response.headers.has("content-length");
-  const total = told ? Number(response.headers.get("content-length")) : job.total;
+  const hasLength = isPlain && response.headers.has("content-length");
+  const total = hasLength ? Number(response.headers.get("content-length")) : job.total;
   if (job.total !== null && total !== job.total) throw new ModelError("changed", { name: job.file.name });
   return { start: 0, total, etag: job.etag, isRanged: false, chunks: wholeChunks(job, response, total) };
 }
@@ -187,11 +179,6 @@ function joined(pieces, bytes) {
   return all;
 }
 
-async function* pieces(response) {
-  const reader = response.body.getReader();
-  for (let next = await reader.read(); !next.done; next = await reader.read()) yield next.value;
-}
-
 function cut({ file, total }, done) {
   return new ModelError("cut", { name: file.name, done: { bytes: done }, total: { bytes: total } });
 }
@@ -206,11 +193,4 @@ function wrongRange({ file }, from, to, got) {
 
 function origin(url) {
   return new URL(url).origin;
-}
-
-function sleep(seconds, signal) {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(resolve, 1000 * seconds);
-    signal?.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason)), { once: true });
-  });
 }

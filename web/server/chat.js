@@ -5,7 +5,7 @@ import { markdown } from "./markdown.js";
 import { watch } from "./panel.js";
 import {
   addNote, addTurn, at, followEnd, hideProblem, listenToPrompt, showProblem,
-} from "../conversation.js";
+} from "./conversation.js";
 
 const PAINT_MS = 60;
 const END_PX = 80; // a reader this close to the end follows the answer

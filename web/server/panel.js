@@ -1,7 +1,7 @@
 // The live panel: the server's present load, once a second while the page is visible.
 
 import { getJson } from "./api.js";
-import { at } from "../conversation.js";
+import { at } from "./conversation.js";
 
 const EVERY_MS = 1000;
 const LOST_MS = 5000; // more, while the server does not answer

@@ -12,6 +12,7 @@ import click
 
 from camelid.cli.command import say, subcommand, writing_bar
 from camelid.cli.hub_download import local_path
+from camelid.formats.hub.ids import HUB
 from camelid.loading.model_file import open_model
 
 
@@ -22,7 +23,7 @@ from camelid.loading.model_file import open_model
               help="Port to listen on; 0 picks a free one.")  # fmt: skip
 @click.option(
     "--hub",
-    default="https://huggingface.co",
+    default=HUB,
     show_default=True,
     envvar="HF_ENDPOINT",
     metavar="URL",

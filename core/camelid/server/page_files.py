@@ -11,11 +11,11 @@ from camelid.errors import BackendError
 
 INDEX = "server/index.html"
 NAMES = (
-    "conversation.js",
     "icon.svg",
     "style.css",
     "server/api.js",
     "server/chat.js",
+    "server/conversation.js",
     "server/markdown.js",
     "server/panel.js",
     "server/style.css",

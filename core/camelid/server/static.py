@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from camelid.errors import BackendError, RequestError
+from camelid.formats.hub.ids import HUB
 from camelid.server.http.listen import listen
 from camelid.server.site import find_site
 
@@ -47,7 +48,6 @@ MEDIA_TYPES = {
     ".zip": "application/zip",
 }
 ENCODINGS = {"br": ".br", "gzip": ".gz"}  # in order of preference
-HUB = "https://huggingface.co"
 # Hosts that the hub redirects downloads to, by https://huggingface.co/.well-known/meta.json. A policy applies
 # to the target of a redirect, too.
 HUB_HOSTS = (

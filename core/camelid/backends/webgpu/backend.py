@@ -53,7 +53,7 @@ from camelid.plan.step import (
 )
 from camelid.plan.weights import Weight
 
-SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render")
+SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render", "software adapter")
 
 
 @dataclass(slots=True, eq=False)

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 
 from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
 
+HUB = "https://huggingface.co"
 _NAME = r"(?![\w.-]*(?:\.\.|--))[A-Za-z0-9](?:[\w.-]{0,94}\w)?"  # the hub's rules for names
 _PREFIX = re.compile(r"(?:hf://(?:models/)?|(?:https?://)?(?:www\.)?(?:hf\.co|huggingface\.co)/)", re.I)
 _ID = re.compile(rf"({_NAME})/({_NAME})(?:@([^:@\s]+))?(?::(\S.*))?", re.ASCII)

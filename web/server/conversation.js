@@ -1,4 +1,4 @@
-// Parts that the pages share: transcript, problem box, and the keys of the prompt.
+// Transcript, problem box and keys of the prompt.
 
 export const at = (id) => document.getElementById(id);
 const SPEAKERS = { user: "You said:", assistant: "Answer:" };
