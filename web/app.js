@@ -17,11 +17,12 @@ import {
   showState,
 } from "./chat/status.js";
 import { Store, TabStore } from "./chat/store.js";
-import { preferredLanguage, text, useLanguage } from "./chat/texts.js";
+import { currentLanguage, preferredLanguage, text, useLanguage } from "./chat/texts.js";
 import { keepOffline } from "./offline.js";
 
 let loading = null; // AbortController of the model that is being loaded
 let llm = null;
+let opened = null; // what `load` takes for the model
 let chat = null;
 
 /** Interface for tests and the console. */
@@ -41,6 +42,8 @@ async function start(model, name) {
   loading?.abort();
   void llm?.close();
   llm = null;
+  at("open-glass").disabled = true;
+  opened = model;
   beginProgress();
   hideProblem();
   showNote("");
@@ -70,6 +73,7 @@ function loadOptions() {
 
 function ready(info) {
   chat.use(llm);
+  at("open-glass").disabled = false;
   chat.setState("ready", () => readyLine(info));
   showNote(info.why ? text("status.processor", { why: info.why }) : "");
   void keepOffline();
@@ -89,6 +93,13 @@ function flaw() {
   return found ? faultText(found) : null;
 }
 
+async function showGlass() {
+  at("menu").hidePopover();
+  const { openGlass } = await import("./glass/glass.js");
+  const { messages, options } = chat.asked();
+  await openGlass(at("glass"), { llm, model: opened, messages, options }, currentLanguage());
+}
+
 async function openStore() {
   try {
     return await Store.open();
@@ -106,4 +117,5 @@ else void start(new URL(allSettings().model, location.href).href, allSettings().
 // A model that is opened would use the same settings.
 for (const id of ["file", "open-models"]) at(id).disabled = Boolean(wrong);
 listenToActions(chat, { openModel: start });
+at("open-glass").addEventListener("click", () => showGlass().catch((error) => showProblem(error.message)));
 await chat.open(await openStore());

@@ -12,6 +12,7 @@ import argparse
 import gzip
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
-PAGE_FOLDERS = ("", "chat", "chat/texts", "client", "models")
+PAGE_FOLDERS = ("", "chat", "chat/texts", "client", "models", "glass", "glass/texts")
 PACKAGE = ROOT / "web" / "package"
 # Files of the site that the npm package has, too; its worker.js is a bundle.
 PACKAGED = ("client", *KERNELS, "camelid.zip", "pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")
@@ -56,6 +57,7 @@ NOT_IN_BROWSER = (
     "backends/proof/compare.py",
     "backends/proof/gate.py",
     "backends/proof/inputs.py",
+    "backends/proof/recorded.py",
     "backends/proof/rows_",
     "backends/reference/",
     "backends/remote/",
@@ -89,6 +91,10 @@ SOURCE_MAP = b"\n//# sourceMappingURL="  # the site has no source maps
 COMPRESSIBLE = {".bin", ".gguf", ".wasm", ".zip", *PAGE_FILES} - {".ico", ".png"}
 BYTECODE = ROOT / "web" / "bytecode"
 SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
+RECORDS = "glass/parity.json"
+# Files that a page fetches at a press only, so that no visit installs them: wllama (if npm has it), records.
+RIVAL = {"index.js": "wllama.js", "wasm/wllama.wasm": "wllama.wasm"}
+AT_A_PRESS = ("vendor/wllama/", RECORDS)
 SETTINGS = ("models/hub.json",)
 SNAPSHOT = ROOT / "web" / "snapshot"
 ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
@@ -150,6 +156,26 @@ def copy_libraries(site: Path, packages: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             data = path.read_bytes()
             target.write_bytes(as_module(data) if path.suffix in {".js", ".mjs"} else data)
+
+
+def copy_rival(site: Path, packages: Path) -> None:
+    """Copies wllama for the glass box's race; without the package the page tells how to get it."""
+    source, target = packages / "@wllama" / "wllama" / "esm", site / "vendor" / "wllama"
+    if not source.is_dir():
+        return
+    target.mkdir(parents=True)
+    for name, copy in RIVAL.items():
+        data = (source / name).read_bytes()
+        (target / copy).write_bytes(as_module(data) if copy.endswith(".js") else data)
+
+
+def write_records(site: Path) -> None:
+    """Writes the recorded cases of the gate for the glass box; prints a hint if this Python lacks NumPy."""
+    command = [sys.executable, "-m", "camelid.backends.proof.recorded", site / RECORDS]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "core")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        print(f"web/build.py: no {RECORDS}: {done.stderr.strip()[-300:]}", file=sys.stderr)
 
 
 def as_module(script: bytes) -> bytes:
@@ -318,6 +344,8 @@ def build(site: Path, pyodide: Path, cache: Path) -> None:
     site.mkdir(parents=True)
     assemble(site, pyodide, cache)
     copy_cria(site)
+    copy_rival(site, pyodide.parent)
+    write_records(site)
     take_snapshot(site, pyodide, cache)
     write_version(site)
     for path in sorted(site.rglob("*")):
@@ -333,6 +361,7 @@ def write_version(site: Path) -> None:
     """
     paths = [path for path in sorted(site.rglob("*")) if path.is_file() and path.suffix not in {".br", ".gz"}]
     names = {path.relative_to(site).as_posix(): path for path in paths}
+    names = {name: path for name, path in names.items() if not name.startswith(AT_A_PRESS)}
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items()}
     stamp = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
     worker = site / SERVICE_WORKER

@@ -13,6 +13,7 @@ import {
   childrenOf,
   choose,
   fromMessages,
+  messagesOf,
   newConversation,
   path,
   removeNode,
@@ -93,6 +94,11 @@ export class Chat {
       if (!childrenOf(this.conversation, node.id).length) this.#takeBack(node, prompt);
       throw error;
     }
+  }
+
+  /** Messages of the shown branch, and the options of its requests. */
+  asked() {
+    return { messages: messagesOf(this.conversation), options: options(this.settings) };
   }
 
   /** Answers the shown branch. */

@@ -45,6 +45,7 @@ export default {
   "import.markdown": "{name} enthält keine Nachrichten, die ein Export dieser Seite markiert hat. Wählen "
     + "Sie eine solche Datei oder JSON.",
 
+  "glass": "Glaskasten",
   "models": "Modelle",
   "models.absent": "Diese Seite wurde ohne die Auswahl der Modelle gebaut; öffnen Sie eine Datei über das "
     + "Menü.",

@@ -44,6 +44,7 @@ export default {
   "import.markdown": "{name} ne contient aucun message marqué par un export de cette page. Choisissez un "
     + "tel fichier, ou du JSON.",
 
+  "glass": "Boîte de verre",
   "models": "Modèles",
   "models.absent": "Ce site a été construit sans le choix des modèles ; ouvrez un fichier par le menu.",
   "file.open": "Ouvrir un fichier GGUF",
