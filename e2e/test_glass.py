@@ -68,7 +68,7 @@ async def look(address: str, backend: str) -> Seen:
         page, notes = await open_page(browser, f"{address}?{ADDRESSES[backend]}")
         await wait_ready(page)
         seen = Seen(notes=notes, first_urls=[*notes.urls])
-        await page.add_script_tag(path=AXE)
+        await page.evaluate(AXE.read_text())
         await type_prompt(page, QUESTION)
         await settled(page)
         await page.click("#open-menu")
@@ -103,6 +103,8 @@ async def look(address: str, backend: str) -> Seen:
         seen.reports["parity"] = await page.inner_text("#glass-parity .report")
         await open_tab(page, "race")
         if backend == "cpu":
+            await page.fill("#glass-race-prompt", "24")
+            await page.fill("#glass-race-tokens", "6")
             await press(page, "race", "Start", ".report")
             seen.reports["race"] = await page.inner_text("#glass-race .report")
             assert await page.locator("iframe").count() == 0
@@ -203,6 +205,7 @@ def test_a_race_has_both_sides(visit: tuple[str, Seen]) -> None:
     backend, seen = visit
     if backend != "cpu":
         return
+    assert "- prompt: 2" in seen.reports["race"]  # tokens, of 24 that were asked
     lines = [line for line in seen.reports["race"].splitlines() if line.startswith("| ")][2:]
     assert [line.split()[1] for line in lines] == ["Camelid", "wllama"]
     assert all(float(cell) > 0 for line in lines for cell in line.split("|")[2:4])

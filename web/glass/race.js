@@ -1,4 +1,4 @@
-// A race against wllama on this device: the same file, the same token ids, greedy, in turns.
+// A race against wllama on this device: the same file, the same prompt, greedy, in turns.
 
 import { button, copyButton, element, numberField, table } from "./elements.js";
 import { median, number } from "./numbers.js";
@@ -12,8 +12,8 @@ const HEADS = ["side", "prefill", "decode"];
 
 /** @param {HTMLElement} at @param {import("./glass.js").Looked} looked */
 export function showRace(at, { llm, model, signal, attempt }) {
-  const prompt = numberField("glass-prompt", "race.prompt", 64, 2048);
-  const tokens = numberField("glass-tokens", "race.tokens", 32, 1024);
+  const prompt = numberField("glass-race-prompt", "race.prompt", 64, 2048);
+  const tokens = numberField("glass-race-tokens", "race.tokens", 32, 1024);
   const told = element("p", { role: "status", className: "quiet" });
   const found = element("div");
   const run = button("race.run", () => attempt(async () => {
@@ -41,10 +41,10 @@ async function race(llm, model, { n, tokens }, signal, tell) {
     const runs = [];
     for (let round = 0; round <= ROUNDS; round += 1) {
       tell("race.round", { round, rounds: ROUNDS });
-      const ids = await promptOf(llm, n, round);
-      const ours = await askCamelid(llm, ids, tokens, signal);
-      const theirs = await rival.ask(ids, tokens);
-      if (theirs.n !== tokens || theirs.prompt !== n) throw new Error(text("race.unequal", theirs));
+      const prompt = await promptOf(llm, n, round);
+      const ours = await askCamelid(llm, prompt, tokens, signal);
+      const theirs = await rival.ask(prompt, tokens);
+      if (theirs.n !== ours.n || theirs.prompt !== ours.prompt) throw unequal(ours, theirs);
       if (round) runs.push([ours, theirs]);
     }
     return { runs, rival: rival.facts };
@@ -58,20 +58,25 @@ function checkSizes({ info: { context } }, n, tokens) {
   throw new Error(text("race.sizes", { context }));
 }
 
-/** Token ids of exactly n tokens; each round begins with another word, so that no prefix is cached. */
+/** Both sides must have read and made equally many tokens. */
+function unequal(ours, theirs) {
+  const values = { prompt: ours.prompt, n: ours.n, prompt2: theirs.prompt, n2: theirs.n };
+  return new Error(text("race.unequal", values));
+}
+
+/** A text of about n tokens, as wllama takes no ids; each round begins with another, so no prefix is cached. */
 async function promptOf(llm, n, round) {
   const words = WORDS.repeat(Math.ceil(n / 8) + 1);
   const ids = await llm.tokenize(`${String.fromCharCode(97 + round)}${words}`);
-  return ids.slice(0, n);
+  return llm.detokenize(ids.slice(0, n));
 }
 
-async function askCamelid(llm, ids, tokens, signal) {
+async function askCamelid(llm, prompt, tokens, signal) {
   const greedy = { temperature: 0, ignore_eos: true, max_tokens: tokens };
-  const stream = llm.stream(ids, { ...greedy, cache_salt: crypto.randomUUID(), signal });
-  const { timings, token_ids } = await stream.completion;
-  const done = { n: token_ids.length, prompt: ids.length };
-  if (done.n !== tokens) throw new Error(text("race.unequal", done));
-  return { prefill: ids.length / timings.ttft_s, decode: timings.decode_tps };
+  const stream = llm.stream(prompt, { ...greedy, cache_salt: crypto.randomUUID(), signal });
+  const { timings, token_ids, usage } = await stream.completion;
+  const n = usage.prompt_tokens;
+  return { n: token_ids.length, prompt: n, prefill: n / timings.ttft_s, decode: timings.decode_tps };
 }
 
 /** The files of what was loaded, as Blobs; those of an address are fetched. */
@@ -85,7 +90,7 @@ async function filesOf(model) {
   }));
 }
 
-function view({ runs, rival }, info, { n, tokens }) {
+function view({ runs, rival }, info, { tokens }) {
   const sides = [`Camelid ${info.version} (${info.backend})`, rival.name];
   const speeds = sides.map((side, i) => ({
     side,
@@ -98,7 +103,11 @@ function view({ runs, rival }, info, { n, tokens }) {
   }));
   const ratios = ["prefill", "decode"].map((name) => number(speeds[0][name] / speeds[1][name]));
   const told = report("Camelid and wllama", info,
-    { prompt: `${n} tokens`, answer: `${tokens} tokens, greedy`, medians: `of ${runs.length} rounds, in turns` },
+    {
+      prompt: `${runs[0][0].prompt} tokens`,
+      answer: `${tokens} tokens, greedy`,
+      figures: `medians of ${runs.length} rounds, in turns, after one uncounted`,
+    },
     ["side", "prefill tok/s", "decode tok/s"],
     speeds.map(({ side, prefill, decode }) => [side, prefill.toFixed(1), decode.toFixed(1)]));
   const summary = text("race.summary", { prefill: ratios[0], decode: ratios[1], rounds: runs.length });

@@ -4,7 +4,6 @@ import { element } from "./elements.js";
 import { text } from "./texts.js";
 
 const PAGE = new URL("rival.html", import.meta.url);
-const SCRIPT = new URL("../vendor/wllama/wllama.js", import.meta.url);
 
 /**
  * Loads a model in wllama.
@@ -12,8 +11,6 @@ const SCRIPT = new URL("../vendor/wllama/wllama.js", import.meta.url);
  * @param {{context: number, signal: AbortSignal}} how
  */
 export async function openRival(files, { context, signal }) {
-  const there = await fetch(SCRIPT, { method: "HEAD" }).catch(() => null);
-  if (!there?.ok) throw new Error(text("race.absent"));
   const frame = element("iframe", { src: PAGE.href, hidden: true, title: "wllama" });
   document.body.append(frame);
   const close = () => frame.remove();
@@ -21,7 +18,7 @@ export async function openRival(files, { context, signal }) {
   try {
     const call = await connect(frame, signal);
     const facts = await call({ method: "load", files, context });
-    return { facts, ask: (ids, tokens) => call({ method: "ask", ids, tokens }), close };
+    return { facts, ask: (prompt, tokens) => call({ method: "ask", prompt, tokens }), close };
   } catch (error) {
     close();
     throw error;
@@ -35,7 +32,10 @@ async function connect(frame, signal) {
   frame.contentWindow.postMessage("connect", location.origin, [port2]);
   return (given) => new Promise((resolve, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });
-    port1.onmessage = ({ data }) => (data.error ? reject(new Error(data.error)) : resolve(data.value));
+    port1.onmessage = ({ data: { value, error, isAbsent } }) => {
+      if (isAbsent || error) reject(new Error(isAbsent ? text("race.absent") : error));
+      else resolve(value);
+    };
     port1.postMessage(given);
   });
 }

@@ -9,7 +9,9 @@ addEventListener("message", ({ data, origin, ports: [port] }) => {
   if (origin !== location.origin || data !== "connect") return;
   port.onmessage = async ({ data: { method, ...given } }) => {
     try {
-      port.postMessage({ value: await METHODS[method](given) });
+      const found = await import(new URL("wllama.js", VENDOR)).catch(() => null);
+      if (!found) port.postMessage({ isAbsent: true });
+      else port.postMessage({ value: await METHODS[method](found, given) });
     } catch (error) {
       port.postMessage({ error: `wllama: ${error.message ?? error}` });
     }
@@ -18,8 +20,7 @@ addEventListener("message", ({ data, origin, ports: [port] }) => {
 
 const METHODS = {
   /** Runs on the processor: wllama's WebGPU needs shader-f16. */
-  async load({ files, context }) {
-    const { Wllama } = await import(new URL("wllama.js", VENDOR));
+  async load({ Wllama }, { files, context }) {
     const paths = { default: new URL("wllama.wasm", VENDOR).href };
     wllama = new Wllama(paths, { suppressNativeLog: true, logger: silent });
     const n_threads = crossOriginIsolated ? navigator.hardwareConcurrency : 1;
@@ -28,9 +29,9 @@ const METHODS = {
     return { name: `wllama (llama.cpp ${Wllama.getLibllamaVersion()}, cpu, ${n} threads)` };
   },
   /** llama.cpp's own timings of one answer, without the cost of messages between threads. */
-  async ask({ ids, tokens }) {
+  async ask(_, { prompt, tokens }) {
     const how = { max_tokens: tokens, temperature: 0, ignore_eos: true, cache_prompt: false };
-    const { timings } = await wllama.createCompletion({ prompt: ids, ...how });
+    const { timings } = await wllama.createCompletion({ prompt, ...how });
     return {
       n: timings.predicted_n,
       prompt: timings.prompt_n,

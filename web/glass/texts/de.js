@@ -72,8 +72,8 @@ export default {
   "nmse": "NMSE",
   "allowed": "Erlaubt",
   "race.about":
-    "Camelid und wllama (llama.cpp) mit derselben Datei und denselben Token-Ids, greedy, " +
-    "abwechselnd. wllama läuft auf dem Prozessor.",
+    "Camelid und wllama (llama.cpp) mit derselben Datei und demselben Prompt, greedy, abwechselnd. " +
+    "wllama läuft auf dem Prozessor.",
   "race.prompt": "Prompt-Tokens",
   "race.tokens": "Antwort-Tokens",
   "race.run": "Starten",
@@ -83,7 +83,9 @@ export default {
     "Diese Site wurde ohne wllama gebaut. Mit npm ci, dann python web/build.py kommt es aus " +
     "node_modules.",
   "race.sizes": "Prompt und Antwort brauchen mindestens 1 und 2 Tokens, zusammen höchstens {context}.",
-  "race.unequal": "Eine Seite hat andere Arbeit getan: {prompt} Prompt-Tokens, {n} Antwort-Tokens.",
+  "race.unequal":
+    "Ungleiche Arbeit: Camelid las {prompt} und schrieb {n} Tokens, wllama las {prompt2} und schrieb " +
+    "{n2}.",
   "race.summary":
     "Camelid erreicht das {prefill}-Fache von wllama beim Prefill und das {decode}-Fache beim " +
     "Decode; Mediane aus {rounds} Runden.",

@@ -70,8 +70,8 @@ export default {
   "nmse": "NMSE",
   "allowed": "Allowed",
   "race.about":
-    "Camelid and wllama (llama.cpp) with the same file and the same token ids, greedy, in turns. " +
-    "wllama runs on the processor.",
+    "Camelid and wllama (llama.cpp) with the same file and the same prompt, greedy, in turns. wllama " +
+    "runs on the processor.",
   "race.prompt": "Prompt tokens",
   "race.tokens": "Answer tokens",
   "race.run": "Start",
@@ -81,7 +81,9 @@ export default {
     "This site was built without wllama. Run npm ci, then python web/build.py, which takes it from " +
     "node_modules.",
   "race.sizes": "Prompt and answer need at least 1 and 2 tokens, and together at most {context}.",
-  "race.unequal": "One side did other work: {prompt} prompt tokens, {n} answer tokens.",
+  "race.unequal":
+    "Unequal work: Camelid read {prompt} and made {n} tokens, wllama read {prompt2} and made " +
+    "{n2}.",
   "race.summary":
     "Camelid is {prefill}× wllama in prefill and {decode}× in decode; medians of {rounds} " +
     "rounds.",

@@ -76,7 +76,7 @@ export default {
   "nmse": "NMSE",
   "allowed": "Permis",
   "race.about":
-    "Camelid et wllama (llama.cpp) avec le même fichier et les mêmes jetons, en glouton, à tour de " +
+    "Camelid et wllama (llama.cpp) avec le même fichier et le même prompt, en glouton, à tour de " +
     "rôle. wllama utilise le processeur.",
   "race.prompt": "Jetons du prompt",
   "race.tokens": "Jetons de la réponse",
@@ -87,7 +87,7 @@ export default {
     "Ce site a été construit sans wllama. Lancez npm ci, puis python web/build.py, qui le prend dans " +
     "node_modules.",
   "race.sizes": "Le prompt et la réponse ont au moins 1 et 2 jetons, ensemble au plus {context}.",
-  "race.unequal": "Un côté a fait un autre travail : {prompt} jetons de prompt, {n} de réponse.",
+  "race.unequal": "Travail inégal : Camelid a lu {prompt} et écrit {n} jetons, wllama {prompt2} et {n2}.",
   "race.summary":
     "Camelid fait {prefill}× wllama au prefill et {decode}× au décodage ; médianes de {rounds} " +
     "tours.",
