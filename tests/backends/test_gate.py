@@ -21,7 +21,7 @@ from camelid.backends.proof.availability import availability
 from camelid.backends.proof.cases import SHORT, PlannedCase, all_cases, all_rows, short_cases
 from camelid.backends.proof.compare import allowed, as_stored, settled
 from camelid.backends.proof.gate import FAILED, PASSED, REFUSED, Outcome, judge
-from camelid.backends.proof.gate import inputs_of as gateinputs_of
+from camelid.backends.proof.gate import inputs_of as gate_inputs
 from camelid.backends.proof.inputs import FIELDS, GateCase
 from camelid.backends.proof.rows_matrix import OPS as TYPED_OPS
 from camelid.backends.proof.verdicts import verdict
@@ -108,7 +108,7 @@ def test_kernels_that_round_twice_must_match_both_roundings(dtype: str) -> None:
     can: dict[str, Any] = {"dtypes": frozenset(DTYPES), "activations": "q8"}
     assert outcome(case, given=quantized, **can).status == PASSED
     assert outcome(case, **can).status == FAILED, "activations were not quantized"
-    (given, meant), given_again = gateinputs_of(case.case, Device(**can).capabilities()), as_stored(case.case)
+    (given, meant), given_again = gate_inputs(case.case, Device(**can).capabilities()), as_stored(case.case)
     assert meant.dtypes["x"] == "f32" and meant.dtypes["y"] == given.dtypes["x"] == dtype
     assert np.array_equal(given.views["x"], as_stored(given).views["x"]), "values outside the dtype"
     assert np.mean(given.views["x"] == given_again.views["x"]) > 0.98, "the roundings agree except for ties"
