@@ -3,6 +3,8 @@
 import { listenToActions } from "./chat/actions.js";
 import { Chat } from "./chat/chat.js";
 import { at } from "./chat/elements.js";
+import { Lazy } from "./chat/lazy.js";
+import { options } from "./chat/settings.js";
 import { faultText } from "./chat/sheets.js";
 import {
   beginProgress,
@@ -14,12 +16,14 @@ import {
   showReading,
 } from "./chat/status.js";
 import { Store, TabStore } from "./chat/store.js";
-import { preferredLanguage, text, useLanguage } from "./chat/texts.js";
+import { currentLanguage, preferredLanguage, text, useLanguage } from "./chat/texts.js";
+import { messagesOf } from "./chat/tree.js";
 import { embeddedModel } from "./embedded.js";
 import { isOneFile } from "./files.js";
 import { keepOffline } from "./offline.js";
 import { first, flaw, Opening } from "./start.js";
 
+const glass = new Lazy((again) => import(`./glass/glass.js${again}`));
 const REST_MS = 5000; // an answer that does not end by then ends with its worker
 
 let opening = null; // the model that was opened last
@@ -56,6 +60,7 @@ async function start(model, name) {
 }
 
 function showOpening(name) {
+  at("open-glass").disabled = true;
   beginProgress();
   hideProblem();
   showNote("");
@@ -87,6 +92,7 @@ async function startEmbedded() {
 
 function ready(info) {
   chat.use(llm);
+  at("open-glass").disabled = false;
   chat.setState("ready", () => readyLine(info));
   showNote(info.why ? text("status.processor", { why: info.why }) : "");
   void keepOffline();
@@ -96,6 +102,13 @@ function ready(info) {
 function fail(message, hint) {
   chat.setState("failed", () => text("status.failed"));
   showProblem(message, hint);
+}
+
+async function showGlass() {
+  at("menu").hidePopover();
+  const { openGlass } = await glass.load();
+  const asked = { messages: messagesOf(chat.conversation), options: options(chat.settings) };
+  await openGlass(at("glass"), { llm, model: opening.model, ...asked }, currentLanguage());
 }
 
 async function openStore() {
@@ -117,6 +130,8 @@ if (first) {
 else void startEmbedded();
 // Models that are opened use the settings of the address, too.
 for (const id of ["file", "open-models"]) at(id).disabled = Boolean(flaw);
-at("open-models").hidden = isOneFile; // one file has no store for models, and no network
+// One file has no store for models, and no network; its policy permits no rival.
+for (const id of ["open-models", "open-glass"]) at(id).hidden = isOneFile;
 listenToActions(chat, { openModel: start });
+at("open-glass").addEventListener("click", () => showGlass().catch(({ message }) => showProblem(message)));
 await chat.open(await openStore()).catch(({ message }) => showNote(message, "store-note"));

@@ -12,6 +12,7 @@ import argparse
 import gzip
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -24,32 +25,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
-PAGE_FOLDERS = ("", "chat", "chat/texts", "client", "models", "models/texts")
+PAGE_FOLDERS = ("", "chat", "chat/texts", "client", "models", "models/texts", "glass", "glass/texts")
 PACKAGE = ROOT / "web" / "package"
 # Files of the site that the npm package has, too; its worker.js is a bundle.
 PACKAGED = ("client", *KERNELS, "camelid.zip", "pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")
 PAGE_FILES = {".css", ".html", ".ico", ".js", ".json", ".mjs", ".png", ".svg", ".webmanifest"}
 # Without the npm package's console*.html, type declarations and source maps.
 PYODIDE_FILES = (
-    "pyodide.mjs",
-    "pyodide.asm.mjs",
-    "pyodide.asm.wasm",
-    "python_stdlib.zip",
-    "pyodide-lock.json",
-)
-# Prefixes of modules that a page does not use: server, CLI, and modules that need compiled packages. Model
-# files are separate files of the site.
-NOT_IN_BROWSER = (
-    "server/", "ray/", "cli/", "witness/", "loading/identity.py", "__main__.py", "backends/common/codecs/",
-    "backends/common/load_ops.py", "backends/common/mapped_file.py", "backends/common/op_runner.py",
-    "backends/common/part_reader.py", "backends/proof/availability.py", "backends/proof/cases.py",
-    "backends/proof/compare.py", "backends/proof/gate.py", "backends/proof/inputs.py",
-    "backends/proof/rows_", "backends/reference/", "backends/remote/", "api/thread.py",
-    "requests/far_tokenizer.py", "text/tokenizers/worker.py", "loading/convert.py",
-    "loading/hf_directory.py", "text/to_gguf/", "data/iq_grids.bin", "formats/gguf_values.py",
-    "formats/gguf_writer.py", "formats/hf_", "formats/hub/failures.py", "formats/hub/fetch.py",
-    "model/hf.py", "model/hf_metadata.py", "backends/webgpu/host_python.py",
+    "pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json",
 )  # fmt: skip
+BYTECODE = ROOT / "web" / "bytecode"
+# Prefixes of modules that a page does not use: server, CLI, and modules that need compiled packages.
+NOT_IN_BROWSER: tuple[str, ...] = tuple(json.loads((BYTECODE / "left_out.json").read_bytes()))
 # Modules of the native package for the page: the WASM backend and its records.
 NATIVE = ROOT / "native" / "camelid_native"
 NATIVE_IN_BROWSER = (
@@ -63,10 +50,13 @@ LIBRARIES: dict[str, str] = json.loads(VENDOR.read_bytes())
 IMPORTS = {b'"@jitl/quickjs-ffi-types"': b'"./ffi-types.mjs"'}
 SOURCE_MAP = b"\n//# sourceMappingURL="  # the site has no source maps
 COMPRESSIBLE = {".bin", ".gguf", ".wasm", ".zip", *PAGE_FILES} - {".ico", ".png"}
-BYTECODE = ROOT / "web" / "bytecode"
 SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
 ONE_FILE = "one_file"  # folder of the site and of web/: parts of the page that `camelid web --export` writes
 ESBUILD = ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
+RECORDS = "glass/parity.json"
+# Files that a page fetches at a press only, so that no visit installs them: wllama (if npm has it), records.
+RIVAL = {"index.js": "wllama.js", "wasm/wllama.wasm": "wllama.wasm"}
+AT_A_PRESS = ("vendor/wllama/", RECORDS)
 SETTINGS = ("models/hub.json",)
 SNAPSHOT = ROOT / "web" / "snapshot"
 ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
@@ -128,6 +118,26 @@ def copy_libraries(site: Path, packages: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             data = path.read_bytes()
             target.write_bytes(as_module(data) if path.suffix in {".js", ".mjs"} else data)
+
+
+def copy_rival(site: Path, packages: Path) -> None:
+    """Copies wllama for the glass box's race; without the package the page tells how to get it."""
+    source, target = packages / "@wllama" / "wllama" / "esm", site / "vendor" / "wllama"
+    if not source.is_dir():
+        return
+    target.mkdir(parents=True)
+    for name, copy in RIVAL.items():
+        data = (source / name).read_bytes()
+        (target / copy).write_bytes(as_module(data) if copy.endswith(".js") else data)
+
+
+def write_records(site: Path) -> None:
+    """Writes the recorded cases of the gate for the glass box; prints a hint if this Python lacks NumPy."""
+    command = [sys.executable, "-m", "camelid.backends.proof.recorded", site / RECORDS]
+    environment = os.environ | {"PYTHONPATH": str(ROOT / "core")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    if done.returncode:
+        print(f"web/build.py: no {RECORDS}: {done.stderr.strip()[-300:]}", file=sys.stderr)
 
 
 def as_module(script: bytes) -> bytes:
@@ -296,6 +306,8 @@ def build(site: Path, pyodide: Path, cache: Path) -> None:
     site.mkdir(parents=True)
     assemble(site, pyodide, cache)
     copy_cria(site)
+    copy_rival(site, pyodide.parent)
+    write_records(site)
     take_snapshot(site, pyodide, cache)
     write_version(site)
     for path in sorted(site.rglob("*")):
@@ -322,6 +334,7 @@ def write_version(site: Path) -> None:
     """
     paths = [path for path in sorted(site.rglob("*")) if path.is_file() and path.suffix not in {".br", ".gz"}]
     names = {path.relative_to(site).as_posix(): path for path in paths}
+    names = {name: path for name, path in names.items() if not name.startswith(AT_A_PRESS)}
     hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items()}
     stamp = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
     worker = site / SERVICE_WORKER

@@ -6,6 +6,7 @@ import { openSource } from "./source.js";
 
 // writeBuffer copies into shared memory, which is freed only after the device has executed the copy.
 const UNFINISHED_UPLOAD_BYTES = 64 << 20;
+const TIMESTAMPS = "timestamp-query";
 
 /** The device is lost; its buffers and programs cannot be used again. */
 export class DeviceLostError extends Error {
@@ -58,7 +59,8 @@ export class Executor {
     const adapter = await chooseAdapter(this.#gpu, spec.adapter ?? "");
     const wanted = Object.entries(spec.limits ?? {}).map(([name, n]) => [name, n || adapter.limits[name]]);
     const requiredLimits = Object.fromEntries(wanted);
-    const device = await adapter.requestDevice({ requiredLimits });
+    const requiredFeatures = [TIMESTAMPS].filter((name) => adapter.features.has(name));
+    const device = await adapter.requestDevice({ requiredLimits, requiredFeatures });
     this.#device = device;
     device.lost.then(({ reason, message }) => {
       if (this.#device !== device) return; // closed, or opened again
@@ -134,6 +136,18 @@ export class Executor {
     counters.maxInFlight = Math.max(counters.maxInFlight, counters.inFlight);
     counters.runMs += performance.now() - start;
     return ticket;
+  }
+
+  /**
+   * Runs a step between two timestamps of the device; its results are lost.
+   * @param {number} program
+   * @param {Uint8Array} step
+   * @returns {Promise<number>} seconds, -1 on a device without timestamps
+   */
+  async seconds(program, step) {
+    this.#check();
+    if (!this.#device.features.has(TIMESTAMPS)) return -1;
+    return this.#orFault(this.#programs[program - 1].seconds(step));
   }
 
   /**

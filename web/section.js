@@ -202,6 +202,32 @@ export class Program {
     return { program: this, slot, bytes, mapped, dispatches };
   }
 
+  /** Seconds of a step by the device's clock. Browsers round it, mostly to 0.1 ms. */
+  async seconds(step) {
+    const [querySet, times, copy] = this.#clock();
+    const words = asWords(step);
+    this.#device.queue.writeBuffer(this.#step, 0, words);
+    const encoder = this.#device.createCommandEncoder();
+    const timestampWrites = { querySet, beginningOfPassWriteIndex: 0, endOfPassWriteIndex: 1 };
+    encode(encoder, this.#dispatches, words, { timestampWrites });
+    encoder.resolveQuerySet(querySet, 0, 2, times, 0);
+    encoder.copyBufferToBuffer(times, 0, copy, 0, copy.size);
+    this.#device.queue.submit([encoder.finish()]);
+    await copy.mapAsync(GPUMapMode.READ);
+    const [start, end] = new BigUint64Array(copy.getMappedRange());
+    for (const made of [querySet, times, copy]) made.destroy();
+    return Math.max(Number(end - start), 0) / 1e9;
+  }
+
+  #clock() {
+    const { QUERY_RESOLVE, COPY_SRC, COPY_DST, MAP_READ } = GPUBufferUsage;
+    return [
+      this.#device.createQuerySet({ type: "timestamp", count: 2 }),
+      this.#device.createBuffer({ size: 16, usage: QUERY_RESOLVE | COPY_SRC }),
+      this.#device.createBuffer({ size: 16, usage: COPY_DST | MAP_READ }),
+    ];
+  }
+
   /** Reads the results of a step, once per step; frees the slot even if the read fails. */
   async read({ slot, bytes, mapped }) {
     try {
@@ -236,9 +262,9 @@ export function resolve(dispatches, { pipelines, groups }) {
   return dispatches.map(([pipeline, group, grid]) => [pipelines[pipeline], groups[group], ...grid]);
 }
 
-/** Records dispatches into one compute pass; skips dispatches with an empty grid. */
-export function encode(encoder, dispatches, words) {
-  const pass = encoder.beginComputePass();
+/** Records dispatches into one compute pass, described by `how`; skips dispatches with an empty grid. */
+export function encode(encoder, dispatches, words, how = {}) {
+  const pass = encoder.beginComputePass(how);
   let count = 0;
   let last = null;
   for (const [pipeline, group, gridX, gridY, gridZ] of dispatches) {

@@ -42,6 +42,11 @@ export class Opening {
     for (const event of this.#told.splice(0)) this.#tell(...event);
   }
 
+  /** The model as `load` takes it. */
+  get model() {
+    return this.#model;
+  }
+
   get isStopped() {
     return this.#stop.signal.aborted;
   }

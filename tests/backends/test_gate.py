@@ -21,7 +21,7 @@ from camelid.backends.proof.availability import availability
 from camelid.backends.proof.cases import SHORT, PlannedCase, all_cases, all_rows, short_cases
 from camelid.backends.proof.compare import allowed, as_stored, settled
 from camelid.backends.proof.gate import FAILED, PASSED, REFUSED, Outcome, judge
-from camelid.backends.proof.gate import _inputs as gate_inputs
+from camelid.backends.proof.gate import inputs_of as gate_inputs
 from camelid.backends.proof.inputs import FIELDS, GateCase
 from camelid.backends.proof.rows_matrix import OPS as TYPED_OPS
 from camelid.backends.proof.verdicts import verdict

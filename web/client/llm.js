@@ -91,6 +91,16 @@ export class LLM {
     return Session.made(this.#calls, "restore", { file });
   }
 
+  /**
+   * Facts for the glass box (core/camelid/page/glass.py).
+   * @param {"plan" | "source" | "profile" | "cache" | "token_texts" | "parity"} what
+   * @param {object} [given] arguments
+   * @param {(progress: {done: number, total: number}) => void} [onProgress] of parity
+   */
+  async examine(what, given = {}, onProgress = () => {}) {
+    return this.#calls.call(what, given, onProgress).result;
+  }
+
   /** Ends the worker and frees the device. Running and later requests fail. */
   async close() {
     this.#calls.end(requestError("llm", "this model was closed; load the model again"));

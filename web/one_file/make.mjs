@@ -19,8 +19,11 @@ const OF_WORKER = [
   "wasm-relaxed/camelid_cpu.wasm", "wasm-relaxed/camelid_cpu_threads.wasm",
   "wasm-simd/camelid_cpu.wasm", "wasm-simd/camelid_cpu_threads.wasm",
 ];
-/** Scripts without a use in one file: it is offline anyway, and has no store for models. */
-const UNUSED = ["service_worker.js", "models/download_worker.js", "models/hub.json", "models/models.css"];
+/** Scripts without a use in one file: it is offline anyway, and has no models dialog and no glass box. */
+const UNUSED = [
+  "service_worker.js", "models/download_worker.js", "models/hub.json", "models/models.css",
+  "glass/glass.css", "glass/parity.json", "glass/rival.html",
+];
 /** Code whose other uses of its address do not matter: it is told all addresses. */
 const TOLD = /^(?:pyodide\/|vendor\/|files\.js$)/;
 /** Scripts of workers, by name; others are modules. */

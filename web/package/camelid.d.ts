@@ -50,6 +50,8 @@ export interface ModelInfo {
   context: number;
   weight_bytes: number;
   has_template: boolean;
+  /** Of Camelid. */
+  version: string;
 }
 
 export interface Message {

@@ -116,6 +116,11 @@ class LLM:
         """Registers a function that is called with a sentence after a lost device was opened again."""
         self._engine.recovery.notices.append(notice)
 
+    @property
+    def running(self) -> RunningModel:
+        """The backend, the deployment and the engine, for examinations."""
+        return self._running
+
     def plan(self, entry: str) -> Plan:
         """The plan of `decode` or `mixed`, as the backend runs it."""
         return self._running.plan(entry)

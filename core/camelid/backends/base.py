@@ -159,6 +159,15 @@ class Forecast:
     programs: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class OpKernels:
+    """The kernels of one op: names and texts, "" where a kernel is compiled code, and its dispatches."""
+
+    names: tuple[str, ...]
+    sources: tuple[str, ...]
+    dispatches: int
+
+
 class Backend(Protocol):
     """The contract of a backend, with every call that other modules make. `run` never waits for the device.
 
@@ -204,6 +213,14 @@ class Backend(Protocol):
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         """Predicts the memory of plans before loading; by default stored weights, and no kernel scratch."""
         return stored_forecast(plans, pools)
+
+    def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[OpKernels]:
+        """The kernels of each op; by default one per op, by the op's name and without a text."""
+        return [OpKernels((op.name,), ("",), 1) for op in plan.ops]
+
+    async def device_seconds(self, program: Program, step: bytes) -> float | None:
+        """Runs a step between two timestamps of the device; None for a device without them."""
+        return None
 
     def peak_gflops(self) -> float:
         """Measured arithmetic peak in GFLOP/s; 0.0 for a device without a measurement."""

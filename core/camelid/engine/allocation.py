@@ -103,6 +103,12 @@ class UnitPool:
     def ref_count(self, unit: int) -> int:
         return self._ref_counts[unit]
 
+    def unit_state(self, unit: int) -> str:
+        """`free`, `cached` (unreferenced, for a prefix), `held` by one sequence, or `shared` by several."""
+        if n := self._ref_counts[unit]:
+            return "held" if n == 1 else "shared"
+        return "cached" if unit in self._evictable else "free"
+
     def allocate(self) -> int:
         """A unit with one reference.
 

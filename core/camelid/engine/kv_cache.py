@@ -111,6 +111,11 @@ class KVCacheManager:
         """Bytes of all units except trash."""
         return sum(self._pools[s.name].n_units * s.unit_bytes for s in self.states)
 
+    def unit_states(self, group: str) -> list[str]:
+        """The state of each unit of a group but trash: free, cached, held or shared."""
+        pool = self._pools[group]
+        return [pool.unit_state(unit) for unit in range(1, pool.n_units + 1)]
+
     @property
     def is_idle(self) -> bool:
         """True if no unit is referenced: all are free or cached."""

@@ -20,6 +20,7 @@ from camelid.api.load import aload
 from camelid.api.sessions.session import Session
 from camelid.errors import RequestError
 from camelid.page.answer import Answer, Answering
+from camelid.page.glass import Glass
 from camelid.page.records import (
     Json,
     completion_record,
@@ -40,6 +41,7 @@ class PageModel:
         self._post = post
         self._answers: dict[int, Answer] = {}
         self._sessions: dict[int, Session] = {}
+        self._glass = Glass(llm)
 
     async def call(
         self, id: int, method: str, arguments: str, source: ModelSource | None = None
@@ -141,6 +143,34 @@ class PageModel:
         """Forgets a session."""
         self._sessions.pop(session, None)
 
+    async def plan(self, _: int, entry: str, held: int) -> Json:
+        """The ops of a program."""
+        return self._glass.plan(entry, held)
+
+    async def source(self, _: int, entry: str, number: int) -> list[Json]:
+        """The kernels of an op."""
+        return self._glass.source(entry, number)
+
+    async def profile(self, _: int, held: int) -> Json:
+        """The time of each op of a decode step."""
+        return await self._glass.profile(held)
+
+    async def cache(self, _: int) -> Json:
+        """The KV cache by units."""
+        return self._glass.cache([*self._sessions.values()])
+
+    async def token_texts(self, _: int, token_ids: Sequence[int]) -> list[str]:
+        """The text of each token."""
+        return self._glass.token_texts(token_ids)
+
+    async def parity(self, id: int, records: Sequence[Json]) -> Json:
+        """Outcomes of recorded cases on the model's device."""
+
+        def report(done: int, total: int) -> None:
+            tell(self._post, id, "progress", what="parity", done=done, total=total)
+
+        return await self._glass.parity(records, report)
+
     async def _answer(self, id: int, starting: Awaitable[Answering]) -> Json:
         def send(event: Event) -> None:
             tell(self._post, id, "event", event=event_record(event))
@@ -172,6 +202,12 @@ METHODS: Mapping[str, Callable[..., Awaitable[Any]]] = {
     "reset": PageModel.reset,
     "save": PageModel.save,
     "release": PageModel.release,
+    "plan": PageModel.plan,
+    "source": PageModel.source,
+    "profile": PageModel.profile,
+    "cache": PageModel.cache,
+    "token_texts": PageModel.token_texts,
+    "parity": PageModel.parity,
 }
 
 

@@ -10,6 +10,7 @@ from camelid.api.llm import LLM, Completion, Event
 from camelid.api.sessions.session import Session
 from camelid.errors import CamelidError
 from camelid.text.toolcalls.parts import CallArguments, CallEnd, CallStart, Content, Part, Reasoning
+from camelid.version import __version__
 
 Json: TypeAlias = dict[str, Any]
 
@@ -60,6 +61,7 @@ def info_record(llm: LLM, model: str) -> Json:
     why = llm.backend_note.removeprefix(f"{device.name} on {device.device}").removeprefix("; not webgpu: ")
     return {
         "model": model,
+        "version": __version__,
         "backend": device.name,
         "device": device.device,
         "why": why,

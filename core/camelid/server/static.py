@@ -73,6 +73,12 @@ HUB_HOSTS = (
 HUB_SETTING = "/models/hub.json"  # the page reads the hub's address from it
 # A service worker keeps the headers of the site's files: another policy must make it another service worker.
 SERVICE_WORKER, NO_POLICY = "service_worker.js", 'const POLICY = "";'
+# The frame of wllama (web/glass/rival.html): its workers are made from blobs, and the page frames it.
+FRAMED = "/glass/rival.html"
+FRAME_POLICY = (
+    "default-src 'none'; script-src 'self' blob: 'wasm-unsafe-eval'; worker-src 'self' blob:; "
+    "connect-src 'self' blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'self'"
+)
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",
@@ -158,7 +164,8 @@ def application(root: Path, *, hub: str = HUB, connect: Sequence[str] = ()) -> A
     Raises RequestError for an invalid address in `hub` or `connect`.
     """
     headers = {**HEADERS, "content-security-policy": policy(hub, connect)}
-    fixed = [(name.encode(), value.encode()) for name, value in headers.items()]
+    fixed = _encoded(headers)
+    framed = _encoded({**headers, "content-security-policy": FRAME_POLICY})
     setting = json.dumps({"endpoint": hub})
 
     async def hub_setting(_: Request) -> Response:
@@ -174,12 +181,16 @@ def application(root: Path, *, hub: str = HUB, connect: Sequence[str] = ()) -> A
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *fixed]
+                message["headers"] = [*message["headers"], *(framed if scope["path"] == FRAMED else fixed)]
             await send(message)
 
         await site(scope, receive, send_with_headers)
 
     return guarded
+
+
+def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    return [(name.encode(), value.encode()) for name, value in headers.items()]
 
 
 def service_worker_of(root: Path, headers: Mapping[str, str]) -> str:

@@ -45,6 +45,7 @@ export default {
   "import.markdown": "{name} enthält keine Nachrichten, die ein Export dieser Seite markiert hat. Wählen "
     + "Sie eine solche Datei oder JSON.",
 
+  "glass": "Glaskasten",
   "models": "Modelle",
   "models.absent": "Die Auswahl der Modelle lässt sich nicht laden ({why}). Versuchen Sie es noch einmal, "
     + "oder öffnen Sie eine Datei über das Menü.",

@@ -44,6 +44,7 @@ export default {
   "import.markdown": "{name} ne contient aucun message marqué par un export de cette page. Choisissez un "
     + "tel fichier, ou du JSON.",
 
+  "glass": "Boîte de verre",
   "models": "Modèles",
   "models.absent": "Le choix des modèles ne peut pas être chargé ({why}). Réessayez, ou ouvrez un fichier "
     + "par le menu.",

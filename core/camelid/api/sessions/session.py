@@ -139,6 +139,10 @@ class Session:
         """The number of leading token ids whose rows are in the prefix cache now."""
         return self._host.running.engine.cached_rows(self.token_ids, self._salt)
 
+    def cached_units(self) -> dict[str, list[int]]:
+        """Units of these rows, by state group."""
+        return self._host.running.engine.cached_units(self.token_ids, self._salt)
+
     @property
     def system(self) -> str | None:
         """The text of a leading system message, or None. Setting it adds, changes or removes the message."""

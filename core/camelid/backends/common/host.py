@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from camelid.backends.base import Sources
 from camelid.errors import BackendError, CamelidError, DeviceLostError, OutOfMemoryError
@@ -28,6 +28,13 @@ class Host(Protocol):
     def write(self, buffer: str, offset: int, data: bytes) -> None: ...
     def memory(self) -> Mapping[str, int]: ...
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class TimedHost(Protocol):
+    """A host that may have a device with timestamps; `seconds` of a step is None without."""
+
+    async def seconds(self, program: int, step: bytes) -> float | None: ...
 
 
 @contextmanager

@@ -60,7 +60,7 @@ async def judge(backend: Backend, case: GateCase, expect: Expect = on_reference)
     reason = refusal(case.case, can)
     if reason:
         return Outcome(case=case, status=REFUSED, allowed=limit, reason=reason)
-    tested, expected = _inputs(case.case, can)
+    tested, expected = inputs_of(case.case, can)
     want = await expect(expected)
     try:
         nmse = worst(await run_case(backend, tested), want)
@@ -80,7 +80,7 @@ async def first_failure(backend: Backend) -> Outcome | None:
     return None
 
 
-def _inputs(case: OpCase, can: Capabilities) -> tuple[OpCase, OpCase]:
+def inputs_of(case: OpCase, can: Capabilities) -> tuple[OpCase, OpCase]:
     """The cases for the backend and for the reference.
 
     If the backend rounds activations, the reference's x is the rounded x in float32: a code times its scale

@@ -14,6 +14,7 @@ from camelid.backends.base import (
     Capabilities,
     Forecast,
     OpenSpec,
+    OpKernels,
     PoolSize,
     Program,
     Sources,
@@ -21,7 +22,7 @@ from camelid.backends.base import (
     check_unit,
     check_weight_types,
 )
-from camelid.backends.common.host import Host, Json, host_errors
+from camelid.backends.common.host import Host, Json, TimedHost, host_errors
 from camelid.backends.common.hosted import Hosted, HostProgram
 from camelid.backends.webgpu import limits, shaders
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES, Context
@@ -32,6 +33,7 @@ from camelid.backends.webgpu.lower import (
     arena_name,
     load_section,
     most_scratch,
+    op_sections,
     program_section,
 )
 from camelid.backends.webgpu.pieces import pieces
@@ -125,6 +127,13 @@ class WebGpuBackend(Hosted):
     def _scratch(self, plan: Plan, pools: Mapping[str, PoolSize]) -> int:
         return most_scratch(Context(plan, dict(pools), self._lanes, self._bounds))
 
+    def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[OpKernels]:
+        """The WGSL modules of each op, as the device gets them."""
+        sections = op_sections(plan, units, shaders.join, self._lanes, self._bounds)
+        return [
+            OpKernels(tuple(s.modules), tuple(s.modules.values()), sum(s.launches.values())) for s in sections
+        ]
+
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
         section = self._section(load_section(weights, shaders.join, self._bounds))
@@ -198,6 +207,13 @@ class WebGpuBackend(Hosted):
         ticket = self._steps.run(program, own, step, inputs)
         self._steps.counters["dispatches"] += launched(own.launches, step)
         return ticket
+
+    async def device_seconds(self, program: Program, step: bytes) -> float | None:
+        self._check_open()
+        if not isinstance(self._host, TimedHost):
+            return None
+        with host_errors("webgpu"):
+            return await self._host.seconds(program.handle.number, step)
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
         return await self._steps.read_boundary(ticket)

@@ -41,6 +41,11 @@ class BrowserHost:
     async def allocate(self, section: Json) -> None:
         await self._awaited(self._executor.allocate(self._crossed(section)))
 
+    async def seconds(self, program: int, step: bytes) -> float | None:
+        """Seconds of a step by the device's clock; None without timestamp queries."""
+        found: float = await self._awaited(self._executor.seconds(program, self._ffi.to_js(step)))
+        return None if found < 0 else found
+
     def prepare(self, section: Json) -> None:
         with self._errors():
             self._executor.prepare(self._crossed(section))

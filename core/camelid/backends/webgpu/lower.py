@@ -116,27 +116,49 @@ def program_section(
 
     `lanes` is the number of lanes that share a weight row, `limits` are those of the device.
     """
+    context = Context(plan, dict(pools), lanes, limits)
     section = Section(str(plan.key), "program")
-    arena = plan_arena(plan)
+    ops = _parts(context)
+    lowering = _lowering(section, context, join, _shared_scratch(ops, context))
+    for name, n_bytes in lowering.sizes.items():
+        section.add_buffer(lowering.names[name], n_bytes, READ_WRITE)
+    for op in ops:
+        lowering.add(op)
+    section.step = (lowering.names["step"], lowering.sizes["step"])
+    section.results = list(lowering.results())
+    section.ring = READBACK_RING
+    return section
+
+
+def op_sections(
+    plan: Plan,
+    pools: Mapping[str, PoolSize],
+    join: Join,
+    lanes: int,
+    limits: Mapping[str, int] = DEFAULTS,
+) -> list[Section]:
+    """The dispatches of each op of a plan, as `program_section` has them, in a section per op."""
+    context = Context(plan, dict(pools), lanes, limits)
+    scratch, sections = most_scratch(context), list[Section]()
+    for op in plan.ops:
+        sections.append(Section(op.name, "program"))
+        lowering = _lowering(sections[-1], context, join, scratch)
+        for part in lowered(_checked(op, plan), context):
+            lowering.add(part)
+    return sections
+
+
+def _lowering(section: Section, context: Context, join: Join, scratch: int) -> _Lowering:
+    """The lowering of a plan's ops to a section; `scratch` bytes are shared by its ops."""
+    plan, arena = context.plan, plan_arena(context.plan)
     sizes = {
         "step": 4 * plan.layout.n_words,
         **{name: n_bytes * plan.key.capacity.outputs for name, n_bytes in _results(plan).items()},
         "arena": max(arena.n_bytes, 16),
     }
-    context = Context(plan, dict(pools), lanes, limits)
-    ops = _parts(context)
-    scratch = _shared_scratch(ops, context)
     sizes |= {SCRATCH: scratch} if scratch else {}
     names = {role: f"{role}/{plan.key}" for role in sizes}
-    for role, name in names.items():
-        section.add_buffer(name, sizes[role], READ_WRITE)
-    lowering = _Lowering(section, plan, context, arena, sizes, names, join)
-    for op in ops:
-        lowering.add(op)
-    section.step = (names["step"], sizes["step"])
-    section.results = list(lowering.results())
-    section.ring = READBACK_RING
-    return section
+    return _Lowering(section, plan, context, arena, sizes, names, join)
 
 
 def most_scratch(context: Context) -> int:
