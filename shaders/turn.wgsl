@@ -1,5 +1,5 @@
 // turn: the rotation of a pair of floats by an angle, as a product of complex numbers. Each fma is explicit, so
-// that all kernels give the same bits.
+// that all kernels give the same bits. The op's file declares the tables `fine` and `coarse`.
 override PAIRS: u32 = 1u;  // rotated pairs per head
 override FINE_ROWS: u32 = 256u;
 

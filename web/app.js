@@ -83,10 +83,10 @@ async function follow(model) {
 /** Loads the model inside this page. */
 async function startEmbedded() {
   try {
-    const files = await embeddedModel(showReading);
-    await start(files, files[0].name);
+    const files = await embeddedModel((...progress) => opening || showReading(...progress));
+    if (!opening) await start(files, files[0].name); // else the visitor opened another model
   } catch (error) {
-    fail(error.message, "");
+    if (!opening) fail(error.message, "");
   }
 }
 
@@ -120,7 +120,7 @@ async function openStore() {
   }
 }
 
-await useLanguage(preferredLanguage());
+await useLanguage(preferredLanguage()).catch(() => useLanguage("en"));
 chat = new Chat();
 if (first) {
   opening = first;

@@ -7,6 +7,9 @@ const given = globalThis.camelidFiles;
 /** True in the page of one file, which has its model inside. */
 export const isOneFile = Boolean(given?.model);
 
+/** Resolves once all files of the page of one file are read; undefined elsewhere. */
+export const arrived = given?.whole;
+
 /** True if Python's memory snapshot is among the files; the npm package has none. */
 export const hasSnapshot = !given || "snapshot.bin" in given.urls;
 

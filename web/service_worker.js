@@ -60,7 +60,7 @@ async function dropOthers() {
 
 /** A file of this build; a request for any other goes to the server. */
 async function answer(request, url) {
-  if (request.mode === "navigate" && (await handsOver())) return reload(request);
+  if (request.destination === "document" && (await handsOver())) return reload(request); // not of a frame
   const path = url.pathname.replace(/\/$/, "/index.html");
   const stored = await (await caches.open(CACHE)).match(path);
   if (!stored) return fetch(request);

@@ -100,6 +100,7 @@ def test_a_model_in_parts_is_inside_in_parts(site: Path, model: Path, tmp_path: 
     ("words", "complaint"),
     [
         (("m.gguf",), "MODEL (m.gguf) belongs to --export"),
+        (("--export", "m.gguf"), "--export m.gguf is no name of an HTML file"),
         (
             ("--export", "x.html", "--port", "1", "--hub", "https://a"),
             "--port, --hub: only for serving the page",

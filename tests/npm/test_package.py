@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +152,10 @@ def test_answers_are_the_references(seen: dict[str, Json], wanted: list[int], ho
     answer = visit["answer"]
     assert (answer["token_ids"], answer["finish_reason"]) == (wanted, "stop")
     assert "".join(event["text"] for event in visit["events"]) == answer["text"]
-    assert visit["openai"] == [answer["text"]] * 2
+    assert visit["openai"]["texts"] == [answer["text"]] * 2
+    scored = visit["openai"]["logprobs"]
+    assert bytes(chain.from_iterable(one["bytes"] for one in scored)).startswith(answer["text"].encode())
+    assert all(one["top_logprobs"][0]["bytes"] == one["bytes"] for one in scored)
     assert sorted(visit["progress"]) == ["model", "python", "stages"]
     info = visit["info"]
     assert (info["model"].rpartition("/")[2], info["backend"]) in {

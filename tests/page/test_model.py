@@ -74,7 +74,9 @@ def test_an_answer_is_its_events(path: Path) -> None:
         assert (done["finish_reason"], done["usage"]["completion_tokens"]) == ("length", 5)
         ids = await client.call(2, "tokenize", text="the llama", special=False)
         assert await client.call(3, "detokenize", token_ids=ids) == "the llama"
-        assert await client.call(4, "count", prompt="the llama", options={}) == done["usage"]["prompt_tokens"]
+        tokens = await client.call(4, "token_bytes", token_ids=ids)
+        assert b"".join(map(bytes, tokens)) == b"the llama"
+        assert await client.call(5, "count", prompt="the llama", options={}) == done["usage"]["prompt_tokens"]
 
     info = talk(path, work).told[0][-1]["value"]
     assert (info["backend"], info["context"], info["has_template"]) == ("reference", 512, True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,8 +24,8 @@ from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 from camelid.plan.fuse import REWRITES, UNBOUNDED, fuse
 from camelid.plan.join import join_linears, join_ropes
-from camelid.plan.op_rows_fused import QKV
-from camelid.plan.ops import make_op
+from camelid.plan.op_rows_fused import KV_OPS, QKV
+from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Buffer, Op, View
 from camelid.plan.weights import Part, Weight
 
@@ -90,6 +91,18 @@ def test_shapes_of_other_architectures_keep_their_logits(name: str) -> None:
 
 def test_a_llama_of_a_gguf_file_has_one_map_and_one_rotation_per_layer() -> None:
     assert removed(bare_model(PRESETS["8b"], "q4_0")) == (2, 1)
+
+
+@pytest.mark.parametrize("n_kv_heads", [1, 8])
+def test_norms_of_heads_join_rotation_and_write(n_kv_heads: int) -> None:
+    spec = replace(PRESETS["8b"], arch="qwen3", n_kv_heads=n_kv_heads)
+    ops = fuse(make_plan(bare_model(spec, "q4_0"), CHUNK, context=CHUNK), ALL).ops
+    counts = Counter(op.name for op in ops)
+    assert counts["norm_rope_write"] == spec.n_layers and counts["norm"] <= 2  # the first and the last
+
+
+def test_all_ops_that_write_the_kv_cache_are_counted() -> None:
+    assert {name for name, row in OPS.items() if "kv_write" in row.meaning} | {"kv_write"} == KV_OPS
 
 
 def rows(name: str, cols: int) -> View:

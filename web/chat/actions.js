@@ -1,5 +1,6 @@
 // What the visitor's clicks, keys and files do.
 
+import { damageOf } from "./checks.js";
 import { at, download, tell } from "./elements.js";
 import { fromFile, ImportError, toJson, toMarkdown } from "./exchange.js";
 import { keep, kept } from "./kept.js";
@@ -53,7 +54,7 @@ function shortcuts(chat, openModel) {
     regenerate: () => tried(chat.regenerate()),
     edit: () => editLast(chat),
     copy: () => copyLast(chat),
-    models: () => showModels(openModel),
+    models: () => canOpenModels() && tried(showModels(openModel)),
     settings: () => settings(chat),
     help: () => openHelp(),
   };
@@ -157,11 +158,19 @@ function listenToMenu(chat, openModel) {
     download(new Blob([toMarkdown(one)], { type: "text/markdown" }), fileName(one, "md")),
   );
   on("export-json", (one) => download(jsonBlob([one]), fileName(one, "json")));
-  on("export-all", async () => download(jsonBlob(await chat.all()), "conversations.json"));
+  on("export-all", () => exportAll(chat));
   on("save", async () => download(await chat.saveSession(), SESSION_FILE));
   onFiles("import", (files) => importAll(chat, files));
   onFiles("session", ([file]) => chat.state === "ready" && chat.openSession(file));
   onFiles("file", (files) => openFiles(files, openModel));
+}
+
+/** Downloads all conversations that can be imported again. */
+async function exportAll(chat) {
+  const all = await chat.all();
+  const whole = all.filter((one) => !damageOf(one));
+  download(jsonBlob(whole), "conversations.json");
+  if (whole.length < all.length) showProblem(text("export.damaged", { n: all.length - whole.length }));
 }
 
 function onFiles(id, act) {
@@ -253,6 +262,12 @@ function modelsModule() {
   return modelsDialog
     .load()
     .catch(({ message }) => void showProblem(text("models.absent", { why: message })));
+}
+
+/** True if the button of the models dialog is there and works: a shortcut opens no more than the button. */
+function canOpenModels() {
+  const { hidden, disabled } = at("open-models");
+  return !hidden && !disabled;
 }
 
 /** The dialog of web/models. */

@@ -280,7 +280,7 @@ export class Chat {
     if (!found) return;
     tree.setField(found, "title", title);
     this.#view.showTitle(this.conversation);
-    if (found.nodes.length) await this.#put(found);
+    if (found.nodes.length) await this.#save(found);
   }
 
   async delete(id) {

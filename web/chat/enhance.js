@@ -1,6 +1,7 @@
 // Enhancements of rendered Markdown: typeset maths, highlighted code with a button to copy, links that open a
 // new tab. The libraries are fetched with the first answer that needs them.
 
+import { arrived } from "../files.js";
 import { iconButton, make } from "./elements.js";
 import { Lazy, loadStyle } from "./lazy.js";
 import { text } from "./texts.js";
@@ -18,8 +19,13 @@ const KATEX = {
   throwOnError: true,
   errorColor: "inherit",
 };
-const katex = new Lazy((again) => import(`${KATEX_MODULE}${again}`));
-const highlighter = new Lazy((again) => import(`${HIGHLIGHT}${again}`));
+const katex = new Lazy((again) => arrivedModule(KATEX_MODULE, again));
+const highlighter = new Lazy((again) => arrivedModule(HIGHLIGHT, again));
+
+async function arrivedModule(address, again) {
+  await arrived;
+  return import(`${address}${again}`);
+}
 
 /**
  * Enhances the elements of a block in place.

@@ -24,13 +24,17 @@ export const SAMPLING = {
 
 /** Settings of loading. */
 const LOADING = {
-  model: { form: /./, expected: "settings.expected.model" },
+  model: { form: { test: isAddress }, expected: "settings.expected.model" },
   backend: { form: /^(auto|webgpu|cpu)$/, expected: "settings.expected.backend" },
   adapter: { form: /^/ },
   threads: whole(1, 1024),
 };
 
 const ALL = { ...LOADING, ...SAMPLING };
+
+function isAddress(value) {
+  return value !== "" && URL.canParse(value, "http://page.invalid/");
+}
 
 /**
  * The fault of a setting's text, or null.

@@ -64,6 +64,15 @@ export class LLM {
   }
 
   /**
+   * The bytes of each token, of control tokens too; a character may be split between tokens.
+   * @param {Iterable<number>} tokenIds
+   * @returns {Promise<number[][]>}
+   */
+  async tokenBytes(tokenIds) {
+    return this.#call("token_bytes", { token_ids: [...tokenIds] });
+  }
+
+  /**
    * The number of tokens of a prompt, with those of the chat template.
    * @param {string | number[] | object[]} prompt
    * @param {object} [options] those that change the prompt: `tools`, `variables`...

@@ -112,13 +112,15 @@ function usage({ usage: counts }) {
   };
 }
 
-/** The log-probabilities of an event's token and of the likeliest tokens there. */
+/** Log-probabilities of an event's token and of the likeliest ones there; a partial character is U+FFFD. */
 async function scored(llm, { token_id: id, logprob, top_logprobs: top = [] }) {
   if (id === null) return [];
-  const entry = async (tokenId, value) => {
-    const token = await llm.detokenize([tokenId]);
-    return { token, logprob: value, bytes: [...new TextEncoder().encode(token)] };
-  };
-  const others = await Promise.all(top.map((one) => entry(one.token_id, one.logprob)));
-  return [{ ...await entry(id, logprob), top_logprobs: others }];
+  const all = [{ token_id: id, logprob }, ...top];
+  const found = await llm.tokenBytes(all.map((one) => one.token_id));
+  const [own, ...others] = all.map((one, i) => entry(found[i], one.logprob));
+  return [{ ...own, top_logprobs: others }];
+}
+
+function entry(bytes, logprob) {
+  return { token: new TextDecoder().decode(new Uint8Array(bytes)), logprob, bytes };
 }

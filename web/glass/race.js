@@ -64,7 +64,7 @@ function unequal(ours, theirs) {
   return new Error(text("race.unequal", values));
 }
 
-/** A text of about n tokens, as wllama takes no ids; each round begins with another, so no prefix is cached. */
+/** A text of about n tokens, as wllama takes no ids; rounds begin differently, so that no prefix is cached. */
 async function promptOf(llm, n, round) {
   const words = WORDS.repeat(Math.ceil(n / 8) + 1);
   const ids = await llm.tokenize(`${String.fromCharCode(97 + round)}${words}`);

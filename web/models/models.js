@@ -109,7 +109,7 @@ class View {
     const partial = { done: size(done), total: total ? size(total) : "?" };
     const bytes = isComplete ? size(done) : text("stored.partial", partial);
     const act = isComplete
-      ? button("open", { name }, () => this.#try(async () => this.#open(await opened(stored.key), name)))
+      ? button("open", { name }, () => this.#try(() => this.#openStored(stored.key, name)))
       : button("resume", { name }, () => this.#get(model.address, model));
     const sure = text("delete.sure", { bytes: size(done) });
     const drop = button("delete", { name }, () => {
@@ -117,6 +117,14 @@ class View {
       return this.#try(async () => (await remove(stored), await this.#fillStored(), this.#at.close.focus()));
     });
     return row({ name, detail: [model.address, bytes], buttons: [act, drop] });
+  }
+
+  /** Opens a stored model, unless another tab deleted it. */
+  async #openStored(key, name) {
+    const model = await opened(key);
+    if (model) return this.#open(model, name);
+    await this.#fillStored();
+    throw new ModelError("stored.gone", { name });
   }
 
   #knownRow(model, facts) {

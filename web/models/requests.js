@@ -45,6 +45,7 @@ export function unreachable(url) {
 
 export function sleep(seconds, signal) {
   return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
     const timer = setTimeout(resolve, 1000 * seconds);
     signal?.addEventListener("abort", () => (clearTimeout(timer), reject(signal.reason)), { once: true });
   });

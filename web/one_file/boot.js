@@ -64,7 +64,7 @@
     const stored = new Blob(bytes, { type });
     files[name] = encoding ? await unpacked(stored, encoding) : stored;
     urls[name] = URL.createObjectURL(files[name]);
-    if (name === "start.js") import(urls[name]);
+    if (name === "start.js") import(urls[name]).catch(showFailure);
   }
 
   async function unpacked(blob, encoding) {
@@ -73,13 +73,21 @@
   }
 
   async function complete() {
-    if (own.done < own.total || parts.length) throw new RangeError("cut");
     await Promise.all(making);
+    const isCut = own.done < own.total || parts.length || !("start.js" in urls);
+    if (isCut) throw new RangeError("its file is not whole");
     return model;
   }
 
   own.whole = new Promise((resolve, reject) => {
     addEventListener("DOMContentLoaded", () => complete().then(resolve, reject));
   });
-  own.whole.catch(() => {}); // the page's script reports it
+  own.whole.catch((error) => "start.js" in urls || showFailure(error)); // else the page's script reports it
+
+  /** Shows why the page's script did not start; no table of texts is loaded. */
+  function showFailure({ message }) {
+    document.getElementById("status").dataset.state = "failed";
+    const line = `This page could not start: ${message}. Copy or download its file again, as a whole.`;
+    document.getElementById("status-text").textContent = line;
+  }
 }

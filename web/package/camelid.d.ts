@@ -239,6 +239,8 @@ export class LLM {
   embed(texts: string[]): Promise<never>;
   tokenize(text: string, options?: { special?: boolean }): Promise<number[]>;
   detokenize(tokenIds: Iterable<number>): Promise<string>;
+  /** The bytes of each token, of control tokens too; a character may be split between tokens. */
+  tokenBytes(tokenIds: Iterable<number>): Promise<number[][]>;
   count(prompt: Prompt, options?: Omit<RequestOptions, "signal">): Promise<number>;
   session(options?: SessionOptions): Promise<Session>;
   restore(file: ModelPart): Promise<Session>;

@@ -161,7 +161,7 @@ class Forecast:
 
 @dataclass(frozen=True, slots=True)
 class OpKernels:
-    """The kernels of one op: names and texts, "" where a kernel is compiled code, and its dispatches."""
+    """The kernels of one op: names, texts ("" for compiled code) and the number of dispatches."""
 
     names: tuple[str, ...]
     sources: tuple[str, ...]

@@ -58,6 +58,7 @@ def command(
     """Serve the web page until Ctrl-C, by default on loopback; or export it with MODEL to one file."""
     if target:
         check_serving_options()
+        check_target(target)
         write_file(model or "cria", target)
         if opens:
             webbrowser.open(target.resolve().as_uri())
@@ -85,6 +86,14 @@ def check_serving_options() -> None:
     ]
     if given:
         raise click.UsageError(f"{', '.join(given)}: only for serving the page; --export serves nothing")
+
+
+def check_target(target: Path) -> None:
+    """Raises a usage error for a name that is not an HTML file's, such as that of a model."""
+    if target.suffix.lower() not in {".html", ".htm"}:
+        raise click.UsageError(
+            f"--export {target} is no name of an HTML file; expected for example: --export chat.html {target}"
+        )
 
 
 def write_file(model: str, target: Path) -> None:

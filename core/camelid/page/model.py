@@ -90,6 +90,10 @@ class PageModel:
         """Text of token ids, without control tokens."""
         return self._llm.detokenize(token_ids)
 
+    async def token_bytes(self, _: int, token_ids: Sequence[int]) -> list[list[int]]:
+        """The bytes of each token, of control tokens too; a character may be split between tokens."""
+        return [list(self._llm.tokenizer.token_bytes(i)) for i in token_ids]
+
     async def count(self, _: int, prompt: Any, options: Mapping[str, Any]) -> int:
         """Number of a prompt's tokens, with those of the chat template."""
         return len(self._llm.request(prompt, **options).prompt_ids)
@@ -193,6 +197,7 @@ METHODS: Mapping[str, Callable[..., Awaitable[Any]]] = {
     "turn": PageModel.turn,
     "tokenize": PageModel.tokenize,
     "detokenize": PageModel.detokenize,
+    "token_bytes": PageModel.token_bytes,
     "count": PageModel.count,
     "embed": PageModel.embed,
     "session": PageModel.session,

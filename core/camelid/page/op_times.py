@@ -2,12 +2,14 @@
 
 The clock is the device's where it has timestamp queries, else that of this process. An op is timed in two
 programs of its own: the op once, and the op REPEATS times more. The difference is free of the cost of a
-submission. A repeated op finds its weights in caches where they fit. A program is kept, and ops that differ
+submission. A repeated op finds its weights in caches where they fit, and attention its rows, which are all of
+one unit: rates of both are upper bounds. A program is kept, and ops that differ
 in nothing but the names of weights and layers share one.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, replace
 from time import perf_counter
@@ -38,12 +40,14 @@ class OpTimer:
         self._backend = backend
         self.how = SUBMISSIONS  # the clock of the last measurement
         self._programs: dict[tuple[Any, ...], tuple[Program, Program]] = {}
+        self._lock = asyncio.Lock()  # programs have names by their number
 
     async def times(self, plan: Plan, held: int) -> list[OpTime]:
         """The time of each op in a step of one row after `held` rows; ops of one kind are timed once."""
         kinds = Counter(map(_kind, plan.ops))
         firsts = {_kind(op): op for op in reversed(plan.ops)}
-        seconds = {kind: await self._seconds(plan, op, held) for kind, op in firsts.items()}
+        async with self._lock:
+            seconds = {kind: await self._seconds(plan, op, held) for kind, op in firsts.items()}
         return [OpTime(seconds[_kind(op)], kinds[_kind(op)]) for op in plan.ops]
 
     async def _seconds(self, plan: Plan, op: Op, held: int) -> float:

@@ -25,7 +25,7 @@ def fuse_norm_rope(ops: Ops, _: int) -> Ops:
     """Replaces norms, rotations and write by one op. A linear map of v may stand before the write."""
     out, places, reads = list[Op](), Places(), _reads(ops)
     for op in ops:
-        at = len(out) - len(PARTS) - int(op.name == "kv_write" and _ends_in_map(out))
+        at = len(out) - len(PARTS) - int(op.name == "kv_write" and _ends_in_map(out, op))
         parts = out[max(at, 0) :][: len(PARTS)]
         if op.name == "kv_write" and _fits(parts, op, reads):
             own = _places(parts, op)
@@ -36,8 +36,10 @@ def fuse_norm_rope(ops: Ops, _: int) -> Ops:
     return tuple(placed(op, places) for op in out)
 
 
-def _ends_in_map(ops: Sequence[Op]) -> bool:
-    return bool(ops) and ops[-1].name in ("linear", "norm_linear")
+def _ends_in_map(ops: Sequence[Op], kv_write: Op) -> bool:
+    """True if the last op is the linear map of v."""
+    is_map = bool(ops) and ops[-1].name in ("linear", "norm_linear")
+    return is_map and kv_write.has("v") and ops[-1].view("y") == kv_write.view("v")
 
 
 def _fits(parts: Sequence[Op], kv_write: Op, reads: Reads) -> bool:
@@ -45,22 +47,24 @@ def _fits(parts: Sequence[Op], kv_write: Op, reads: Reads) -> bool:
     if [op.name for op in parts] != PARTS or not kv_write.has("v"):
         return False
     norms, ropes = parts[::2], parts[1::2]
-    is_alike = all(_attributes(pair) == 1 for pair in (norms, ropes)) and all(map(_is_of_heads, norms, ropes))
+    is_alike = norms[0].number("eps") == norms[1].number("eps") and _n_angles(ropes) == 1
+    are_norms = all(map(_is_of_heads, norms, ropes))
     is_chain = all(norm.view("y") == rope.view("x") for norm, rope in zip(norms, ropes, strict=True))
-    if not is_alike or not is_chain or norms[1].view("y") != kv_write.view("k"):
+    if not is_alike or not are_norms or not is_chain or norms[1].view("y") != kv_write.view("k"):
         return False
     return _is_covered(parts, kv_write) and not _reads_more(parts, reads)
 
 
-def _attributes(pair: Iterable[Op]) -> int:
+def _n_angles(ropes: Iterable[Op]) -> int:
     """Number of distinct attributes and tables."""
-    return len({(op.attrs, *(op.weight(role).name for role in TABLES if op.has(role))) for op in pair})
+    return len({(rope.attrs, *(rope.weight(role).name for role in TABLES)) for rope in ropes})
 
 
 def _is_of_heads(norm: Op, rope: Op) -> bool:
     """True for an RMS norm with one gain for all heads, from one whole float32 buffer to another."""
     head_dim, y = rope.integer("head_dim"), norm.view("y")
-    of_heads = (norm.word("kind"), norm.integer("size")) == ("rms", head_dim)
+    size = norm.integer("size") or norm.view("x").cols  # 0: one head alone
+    of_heads = (norm.word("kind"), size) == ("rms", head_dim)
     has_gain = norm.has("gain") and norm.weight("gain").shape == (head_dim,) and not norm.has("bias")
     return of_heads and has_gain and y == whole(y.buffer) and {y.dtype, norm.view("x").dtype} == {F32}
 

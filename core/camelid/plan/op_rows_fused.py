@@ -15,6 +15,7 @@ from camelid.plan.plan import Op
 
 QUAD = 4  # values per sum of squares
 QKV = {"qkv": "linear", "norm_qkv": "norm_linear"}  # the linear map in each
+KV_OPS = frozenset({"kv_write", *QKV, "norm_rope_write"})  # ops that write the KV cache
 
 
 def deferred_cols(n: int) -> int:
@@ -47,7 +48,7 @@ def _norm_linear_glu_rule(op: Op) -> bool:
 
 
 def _is_cut(op: Op, role: str = "y") -> bool:
-    """True if the view has heads of q and k, then v; one of q and k, or v, may be absent."""
+    """True if the view has heads of q and k, then v; q and k, or v, may be absent."""
     n = op.view(role).cols
     k, v, head_dim = (op.integer(name) for name in ("k_cols", "v_cols", "head_dim"))
     pairs, places = op.integer("dim") // 2, op.weight("fine").cols
@@ -110,9 +111,9 @@ def _qkv(name: str, rule: Rule, *attrs: str) -> OpRow:
         defaults={"offset": 0},
         rule=rule,
         exact=("y", "x"),
-        meaning=f"y = {QKV[name]}(x, weight, bias), with a weight of v that beside {QKV[name]}(x, v_weight, "
-        "v_bias); then rope on all columns but the last v_cols; the last columns of y are k and v, which go "
-        "to the pool as by kv_write",
+        meaning=f"y = {QKV[name]}(x, weight, bias), with a weight of v beside {QKV[name]}(x, v_weight, "
+        "v_bias), its last columns; then rope on all columns but the last v_cols; the last columns of y are "
+        "k and v, which go to the pool as by kv_write",
     )
 
 

@@ -18,7 +18,7 @@ from camelid.plan import (
     op_rows_streams,
 )
 from camelid.plan.dtypes import F32, element_bytes
-from camelid.plan.op_rows_fused import QKV
+from camelid.plan.op_rows_fused import KV_OPS
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.op_rows_state import attended
 from camelid.plan.oprow import Counts, OpRow
@@ -30,7 +30,6 @@ __all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flop
 
 TABLE_OPS = frozenset({"embed", "embed_position"})
 TABLE_ROLES = frozenset({"fine", "coarse"})
-KV_OPS = frozenset({"kv_write", *QKV})
 FILES = (op_rows, op_rows_fused, op_rows_state, op_rows_recurrent, op_rows_streams, op_rows_encoder)
 OPS: dict[str, OpRow] = {row.name: row for file in FILES for row in file.ROWS}
 

@@ -68,7 +68,9 @@ def shell(site: Path) -> tuple[bytes, bytes]:
     if not path.is_file():
         text = f"{site} was built without the parts of one file, which need Node.js and esbuild: {WAYS}"
         raise BackendError(text, backend="server")
-    head, _, tail = path.read_bytes().partition(MARK)
+    head, mark, tail = path.read_bytes().partition(MARK)
+    if not mark:
+        raise BackendError(f"{path} has no {MARK.decode()}; build the page again", backend="server")
     return head, tail
 
 

@@ -196,7 +196,7 @@ def _encoded(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 def service_worker_of(root: Path, headers: Mapping[str, str]) -> str:
     """The site's service worker with a stamp of the headers; "" if the site has none."""
     path = root / SERVICE_WORKER
-    stamp = hashlib.sha256(json.dumps(headers).encode()).hexdigest()[:8]
+    stamp = hashlib.sha256(json.dumps([headers, FRAME_POLICY]).encode()).hexdigest()[:8]
     return path.read_text("utf-8").replace(NO_POLICY, f'const POLICY = "{stamp}";') if path.is_file() else ""
 
 

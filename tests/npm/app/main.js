@@ -26,12 +26,13 @@ globalThis.visit = async (model, options) => {
 
 async function throughOpenai(llm) {
   const { create } = openai(llm).chat.completions;
-  const { choices: [{ message }] } = await create({ messages: MESSAGES, ...GREEDY });
+  const scored = { logprobs: true, top_logprobs: 2 };
+  const { choices: [{ message, logprobs }] } = await create({ messages: MESSAGES, ...GREEDY, ...scored });
   let text = "";
   for await (const { choices } of await create({ messages: MESSAGES, stream: true, ...GREEDY })) {
     text += choices[0].delta.content ?? "";
   }
-  return [message.content, text];
+  return { texts: [message.content, text], logprobs: logprobs.content };
 }
 
 /** Leaves a loop after three tokens. */

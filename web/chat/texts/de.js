@@ -32,6 +32,7 @@ export default {
   "export.markdown": "Als Markdown exportieren",
   "export.json": "Als JSON exportieren",
   "export.all": "Alle Unterhaltungen exportieren",
+  "export.damaged": "Ausgelassen, weil beschädigt und nicht importierbar: {n}.",
   "import": "Unterhaltungen importieren",
   "import.done": "{n} importiert.",
   "import.json": "{name} ist kein gültiges JSON: {why}. Wählen Sie eine Datei, die diese Seite exportiert "

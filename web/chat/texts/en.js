@@ -32,6 +32,7 @@ export const EN = {
   "export.markdown": "Export as Markdown",
   "export.json": "Export as JSON",
   "export.all": "Export all conversations",
+  "export.damaged": "Left out, since they are damaged and could not be imported: {n}.",
   "import": "Import conversations",
   "import.done": "{n} imported.",
   "import.json": "{name} is no valid JSON: {why}. Choose a file that this page exported.",

@@ -32,6 +32,7 @@ export default {
   "export.markdown": "Exporter en Markdown",
   "export.json": "Exporter en JSON",
   "export.all": "Exporter toutes les conversations",
+  "export.damaged": "Omises, car endommagées et impossibles à importer : {n}.",
   "import": "Importer des conversations",
   "import.done": "{n} importée(s).",
   "import.json": "{name} n’est pas du JSON valide : {why}. Choisissez un fichier exporté par cette page.",

@@ -31,8 +31,8 @@ export default {
   "times.held": "Zeilen im Cache",
   "times.measure": "Messen",
   "times.about":
-    "Jede Op eines Decode-Schritts, allein und wiederholt. Wiederholte Ops finden kleine Gewichte in " +
-    "den Caches des Geräts.",
+    "Jede Op eines Decode-Schritts, allein und wiederholt. Wiederholte Ops finden kleine Gewichte und " +
+    "die Zeilen des KV-Caches in den Caches des Geräts.",
   "times.summary": "{time} und {bytes} in allen Ops, {rate} GB/s.",
   "times.timestamps": "Uhr: Zeitstempel des Geräts, vom Browser gerundet; {repeats} Wiederholungen.",
   "times.submissions": "Uhr: wiederholte Aufträge, ohne Zeitstempel des Geräts; {repeats} Wiederholungen.",

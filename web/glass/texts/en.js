@@ -29,8 +29,8 @@ export default {
   "times.held": "Cached rows",
   "times.measure": "Measure",
   "times.about":
-    "Each op of a decode step, alone and repeated. Repeated ops find small weights in the device's " +
-    "caches.",
+    "Each op of a decode step, alone and repeated. Repeated ops find small weights and the " +
+    "rows of the KV cache in the device's caches.",
   "times.summary": "{time} and {bytes} in all ops, {rate} GB/s.",
   "times.timestamps": "Clock: timestamp queries of the device, which the browser rounds; {repeats} repeats.",
   "times.submissions": "Clock: repeated submissions, without timestamp queries; {repeats} repeats.",

@@ -31,8 +31,8 @@ export default {
   "times.held": "Lignes en cache",
   "times.measure": "Mesurer",
   "times.about":
-    "Chaque opération d'un pas de décodage, seule et répétée. Les petits poids restent alors dans " +
-    "les caches.",
+    "Chaque opération d'un pas de décodage, seule et répétée. Les petits poids et les lignes du cache " +
+    "KV restent alors dans les caches.",
   "times.summary": "{time} et {bytes} pour toutes les opérations, {rate} Go/s.",
   "times.timestamps":
     "Horloge : horodatages de l'appareil, arrondis par le navigateur ; {repeats} " +

@@ -17,6 +17,7 @@ export default {
   "drop.folder": "Ordner wählen",
   "stored": "Auf diesem Gerät",
   "stored.none": "Noch ist kein Modell gespeichert.",
+  "stored.gone": "{name} wurde in einem anderen Tab gelöscht: Bitte erneut herunterladen.",
   "stored.total": "{used} gespeichert, {free} frei. {kept}",
   "stored.kept": "Der Browser behält sie, bis Sie sie löschen.",
   "stored.evictable": "Bei voller Festplatte darf der Browser sie löschen.",

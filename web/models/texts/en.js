@@ -17,6 +17,7 @@ export const EN = {
   "drop.folder": "Choose a folder",
   "stored": "On this device",
   "stored.none": "No model is stored yet.",
+  "stored.gone": "{name} was deleted in another tab: download it again.",
   "stored.total": "{used} stored, {free} free. {kept}",
   "stored.kept": "The browser keeps them until you delete them.",
   "stored.evictable": "The browser may delete them when the disk is full.",

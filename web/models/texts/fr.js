@@ -17,6 +17,7 @@ export default {
   "drop.folder": "Choisir un dossier",
   "stored": "Sur cet appareil",
   "stored.none": "Aucun modèle n’est encore stocké.",
+  "stored.gone": "{name} a été supprimé dans un autre onglet : téléchargez-le à nouveau.",
   "stored.total": "{used} stockés, {free} libres. {kept}",
   "stored.kept": "Le navigateur les garde jusqu’à ce que vous les supprimiez.",
   "stored.evictable": "Le navigateur peut les supprimer quand le disque est plein.",

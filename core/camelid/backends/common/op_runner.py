@@ -19,7 +19,7 @@ from camelid.backends.base import Backend, OutputRow, PoolSize
 from camelid.backends.common.codecs import decode, encode
 from camelid.backends.common.codecs.activations import load, of_bytes, store
 from camelid.formats.quants import row_bytes
-from camelid.plan.op_rows_fused import QKV
+from camelid.plan.op_rows_fused import KV_OPS
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import PAGE_ROWS, Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
@@ -45,7 +45,7 @@ MARGIN = 7.0  # value of the margins of inputs
 # Views with one row per output.
 OUTPUT_ROLES = {"sample": {"logits": "O"}, "gather_rows": {"y": "O"}, "pool": {"y": "O"}, "emit": {"x": "O"}}
 ANSWERS = ("sample", "emit")  # ops that return rows of results
-KEPT = ("kv_write", *QKV, "norm_rope_write", "copy", *SLOT_TENSORS)  # ops that change state
+KEPT = (*KV_OPS, "copy", *SLOT_TENSORS)  # ops that change state
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,7 +30,7 @@ def kernels_of(op: Op, context: Context) -> tuple[Kernel, ...]:
 
 
 def lowered(op: Op, context: Context) -> tuple[Op, ...]:
-    """The ops that run in place of an op: itself, or its parts where its kernel does not fit."""
+    """The ops that run in place of an op: itself, its parts, or others with kernels of their own."""
     return KERNELS[op.name].lower(op, context)
 
 

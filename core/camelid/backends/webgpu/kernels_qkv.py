@@ -12,7 +12,7 @@ from camelid.backends.webgpu.limits import most_bytes
 from camelid.backends.webgpu.state_buffers import layer_binding, regions
 from camelid.plan.norm_rope import norm_rope_parts
 from camelid.plan.op_rows_fused import QUAD
-from camelid.plan.plan import Op
+from camelid.plan.plan import Op, Plan
 from camelid.plan.qkv import qkv_halves, qkv_parts
 
 PUT_PAIR: dict[str, Files] = {"f32": ("kv_pair_f32",), "f16": ("half_bits", "kv_pair_f16")}
@@ -45,8 +45,12 @@ def _lower_qkv(op: Op, c: Context) -> tuple[Op, ...]:
 
 
 def _lower_norm_rope(op: Op, c: Context) -> tuple[Op, ...]:
-    is_even = not any(op.integer(name) % 2 for name in ("head_dim", "v_cols"))
-    return (op,) if is_even and _can_write(op, c) else norm_rope_parts(op)
+    return (op,) if op.integer("v_cols") % 2 == 0 and _can_write(op, c) else norm_rope_parts(op)
+
+
+def _refuses_odd(op: Op, _: Plan) -> str:
+    head_dim = op.integer("head_dim")
+    return f"heads of {head_dim} floats; a multiple of 2 is required" if head_dim % 2 else ""
 
 
 def _cut_constants(op: Op, role: str) -> Constants:
@@ -86,7 +90,8 @@ KERNELS = {
     "qkv": _qkv(product_constants),
     "norm_qkv": _qkv(norm_constants, "eps"),
     "norm_rope": Kernel(("reduce", "turn", "norm_rope", "norm_rope_alone"), (*GAINS, "k_gain"),
-                        _norm_rope_constants, _norm_rope_grid, attrs=(*CUT, "eps"), words={"style": STYLES}),
+                        _norm_rope_constants, _norm_rope_grid, attrs=(*CUT, "eps"), words={"style": STYLES},
+                        refuses=_refuses_odd),
     "norm_rope_write": Kernel(
         ("reduce", "turn", "pages", "norm_rope", "norm_rope_write"),
         (*GAINS, "state.tables", "state.*+", "k_gain"),
