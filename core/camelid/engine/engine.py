@@ -144,12 +144,6 @@ class StepEngine:
         check_ids(token_ids, self.vocab_size)
         return self.state.match_prefix(token_ids, salt).n_rows
 
-    def cached_units(self, token_ids: Seq[int], salt: str = "") -> dict[str, list[int]]:
-        """Units of the longest prefix of these tokens in the prefix cache, by group."""
-        check_ids(token_ids, self.vocab_size)
-        units = self.state.match_prefix(token_ids, salt).units
-        return {group: [unit for unit in held if unit] for group, held in units.items()}
-
     async def forget_rows(self, token_ids: Seq[int], salt: str = "", n_kept: int = 0) -> int:
         """Removes the pages of these tokens behind the first `n_kept` from the prefix cache.
 

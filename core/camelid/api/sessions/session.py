@@ -141,7 +141,8 @@ class Session:
 
     def cached_units(self) -> dict[str, list[int]]:
         """Units of these rows, by state group."""
-        return self._host.running.engine.cached_units(self.token_ids, self._salt)
+        found = self._host.running.engine.state.match_prefix(self.token_ids, self._salt)
+        return {group: [unit for unit in units if unit] for group, units in found.units.items()}
 
     @property
     def system(self) -> str | None:
