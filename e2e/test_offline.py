@@ -24,10 +24,12 @@ INSTALLED = "() => navigator.serviceWorker.ready.then(({ active }) => active.scr
 CACHES = "() => caches.keys()"
 NEXT = """async (build) => {
   const registration = await navigator.serviceWorker.getRegistration();
+  const pause = () => new Promise((resolve) => setTimeout(resolve, 20));
+  while (registration.installing) await pause(); // one that failed
   await registration.update();
   const worker = registration.installing ?? registration.waiting;
   if (!worker) return "no new worker";
-  while (worker.state === "installing") await new Promise((resolve) => setTimeout(resolve, 20));
+  while (worker.state === "installing") await pause();
   return worker.state;
 }"""
 RANGES = """async () => {
@@ -91,8 +93,8 @@ def change(site: Path, build: str, *, files: tuple[str, ...]) -> None:
     for name in files:
         write(site / name, f"<svg><!-- {build} --></svg>")
         listed["files"][name] = hashlib.sha256((site / name).read_bytes()).hexdigest()
-    write(site / "service_worker.js", worker)
     write(site / "files.json", json.dumps({**listed, "build": build}))
+    write(site / "service_worker.js", worker)  # last: a browser may ask for it at any time
 
 
 def write(path: Path, text: str) -> None:
