@@ -70,7 +70,7 @@ class Firefox:
         """Waits until the model is loaded; raises AssertionError with the page's problem if that fails."""
         try:
             state = self.wait(STATE, seconds=LOAD_S)
-        except AssertionError:  # a few of 150 starts did not end under load; the cause is unknown
+        except AssertionError:  # one start in 20 to 40: `new Worker` in a worker blocks for good
             where = self.text("#status-text")
             print(f"Firefox: no model after {LOAD_S} s, at {where!r}; the page is reloaded")
             self("reload")

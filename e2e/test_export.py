@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -25,13 +23,13 @@ from tests.test_packaging import install, make_environment, run
 from camelid.loading.model_file import open_model
 from camelid.server.one_file import export
 from e2e.browser import ROOT, build_site, open_browser
+from e2e.firefox import open_firefox
 from e2e.test_chat import SAMPLE, answer_file, import_text
 from e2e.visit import ON_GPU, READY, Notes, ask, open_page, reference_ids, screen, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data" / "cria.gguf")
-DRIVER = ROOT / "tests" / "npm" / "ask_in_firefox.mjs"
 PROMPT, ANSWER, MAX_TOKENS = "What is 12 plus 30?", "12 + 30 = 42.", 16
 ON_CPU = "backend=cpu&temperature=0"
 OWN = re.compile(r"(blob|data):.*")
@@ -199,14 +197,14 @@ def test_a_cut_file_is_told(name: str, seen: Seen) -> None:
 
 
 def test_firefox_answers_alike(seen: Seen, site: Path) -> None:
-    firefox = shutil.which("firefox-esr") or shutil.which("firefox")
-    if not firefox or not (DRIVER.parent / "node_modules").exists():
-        pytest.skip("no Firefox, or no driver of it: run .ci/setup test")
     address = f"{(site.parent / 'chat.html').as_uri()}?{ON_CPU}&max_tokens={MAX_TOKENS}"
-    told = json.loads(run("node", DRIVER, firefox, address, PROMPT))
-    assert told["answer"]["token_ids"] == seen.visits["disk, processor"].answer["token_ids"]
-    assert told["errors"] == []
-    assert set(told["requests"]) <= {address}
+    with open_firefox() as firefox:
+        firefox.open(address)
+        firefox.ready()
+        answer, notes = firefox.ask(PROMPT), firefox("notes")
+    assert answer["token_ids"] == seen.visits["disk, processor"].answer["token_ids"]
+    assert notes["errors"] == []
+    assert {url for url in notes["urls"] if not OWN.fullmatch(url)} <= {address}
 
 
 @pytest.fixture(scope="module")

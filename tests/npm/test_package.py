@@ -123,7 +123,11 @@ def visit_in_firefox(address: str) -> dict[str, Json]:
 
 
 def ended_visit(address: str, site: str) -> Json:
-    """A visit in Firefox, in which a start sometimes never ends; such a visit is printed and made again."""
+    """A visit in Firefox; one without an end is printed and made again.
+
+    In a worker of Firefox, `new Worker` sometimes blocks for good: stacks of a blocked start show both
+    threads at one condition variable.
+    """
     for attempt in range(ATTEMPTS):
         try:
             return visit_once(address, site)

@@ -31,8 +31,8 @@ export class Lazy {
   }
 }
 
-/** Adds a style sheet after the page's first, once: rules of the page's later sheets win. */
-export function loadStyle(address) {
+/** Adds a style sheet once: after the page's first, so that rules of its later sheets win, or as the last. */
+export function loadStyle(address, { isLast = false } = {}) {
   const { href } = new URL(address);
   const sheets = [...document.querySelectorAll("link[rel=stylesheet]")];
   if (sheets.some((known) => known.href === href)) return Promise.resolve();
@@ -40,7 +40,8 @@ export function loadStyle(address) {
   return new Promise((resolve, reject) => {
     link.onload = () => resolve();
     link.onerror = () => (link.remove(), reject(new Error(`${href} could not be loaded`)));
-    if (sheets.length) sheets[0].after(link);
+    if (isLast) document.head.append(link);
+    else if (sheets.length) sheets[0].after(link);
     else document.head.querySelector("style").before(link); // the page of one file
   });
 }

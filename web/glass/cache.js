@@ -1,6 +1,7 @@
 // The KV cache by pages: state groups, their units by state, and the pages of each session's prefix.
 
-import { button, element, table } from "./elements.js";
+import { make } from "../elements.js";
+import { button, table } from "./elements.js";
 import { bytes, whole } from "./numbers.js";
 import { text } from "./texts.js";
 
@@ -10,7 +11,7 @@ const MOST_DRAWN = 2048; // units of a group's map
 
 /** @param {HTMLElement} at @param {import("./glass.js").Looked} looked */
 export async function showCache(at, { llm, attempt }) {
-  const found = element("div");
+  const found = make("div");
   const show = async () => found.replaceChildren(...view(await llm.examine("cache")));
   at.replaceChildren(button("refresh", () => attempt(show)), found);
   await show();
@@ -28,9 +29,9 @@ function view({ groups, sessions, bytes: n, evicted }) {
       values: [group.name, group.kv_type, group.unit_bytes, ...counts, total, n],
     };
   });
-  return [element("p", {}, summary), table(text("cache"), HEADS, rows),
+  return [make("p", {}, summary), table(text("cache"), HEADS, rows),
     ...groups.filter(({ units }) => units.length > 1).map((group) => map(group, sessions)),
-    ...sessions.map(({ rows: n, units }) => element("p", { className: "quiet" }, text("cache.session", {
+    ...sessions.map(({ rows: n, units }) => make("p", { className: "quiet" }, text("cache.session", {
       rows: whole(n), pages: Object.values(units).map(({ length }) => length).join(" + "),
     })))];
 }
@@ -39,13 +40,13 @@ function view({ groups, sessions, bytes: n, evicted }) {
 function map({ name, units }, sessions) {
   const own = new Set(sessions.flatMap(({ units: held }) => held[name] ?? []));
   const squares = units.slice(0, MOST_DRAWN).map((state, i) =>
-    element("span", { className: `unit ${state}${own.has(i + 1) ? " own" : ""}`,
+    make("span", { className: `unit ${state}${own.has(i + 1) ? " own" : ""}`,
       title: `${i + 1}: ${text(state)}` }));
   const label = STATES.map((state) =>
     `${text(state)}: ${units.filter((unit) => unit === state).length}`).join(", ");
   const legend = STATES.flatMap((state) =>
-    [element("span", { className: `unit ${state}`, ariaHidden: "true" }), ` ${text(state)} `]);
-  const drawn = element("div", { className: "units", role: "img" }, ...squares);
+    [make("span", { className: `unit ${state}`, ariaHidden: "true" }), ` ${text(state)} `]);
+  const drawn = make("div", { className: "units", role: "img" }, ...squares);
   drawn.ariaLabel = `${name}: ${label}`;
-  return element("figure", {}, drawn, element("figcaption", {}, `${name}: `, ...legend));
+  return make("figure", {}, drawn, make("figcaption", {}, `${name}: `, ...legend));
 }

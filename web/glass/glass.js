@@ -1,7 +1,9 @@
 // The glass box: a dialog with plan, times, KV cache, candidates, parity and a race of the loaded model.
 
+import { loadStyle } from "../chat/lazy.js";
+import { make } from "../elements.js";
 import { showCache } from "./cache.js";
-import { button, element } from "./elements.js";
+import { button } from "./elements.js";
 import { showParity } from "./parity.js";
 import { showPlan } from "./plan.js";
 import { showRace } from "./race.js";
@@ -9,6 +11,7 @@ import { text, useTexts } from "./texts.js";
 import { showTimes } from "./times.js";
 import { showTokens } from "./tokens.js";
 
+const STYLE = new URL("glass.css", import.meta.url);
 const VIEWS = {
   plan: showPlan,
   times: showTimes,
@@ -33,7 +36,7 @@ const VIEWS = {
  * @param {string} language
  */
 export async function openGlass(dialog, looked, language) {
-  await Promise.all([useTexts(language), loadStyle()]);
+  await Promise.all([useTexts(language), loadStyle(STYLE, { isLast: true })]);
   const end = new AbortController();
   dialog.addEventListener("close", () => end.abort(), { once: true });
   dialog.className = "sheet glass";
@@ -43,13 +46,13 @@ export async function openGlass(dialog, looked, language) {
 }
 
 function head(dialog) {
-  const title = element("h2", { id: "glass-title", textContent: text("title") });
-  return element("div", { className: "sheet-head" }, title, button("close", () => dialog.close()));
+  const title = make("h2", { id: "glass-title", textContent: text("title") });
+  return make("div", { className: "sheet-head" }, title, button("close", () => dialog.close()));
 }
 
 /** The list of tabs and their panels; arrow keys move between tabs. A view is made when its tab opens. */
 function tabs(looked) {
-  const list = element("div", { role: "tablist", ariaLabel: text("title") });
+  const list = make("div", { role: "tablist", ariaLabel: text("title") });
   const pairs = Object.entries(VIEWS).map(([name, show]) => [tab(name), panel(name), show]);
   const choose = (chosen) => {
     for (const [one, its, show] of pairs) {
@@ -75,21 +78,21 @@ function tabs(looked) {
 }
 
 function tab(name) {
-  const made = element("button", { type: "button", role: "tab", id: `glass-tab-${name}` }, text(name));
+  const made = make("button", { type: "button", role: "tab", id: `glass-tab-${name}` }, text(name));
   made.setAttribute("aria-controls", `glass-${name}`);
   return made;
 }
 
 function panel(name) {
-  const made = element("div", { role: "tabpanel", id: `glass-${name}`, tabIndex: 0, hidden: true });
+  const made = make("div", { role: "tabpanel", id: `glass-${name}`, tabIndex: 0, hidden: true });
   made.setAttribute("aria-labelledby", `glass-tab-${name}`);
   return made;
 }
 
 async function fill(panel, show, looked) {
   if (panel.childElementCount) return;
-  const problem = element("p", { className: "glass-problem", role: "alert" });
-  const body = element("div");
+  const problem = make("p", { className: "glass-problem", role: "alert" });
+  const body = make("div");
   panel.append(problem, body);
   const attempt = async (work) => {
     problem.textContent = "";
@@ -100,17 +103,4 @@ async function fill(panel, show, looked) {
     }
   };
   await attempt(() => show(body, { ...looked, attempt }));
-}
-
-/** Loads the style sheet once. */
-async function loadStyle() {
-  const href = new URL("glass.css", import.meta.url).href;
-  if (document.querySelector(`link[href="${href}"]`)) return;
-  const link = element("link", { rel: "stylesheet", href });
-  const loaded = new Promise((resolve, reject) => {
-    link.addEventListener("load", resolve);
-    link.addEventListener("error", () => reject(new Error(`${href} could not be loaded`)));
-  });
-  document.head.append(link);
-  await loaded;
 }

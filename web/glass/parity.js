@@ -1,6 +1,7 @@
 // Parity: each recorded case of the gate on this device, against the results of the reference backend.
 
-import { button, copyButton, element, table } from "./elements.js";
+import { make } from "../elements.js";
+import { button, copyButton, table } from "./elements.js";
 import { report } from "./report.js";
 import { text } from "./texts.js";
 
@@ -8,8 +9,8 @@ const HEADS = ["case", "status", "nmse", "allowed"];
 
 /** @param {HTMLElement} at @param {import("./glass.js").Looked} looked */
 export function showParity(at, { llm, attempt }) {
-  const found = element("div");
-  const bar = element("progress", { max: 1, value: 0, hidden: true, ariaLabel: text("parity") });
+  const found = make("div");
+  const bar = make("progress", { max: 1, value: 0, hidden: true, ariaLabel: text("parity") });
   const run = button("parity.run", () => attempt(async () => {
     [run.disabled, bar.hidden] = [true, false];
     found.replaceChildren();
@@ -21,7 +22,7 @@ export function showParity(at, { llm, attempt }) {
       [run.disabled, bar.hidden] = [false, true];
     }
   }), "primary");
-  at.replaceChildren(element("p", { className: "quiet" }, text("parity.about")), run, " ", bar, found);
+  at.replaceChildren(make("p", { className: "quiet" }, text("parity.about")), run, " ", bar, found);
 }
 
 async function records() {
@@ -35,7 +36,7 @@ function view({ cases, passed, failed, refused }, info) {
     cells: [one.case, text(one.status), shown(one), one.allowed.toExponential(0)],
     values: [one.case, one.status, one.nmse, one.allowed],
   }));
-  const summary = element("p", { role: "status", className: failed ? "bad" : "good" },
+  const summary = make("p", { role: "status", className: failed ? "bad" : "good" },
     text("parity.summary", { passed, failed, refused }));
   summary.dataset.failed = failed;
   const lines = cases.map((one) => [one.case, one.status, shown(one), one.allowed.toExponential(0)]);

@@ -1,6 +1,7 @@
 // The plan: the ops of a program with shapes, weights, bytes and dispatches, and each op's kernels as text.
 
-import { element, table } from "./elements.js";
+import { make } from "../elements.js";
+import { table } from "./elements.js";
 import { bytes, number, whole } from "./numbers.js";
 import { text } from "./texts.js";
 
@@ -9,14 +10,14 @@ const HEADS = ["number", "op", "shapes", "weights", "bytes", "dispatches"];
 
 /** @param {HTMLElement} at @param {import("./glass.js").Looked} looked */
 export async function showPlan(at, { llm, attempt }) {
-  const choice = element("select", { id: "glass-entry" });
-  choice.append(...ENTRIES.map((name) => element("option", { value: name }, text(`entry.${name}`))));
-  const label = element("label", { htmlFor: choice.id }, text("entry"), " ", choice);
-  const found = element("div");
+  const choice = make("select", { id: "glass-entry" });
+  choice.append(...ENTRIES.map((name) => make("option", { value: name }, text(`entry.${name}`))));
+  const label = make("label", { htmlFor: choice.id }, text("entry"), " ", choice);
+  const found = make("div");
   at.replaceChildren(label, found);
   const show = async () => {
     const plan = await llm.examine("plan", { entry: choice.value, held: 0 });
-    const source = element("div");
+    const source = make("div");
     const open = (op) => attempt(() => showSource(source, llm, plan, op));
     found.replaceChildren(summary(plan), planTable(plan, open), source);
   };
@@ -29,12 +30,12 @@ function summary({ ops, dispatches, bytes: n, flops, rows }) {
     ops: whole(ops.length), dispatches: whole(dispatches), bytes: bytes(n), rows: whole(rows),
     flops: number(flops / 1e6),
   };
-  return element("p", { className: "quiet" }, text("plan.summary", values));
+  return make("p", { className: "quiet" }, text("plan.summary", values));
 }
 
 function planTable({ ops, entry }, open) {
   const rows = ops.map((op) => {
-    const name = element("button", { type: "button", className: "link" }, op.op);
+    const name = make("button", { type: "button", className: "link" }, op.op);
     name.addEventListener("click", () => open(op));
     const weights = op.weights.map((w) => `${w.name} ${w.type} [${w.shape.join(", ")}]`).join("; ");
     const shapes = op.shapes.join(" ");
@@ -49,12 +50,12 @@ function planTable({ ops, entry }, open) {
 async function showSource(at, llm, { entry }, { number: n, op }) {
   const kernels = await llm.examine("source", { entry, number: n });
   const parts = kernels.flatMap(({ name, source }) => [
-    element("h4", {}, name),
+    make("h4", {}, name),
     source
-      ? element("pre", { tabIndex: 0, className: "wgsl" }, source)
-      : element("p", { className: "quiet" }, text("source.compiled")),
+      ? make("pre", { tabIndex: 0, className: "wgsl" }, source)
+      : make("p", { className: "quiet" }, text("source.compiled")),
   ]);
-  const title = element("h3", { tabIndex: -1 }, text("source", { number: n, op }));
+  const title = make("h3", { tabIndex: -1 }, text("source", { number: n, op }));
   at.replaceChildren(title, ...parts);
   title.focus();
 }

@@ -1,6 +1,7 @@
 // A race against wllama on this device: the same file, the same prompt, greedy, in turns.
 
-import { button, copyButton, element, numberField, table } from "./elements.js";
+import { make } from "../elements.js";
+import { button, copyButton, numberField, table } from "./elements.js";
 import { median, number } from "./numbers.js";
 import { report } from "./report.js";
 import { openRival } from "./rival.js";
@@ -14,8 +15,8 @@ const HEADS = ["side", "prefill", "decode"];
 export function showRace(at, { llm, model, signal, attempt }) {
   const prompt = numberField("glass-race-prompt", "race.prompt", 64, 2048);
   const tokens = numberField("glass-race-tokens", "race.tokens", 32, 1024);
-  const told = element("p", { role: "status", className: "quiet" });
-  const found = element("div");
+  const told = make("p", { role: "status", className: "quiet" });
+  const found = make("div");
   const run = button("race.run", () => attempt(async () => {
     run.disabled = true;
     found.replaceChildren();
@@ -28,7 +29,7 @@ export function showRace(at, { llm, model, signal, attempt }) {
       told.textContent = "";
     }
   }), "primary");
-  const about = element("p", { className: "quiet" }, text("race.about"));
+  const about = make("p", { className: "quiet" }, text("race.about"));
   at.replaceChildren(about, prompt.label, " ", tokens.label, " ", run, told, found);
 }
 
@@ -64,7 +65,7 @@ function unequal(ours, theirs) {
   return new Error(text("race.unequal", values));
 }
 
-/** A text of about n tokens, as wllama takes no ids; rounds begin differently, so that no prefix is cached. */
+/** A text of about n tokens, as wllama takes no ids; rounds begin differently, so no prefix is cached. */
 async function promptOf(llm, n, round) {
   const words = WORDS.repeat(Math.ceil(n / 8) + 1);
   const ids = await llm.tokenize(`${String.fromCharCode(97 + round)}${words}`);
@@ -111,5 +112,5 @@ function view({ runs, rival }, info, { tokens }) {
     ["side", "prefill tok/s", "decode tok/s"],
     speeds.map(({ side, prefill, decode }) => [side, prefill.toFixed(1), decode.toFixed(1)]));
   const summary = text("race.summary", { prefill: ratios[0], decode: ratios[1], rounds: runs.length });
-  return [table(text("race"), HEADS, rows), element("p", {}, summary), copyButton(told)];
+  return [table(text("race"), HEADS, rows), make("p", {}, summary), copyButton(told)];
 }

@@ -1,6 +1,6 @@
 // wllama in a frame of its own, whose policy allows its workers (rival.html); removing the frame ends them.
 
-import { element } from "./elements.js";
+import { make } from "../elements.js";
 import { text } from "./texts.js";
 
 const PAGE = new URL("rival.html", import.meta.url);
@@ -11,7 +11,7 @@ const PAGE = new URL("rival.html", import.meta.url);
  * @param {{context: number, signal: AbortSignal}} how
  */
 export async function openRival(files, { context, signal }) {
-  const frame = element("iframe", { src: PAGE.href, hidden: true, title: "wllama" });
+  const frame = make("iframe", { src: PAGE.href, hidden: true, title: "wllama" });
   document.body.append(frame);
   const close = () => frame.remove();
   signal.addEventListener("abort", close, { once: true });

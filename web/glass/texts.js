@@ -1,11 +1,18 @@
 // Texts of the glass box in the page's language; `{name}` stands for a value.
 
+import { Lazy } from "../chat/lazy.js";
+import { LANGUAGES } from "../chat/texts.js";
+
+const TABLES = Object.fromEntries(
+  Object.keys(LANGUAGES).map((name) => [name, new Lazy((again) => import(`./texts/${name}.js${again}`))]),
+);
+
 let table = {};
 let current = "en";
 
 /** Loads a language of texts/. */
 export async function useTexts(name) {
-  table = (await import(`./texts/${name}.js`)).default;
+  table = (await TABLES[name].load()).default;
   current = name;
 }
 

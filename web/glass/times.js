@@ -1,6 +1,7 @@
 // Times: seconds and GB/s of each op of a decode step, measured at a press.
 
-import { button, element, numberField, table } from "./elements.js";
+import { make } from "../elements.js";
+import { button, numberField, table } from "./elements.js";
 import { bytes, gbps, micros, number } from "./numbers.js";
 import { text } from "./texts.js";
 
@@ -9,10 +10,10 @@ const HEADS = ["number", "op", "bytes", "time", "gbps", "alike"];
 /** @param {HTMLElement} at @param {import("./glass.js").Looked} looked */
 export function showTimes(at, { llm, attempt }) {
   const { field, label } = numberField("glass-held", "times.held", 128, llm.info.context - 1);
-  const found = element("div", { ariaLive: "polite" });
+  const found = make("div", { ariaLive: "polite" });
   const measure = button("times.measure", () => attempt(async () => {
     measure.disabled = true;
-    found.replaceChildren(element("p", {}, text("measuring")));
+    found.replaceChildren(make("p", {}, text("measuring")));
     try {
       const held = Math.min(Number(field.value) || 0, llm.info.context - 1);
       found.replaceChildren(...view(await llm.examine("profile", { held })));
@@ -23,7 +24,7 @@ export function showTimes(at, { llm, attempt }) {
       measure.disabled = false;
     }
   }), "primary");
-  at.replaceChildren(element("p", { className: "quiet" }, text("times.about")), label, " ", measure, found);
+  at.replaceChildren(make("p", { className: "quiet" }, text("times.about")), label, " ", measure, found);
 }
 
 function view({ ops, seconds, bytes: n, how, repeats }) {
@@ -34,6 +35,6 @@ function view({ ops, seconds, bytes: n, how, repeats }) {
   const rate = seconds > 0 ? number(n / seconds / 1e9) : "–";
   const summary = text("times.summary", { time: micros(seconds), bytes: bytes(n), rate });
   const clock = text(`times.${how}`, { repeats });
-  return [element("p", {}, summary), element("p", { className: "quiet" }, clock),
+  return [make("p", {}, summary), make("p", { className: "quiet" }, clock),
     table(text("times"), HEADS, rows)];
 }

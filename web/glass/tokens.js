@@ -1,6 +1,7 @@
 // Tokens: the last answer once more, token by token, with the probability of each and its alternatives.
 
-import { button, element, table } from "./elements.js";
+import { make } from "../elements.js";
+import { button, table } from "./elements.js";
 import { percent } from "./numbers.js";
 import { text } from "./texts.js";
 
@@ -9,10 +10,10 @@ const MOST_TOKENS = 256;
 
 /** @param {HTMLElement} at @param {import("./glass.js").Looked} looked */
 export function showTokens(at, { llm, messages, options, signal, attempt }) {
-  const about = element("p", { className: "quiet" }, text("tokens.about"));
+  const about = make("p", { className: "quiet" }, text("tokens.about"));
   const last = messages.findLastIndex(({ role }) => role === "user");
-  if (last < 0) return at.replaceChildren(about, element("p", {}, text("tokens.none")));
-  const [line, more] = [element("p", { className: "tokens" }), element("div", { ariaLive: "polite" })];
+  if (last < 0) return at.replaceChildren(about, make("p", {}, text("tokens.none")));
+  const [line, more] = [make("p", { className: "tokens" }), make("div", { ariaLive: "polite" })];
   const run = button("tokens.run", () => attempt(async () => {
     run.disabled = true;
     line.replaceChildren();
@@ -33,7 +34,7 @@ async function token(llm, { token_id, logprob, top_logprobs = [] }, more) {
   const [own, ...others] = await llm.examine("token_texts", { token_ids: ids });
   const probability = Math.exp(logprob);
   const label = `${visible(own)} ${percent(probability)}`;
-  const made = element("button", { type: "button", className: "token", title: label }, visible(own));
+  const made = make("button", { type: "button", className: "token", title: label }, visible(own));
   made.style.setProperty("--sure", `${Math.round(100 * probability)}%`);
   made.dataset.id = token_id;
   made.dataset.logprob = logprob;

@@ -1,16 +1,19 @@
 // Texts of the models dialog in the page's language, by key; a language is one file in texts/.
 
+import { Lazy } from "../chat/lazy.js";
 import { EN } from "./texts/en.js";
 
-const OTHERS = ["de", "fr"];
+const TABLES = Object.fromEntries(
+  ["de", "fr"].map((name) => [name, new Lazy((again) => import(`./texts/${name}.js${again}`))]),
+);
 
 let table = EN;
 let language = "en";
 
 /** Takes the texts of a language, by default the page's; English for a language without a table. */
 export async function useLanguage(name = document.documentElement.lang.slice(0, 2)) {
-  language = OTHERS.includes(name) ? name : "en";
-  table = language === "en" ? EN : { ...EN, ...(await import(`./texts/${language}.js`)).default };
+  table = Object.hasOwn(TABLES, name) ? { ...EN, ...(await TABLES[name].load()).default } : EN;
+  language = table === EN ? "en" : name;
 }
 
 /** The text of a key with its values inserted; a value `{key}` is a text itself, `{bytes}` a size. */

@@ -3,8 +3,8 @@
 The clock is the device's where it has timestamp queries, else that of this process. An op is timed in two
 programs of its own: the op once, and the op REPEATS times more. The difference is free of the cost of a
 submission. A repeated op finds its weights in caches where they fit, and attention its rows, which are all of
-one unit: rates of both are upper bounds. A program is kept, and ops that differ
-in nothing but the names of weights and layers share one.
+one unit: rates of both are upper bounds. A program is kept, and ops that differ in nothing but the names of
+weights and layers share one.
 """
 
 from __future__ import annotations
