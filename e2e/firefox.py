@@ -68,13 +68,7 @@ class Firefox:
 
     def ready(self) -> None:
         """Waits until the model is loaded; raises AssertionError with the page's problem if that fails."""
-        try:
-            state = self.wait(STATE, seconds=LOAD_S)
-        except AssertionError:  # one start in 20 to 40: `new Worker` in a worker blocks for good
-            where = self.text("#status-text")
-            print(f"Firefox: no model after {LOAD_S} s, at {where!r}; the page is reloaded")
-            self("reload")
-            state = self.wait(STATE, seconds=LOAD_S)
+        state = self.wait(STATE, seconds=LOAD_S)
         assert state == "ready", self.text("#problem")
 
     def ask(self, prompt: str) -> dict[str, Value]:

@@ -14,6 +14,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page
 
 from e2e.browser import build_site, link_site, open_browser, serve_site
+from e2e.lone_page import LonePage, lone_pages
 from e2e.visit import ask, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -32,6 +33,7 @@ NEXT = """async (build) => {
   while (worker.state === "installing") await pause();
   return worker.state;
 }"""
+ICON = "fetch('icon.svg').then((it) => it.text())"
 RANGES = """async () => {
   const read = async (range) => {
     const response = await fetch("cria.gguf", { headers: { range } });
@@ -65,25 +67,28 @@ async def offline(address: str, seen: dict[str, Any]) -> None:
         seen["ranges"] = await page.evaluate(RANGES)
 
 
-async def update(address: str, site: Path, seen: dict[str, Any]) -> None:
+async def update(address: str, site: Path, profile: Path, seen: dict[str, Any]) -> None:
     """A new build while a page is open: a broken one is refused, a whole one is used from the next visit."""
-    async with open_browser() as browser:
-        context = await browser.new_context()
-        page = await context.new_page()
-        await page.goto(f"{address}?model=absent")
-        await page.evaluate("() => import('./offline.js').then(({ keepOffline }) => keepOffline(0))")
-        await page.evaluate(INSTALLED)
-        await page.reload()
+    async with lone_pages(profile, 1) as (page,):
+        await loaded(page, address, "first")
+        await page.evaluate("import('./offline.js').then(({ keepOffline }) => keepOffline(0))")
+        await page.evaluate(f"({INSTALLED})()")
+        await loaded(page, address, "controlled")
         change(site, "half", files=("icon.svg",))
         (site / "icon.svg").write_text("<svg/>")  # a file of yet another build
-        seen["broken"] = await page.evaluate(NEXT)
+        seen["broken"] = await page.evaluate(f"({NEXT})()")
         change(site, "whole", files=("icon.svg",))
-        seen["whole"] = await page.evaluate(NEXT)
-        seen["old"] = await page.evaluate("() => fetch('icon.svg').then((it) => it.text())")
-        await page.reload()
-        await page.wait_for_function("() => document.title.endsWith('Camelid')")
-        seen["new"] = await page.evaluate("() => fetch('icon.svg').then((it) => it.text())")
-        seen["left"] = await page.evaluate(CACHES)
+        seen["whole"] = await page.evaluate(f"({NEXT})()")
+        seen["old"] = await page.evaluate(ICON)
+        await loaded(page, address, "next")
+        seen["new"] = await page.evaluate(ICON)
+        seen["left"] = await page.evaluate(f"({CACHES})()")
+
+
+async def loaded(page: LonePage, address: str, visit: str) -> None:
+    """Opens the page, whose model is absent, and waits for its end."""
+    await page.open(f"{address}?model=absent&{visit}")
+    await page.wait(f"location.search.endsWith('{visit}') && window.camelid?.state === 'failed'")
 
 
 def change(site: Path, build: str, *, files: tuple[str, ...]) -> None:
@@ -126,7 +131,7 @@ def updated(site: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[di
     link_site(site, copy, {})
     found: dict[str, Any] = {}
     with serve_site(copy) as address:
-        asyncio.run(update(address, copy, found))
+        asyncio.run(update(address, copy, copy.with_name("profile"), found))
     yield found
     shutil.rmtree(copy)
 

@@ -90,6 +90,7 @@ async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> 
     seen.no_model.append(await problem(page))
     await screen(page, "no-model-dark")
     await page.set_input_files("#file", file)
+    await page.wait_for_function("() => window.camelid.state !== 'failed'")
     await wait_ready(page)
     await talk(page, seen)
     seen.opened = await page.inner_text("#status-text")

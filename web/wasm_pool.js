@@ -1,6 +1,7 @@
 // Execution of steps: on this thread, or on workers over one shared memory; one step at a time.
 
 import { fileUrl } from "./files.js";
+import { startThread } from "./threads.js";
 
 const STACK_BYTES = 1 << 20; // C stack of a worker
 const POLL_MS = 20; // polling interval without Atomics.waitAsync
@@ -63,7 +64,7 @@ export class ManyThreads {
   }
 
   #start({ module, sharedMemory, memory }, pool, thread) {
-    const worker = new Worker(fileUrl("wasm_thread.js"), { type: "module", name: "camelid-thread" });
+    const worker = startThread(fileUrl("wasm_thread.js"));
     this.#workers.push(worker);
     const stack = memory.take(STACK_BYTES) + STACK_BYTES;
     return new Promise((ready, failed) => {

@@ -1,5 +1,6 @@
 // Calls to the worker: each has an id, gets any number of messages, and ends with a result or an error.
 
+import { relay } from "../threads.js";
 import { CamelidError } from "./errors.js";
 
 /**
@@ -11,6 +12,8 @@ import { CamelidError } from "./errors.js";
 /** The calls over one worker. */
 export class Calls {
   #worker;
+  /** @type {(Worker | null)[]} compute workers of the worker */
+  #threads = [];
   #lastId = 0;
   /** @type {Map<number, {resolve: Function, reject: Function, listen: (message: any) => void}>} */
   #open = new Map();
@@ -55,13 +58,14 @@ export class Calls {
   /** Ends the worker; open and later calls fail with `error`. */
   end(error) {
     this.#fault ??= error;
-    this.#worker.terminate();
+    for (const worker of [this.#worker, ...this.#threads]) worker?.terminate();
     for (const { reject } of this.#open.values()) reject(this.#fault);
     this.#open.clear();
   }
 
   #receive(message) {
     if (message.kind === "notice") return this.onNotice(message.text);
+    if (message.kind === "thread") return void this.#threads.push(relay(message));
     const call = this.#open.get(message.id);
     if (!call) return;
     if (message.kind !== "result" && message.kind !== "error") return call.listen(message);

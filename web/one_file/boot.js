@@ -34,7 +34,7 @@
   globalThis.Worker = class extends Worker {
     constructor(address, options) {
       super(address, { ...options, type: "classic" });
-      this.postMessage(files);
+      if (options.name !== "camelid-thread") this.postMessage(files);
     }
   };
 
