@@ -354,11 +354,11 @@ def build_package(package: Path, pyodide: Path, cache: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         site = Path(folder)
         assemble(site, pyodide, cache)
+        shutil.copytree(PACKAGE, site / "package")
+        bundle(site / "package" / "worker.js", package / "worker.js")
         for name in PACKAGED:
             (package / name).parent.mkdir(exist_ok=True)
             (site / name).replace(package / name)
-        shutil.copytree(PACKAGE, site / "package")
-        bundle(site / "package" / "worker.js", package / "worker.js")
 
 
 def bundle(entry: Path, target: Path) -> None:

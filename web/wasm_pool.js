@@ -1,7 +1,7 @@
 // Execution of steps: on this thread, or on workers over one shared memory; one step at a time.
 
 import { fileUrl } from "./files.js";
-import { startThread } from "./threads.js";
+import { startThread } from "./client/threads.js";
 
 const STACK_BYTES = 1 << 20; // C stack of a worker
 const POLL_MS = 20; // polling interval without Atomics.waitAsync

@@ -1,7 +1,7 @@
 // Calls to the worker: each has an id, gets any number of messages, and ends with a result or an error.
 
-import { relay } from "../threads.js";
 import { CamelidError } from "./errors.js";
+import { relay } from "./threads.js";
 
 /**
  * @typedef {object} Call
