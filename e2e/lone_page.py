@@ -24,6 +24,8 @@ PORT_FILE = "DevToolsActivePort"  # of the profile: the port's number in its fir
 
 
 class LonePage:
+    """Commands of a page: those of the DevTools protocol that the tests need."""
+
     def __init__(self, session: ClientConnection) -> None:
         self._session = session
         self._last_id = 0
@@ -36,13 +38,24 @@ class LonePage:
         return found["result"].get("value")
 
     async def wait(self, expression: str, seconds: float = START_S) -> None:
-        """Waits until an expression is true, through navigations."""
+        """Waits until an expression is true, through navigations. Raises TimeoutError."""
         async with asyncio.timeout(seconds):
-            while not await self.evaluate(expression):
+            while not await self._holds(expression):
                 await asyncio.sleep(POLL_S)
+
+    async def _holds(self, expression: str) -> bool:
+        try:
+            return bool(await self.evaluate(expression))
+        except AssertionError as error:
+            if "navigated" in str(error):
+                return False
+            raise
 
     async def open(self, address: str) -> None:
         await self._call("Page.navigate", {"url": address})
+
+    async def close(self) -> None:
+        await self._call("Page.close", {})
 
     async def _call(self, method: str, given: dict[str, Any]) -> dict[str, Any]:
         self._last_id += 1

@@ -1,17 +1,22 @@
 // Service worker: the site's own files of one build, so that the page works offline. Models are in the
 // browser's file system (models/store.js), and requests to other origins pass untouched. A build is
 // installed as a whole, each file checked against files.json, so that files of two builds never meet; it is
-// used from the next visit.
+// used from the next visit, which asks for it (offline.js).
 
 const BUILD = "unbuilt"; // web/build.py writes the build's stamp
 const POLICY = ""; // the server writes a stamp of its headers, which are stored with the files
 const PREFIX = "camelid-site-";
 const CACHE = PREFIX + BUILD + POLICY;
 const AT_ONCE = 4; // requests of the installation
+const HANDING_OVER = "/handing-over"; // in the cache, as browsers end a worker at any time: when it began
+const HAND_OVER_MS = 10_000; // limit, after which visits get this build again
 
 self.addEventListener("install", (event) => event.waitUntil(install()));
 self.addEventListener("activate", (event) => event.waitUntil(dropOthers()));
-self.addEventListener("message", ({ data }) => data === "take over" && self.skipWaiting());
+self.addEventListener("message", (event) => {
+  if (event.data === "take over") self.skipWaiting();
+  if (event.data === "hand over") event.waitUntil(handOver(event.ports[0]));
+});
 self.addEventListener("fetch", (event) => {
   const url = new URL(event.request.url);
   const isOwn = url.origin === self.location.origin && event.request.method === "GET";
@@ -60,18 +65,26 @@ async function dropOthers() {
 
 /** A file of this build; a request for any other goes to the server. */
 async function answer(request, url) {
-  if (request.destination === "document" && (await handsOver())) return reload(request); // not of a frame
+  const cache = await caches.open(CACHE);
+  if (request.destination === "document" && (await isHandingOver(cache))) return reload(request); // no frame
   const path = url.pathname.replace(/\/$/, "/index.html");
-  const stored = await (await caches.open(CACHE)).match(path);
+  const stored = await cache.match(path);
   if (!stored) return fetch(request);
   const range = /^bytes=(\d+)-(\d*)$/.exec(request.headers.get("range") ?? "");
   return range ? part(stored, ...range.slice(1)) : stored;
 }
 
-/** Hands over to a waiting build if the visitor has no other tab of this one. */
-async function handsOver() {
+/** Begins to hand over to a waiting build if the page that asks is the only one; the port gets true if so. */
+async function handOver(port) {
+  const isAlone = (await self.clients.matchAll()).length === 1;
+  if (isAlone) await (await caches.open(CACHE)).put(HANDING_OVER, new Response(Date.now()));
+  port.postMessage(isAlone);
+}
+
+async function isHandingOver(cache) {
   const { waiting } = self.registration;
-  if (!waiting || (await self.clients.matchAll()).length > 1) return false;
+  const begun = waiting && (await cache.match(HANDING_OVER));
+  if (!begun || Date.now() - (await begun.text()) > HAND_OVER_MS) return false;
   waiting.postMessage("take over");
   return true;
 }

@@ -4,8 +4,10 @@ import { allSettings, given, kept } from "./chat/kept.js";
 import { faultOf } from "./chat/settings.js";
 import { load } from "./client/camelid.js";
 import { isOneFile } from "./files.js";
+import { useNewest } from "./offline.js";
 
 document.documentElement.dataset.theme = kept("theme", "system");
+await useNewest();
 
 /** A model that is opened. */
 export class Opening {
