@@ -14,7 +14,7 @@ import subprocess
 import sys
 import sysconfig
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -86,13 +86,15 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def build() -> ModuleType:
+def build() -> Iterator[ModuleType]:
     """web/build.py as a module."""
     spec = importlib.util.spec_from_file_location("web_build", ROOT / "web" / "build.py")
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "web")
+        spec.loader.exec_module(module)
+        yield module
 
 
 def check_probe(out: str, home: Path) -> None:
@@ -201,6 +203,23 @@ def site(build: ModuleType, tmp_path: Path) -> Path:
 def files_of(archive: Path) -> set[str]:
     with zipfile.ZipFile(archive) as opened:
         return {name for name in opened.namelist() if not name.endswith("/")}
+
+
+def test_the_site_has_the_licences_of_its_libraries(build: ModuleType, tmp_path: Path) -> None:
+    packages = tmp_path / "node_modules"
+    packages.mkdir()
+    for folder in PYODIDE.parent.iterdir():
+        (packages / folder.name).symlink_to(folder)
+    build.write_licences(tmp_path, packages, ROOT / "LICENSE")
+    text = (tmp_path / "licences.txt").read_text()
+    for name in ("dompurify", "@jitl/quickjs-ffi-types", "pyodide"):
+        assert f"\n{name} {json.loads((packages / name / 'package.json').read_bytes())['version']}, " in text
+    assert (ROOT / "LICENSE").read_text().strip() in text
+    (packages / "idb").unlink()
+    (packages / "idb").mkdir()
+    (packages / "idb" / "package.json").write_text('{"name": "idb", "version": "1", "license": "ISC"}')
+    with pytest.raises(SystemExit, match=r"no licence in .*idb"):
+        build.write_licences(tmp_path, packages, ROOT / "LICENSE")
 
 
 def test_pages_get_the_same_modules_as_bytecode(build: ModuleType, site: Path) -> None:

@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from libraries import LICENCES, VENDOR, copy_libraries, copy_rival, write_licences
+
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
@@ -43,20 +45,13 @@ NATIVE_IN_BROWSER = (
     "__init__.py", "cpu/__init__.py", "cpu/records.py", "cpu/state_layout.py", "wasm/__init__.py",
     "wasm/backend.py", "wasm/tape.py", "wasm/weights.py",
 )  # fmt: skip
-# Libraries of the page: file or folder/ of the site's folder `vendor` -> file or files of node_modules.
-VENDOR = ROOT / "web" / "vendor.json"
-LIBRARIES: dict[str, str] = json.loads(VENDOR.read_bytes())
-# A worker has no import map, so that a package's name becomes an address.
-IMPORTS = {b'"@jitl/quickjs-ffi-types"': b'"./ffi-types.mjs"'}
-SOURCE_MAP = b"\n//# sourceMappingURL="  # the site has no source maps
-COMPRESSIBLE = {".bin", ".gguf", ".wasm", ".zip", *PAGE_FILES} - {".ico", ".png"}
+COMPRESSIBLE = {".bin", ".gguf", ".txt", ".wasm", ".zip", *PAGE_FILES} - {".ico", ".png"}
 SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
 ONE_FILE = "one_file"  # folder of the site and of web/: parts of the page that `camelid web --export` writes
 ESBUILD = ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
 RECORDS = "glass/parity.json"
 # Files that a page fetches at a press only, so that no visit installs them: wllama (if npm has it), records.
-RIVAL = {"index.js": "wllama.js", "wasm/wllama.wasm": "wllama.wasm"}
-AT_A_PRESS = ("vendor/wllama/", RECORDS)
+AT_A_PRESS = ("vendor/wllama/", RECORDS, LICENCES)
 SETTINGS = ("models/hub.json",)
 SNAPSHOT = ROOT / "web" / "snapshot"
 ARCHIVES = ("pyodide/python_stdlib.zip", "camelid.zip")
@@ -107,30 +102,6 @@ def copy_pyodide(site: Path, package: Path) -> None:
         shutil.copy2(package / name, site / "pyodide" / name)
 
 
-def copy_libraries(site: Path, packages: Path) -> None:
-    """Copies the page's libraries; exits with a hint if a package is missing."""
-    for name, pattern in LIBRARIES.items():
-        paths = sorted(packages.glob(pattern))
-        if not paths:
-            sys.exit(f"web/build.py: no {packages / pattern}; run: npm ci --omit=dev --ignore-scripts")
-        for path in paths:
-            target = site / "vendor" / name / (path.name if name.endswith("/") else "")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            data = path.read_bytes()
-            target.write_bytes(as_module(data) if path.suffix in {".js", ".mjs"} else data)
-
-
-def copy_rival(site: Path, packages: Path) -> None:
-    """Copies wllama for the glass box's race; without the package the page tells how to get it."""
-    source, target = packages / "@wllama" / "wllama" / "esm", site / "vendor" / "wllama"
-    if not source.is_dir():
-        return
-    target.mkdir(parents=True)
-    for name, copy in RIVAL.items():
-        data = (source / name).read_bytes()
-        (target / copy).write_bytes(as_module(data) if copy.endswith(".js") else data)
-
-
 def write_records(site: Path) -> None:
     """Writes the recorded cases of the gate for the glass box; prints a hint if this Python lacks NumPy."""
     command = [sys.executable, "-m", "camelid.backends.proof.recorded", site / RECORDS]
@@ -138,13 +109,6 @@ def write_records(site: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     if done.returncode:
         print(f"web/build.py: no {RECORDS}: {done.stderr.strip()[-300:]}", file=sys.stderr)
-
-
-def as_module(script: bytes) -> bytes:
-    """A script whose imports a browser resolves, without the address of its source map."""
-    for name, address in IMPORTS.items():
-        script = script.replace(name, address)
-    return script.split(SOURCE_MAP)[0]
 
 
 def copy_kernels(site: Path) -> None:
@@ -307,6 +271,7 @@ def build(site: Path, pyodide: Path, cache: Path) -> None:
     assemble(site, pyodide, cache)
     copy_cria(site)
     copy_rival(site, pyodide.parent)
+    write_licences(site, pyodide.parent, ROOT / "LICENSE")
     write_records(site)
     take_snapshot(site, pyodide, cache)
     write_version(site)

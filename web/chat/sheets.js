@@ -213,7 +213,9 @@ export function openHelp() {
     ]);
     return [make("dt", {}, ...caps), make("dd", { textContent: text(does) })];
   });
-  open("help", text("help"), make("dl", { className: "shortcuts" }, ...rows.flat()));
+  const href = new URL("../licences.txt", import.meta.url).href;
+  const licences = make("a", { href, target: "_blank", textContent: text("help.licences") });
+  open("help", text("help"), make("dl", { className: "shortcuts" }, ...rows.flat()), make("p", {}, licences));
 }
 
 function keyName(key) {

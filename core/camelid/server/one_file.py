@@ -26,7 +26,13 @@ from camelid.server.site import WAYS
 FOLDER = "one_file"  # of the site
 MARK = b"<!--parts-->\n"  # of shell.html
 SCRIPT, MODEL = "text/javascript", "model"
-MEDIA_TYPES = {".css": "text/css", ".js": SCRIPT, ".mjs": SCRIPT, ".wasm": "application/wasm"}
+MEDIA_TYPES = {
+    ".css": "text/css",
+    ".js": SCRIPT,
+    ".mjs": SCRIPT,
+    ".txt": "text/plain",
+    ".wasm": "application/wasm",
+}
 PART_BYTES = 6 << 20  # a multiple of 3, so that base64 pads only a file's last part
 MOST_MODEL_BYTES = 1_000_000_000  # README of web/one_file: the largest file that was tried
 WORTH = 0.9  # a file that compresses to less is stored compressed

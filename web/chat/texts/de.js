@@ -198,6 +198,7 @@ export default {
   "help.copy": "Letzte Antwort kopieren",
   "help.prompt": "Zur Nachricht",
   "help.help": "Diese Liste",
+  "help.licences": "Lizenzen der Seite und ihrer Bibliotheken",
   "key.Enter": "Eingabe",
   "key.Shift": "Umschalt",
   "key.Esc": "Esc",

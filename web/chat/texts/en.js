@@ -191,6 +191,7 @@ export const EN = {
   "help.copy": "Copy the last answer",
   "help.prompt": "Go to the message",
   "help.help": "This list",
+  "help.licences": "Licences of the page and its libraries",
   "key.Enter": "Enter",
   "key.Shift": "Shift",
   "key.Esc": "Esc",

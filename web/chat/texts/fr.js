@@ -198,6 +198,7 @@ export default {
   "help.copy": "Copier la dernière réponse",
   "help.prompt": "Aller au message",
   "help.help": "Cette liste",
+  "help.licences": "Licences de la page et de ses bibliothèques",
   "key.Enter": "Entrée",
   "key.Shift": "Maj",
   "key.Esc": "Échap",
