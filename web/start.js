@@ -30,6 +30,7 @@ export class Opening {
   begin() {
     this.llm = load(this.#model, {
       ...loadOptions(),
+      shared: true,
       onProgress: (progress) => this.#tell("onProgress", progress),
       onNotice: (notice) => this.#tell("onNotice", notice),
       signal: this.#stop.signal,

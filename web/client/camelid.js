@@ -3,6 +3,7 @@
 import { Calls } from "./calls.js";
 import { requestError } from "./errors.js";
 import { LLM } from "./llm.js";
+import { sharedName, TabWorker } from "./tabs.js";
 
 export { CamelidError } from "./errors.js";
 export { LLM } from "./llm.js";
@@ -29,14 +30,18 @@ const WORKER = new URL("../worker.js", import.meta.url);
  *   void} [options.onProgress] bytes of the model, and steps of the others
  * @param {(text: string) => void} [options.onNotice] gets notices: the device was lost and is open again
  * @param {AbortSignal} [options.signal] stops loading
+ * @param {boolean} [options.shared] tabs of one site that open the same file run it once, in one of them. A
+ *   chosen file and a model in parts are never shared
  * @param {Worker | string | URL | (() => Worker)} [options.worker] worker.js of this version, its address, or
  *   a function that starts it
  * @returns {Promise<LLM>} rejects with CamelidError, or with the signal's reason
  */
-export async function load(model, { onProgress, onNotice, signal, worker = WORKER, ...options } = {}) {
+export async function load(model, given = {}) {
+  const { onProgress, onNotice, signal, shared = false, worker = WORKER, ...options } = given;
   signal?.throwIfAborted();
   const files = [model].flat().map(located);
-  const calls = new Calls(startWorker(worker));
+  const start = () => startWorker(worker);
+  const calls = new Calls(shared ? new TabWorker(sharedName(files, options), start) : start());
   if (onNotice) calls.onNotice = onNotice;
   const stop = () => calls.end(signal.reason);
   signal?.addEventListener("abort", stop);

@@ -34,6 +34,8 @@ export interface LoadOptions {
   onProgress?: (progress: Progress) => void;
   /** Gets notices: the device was lost and is open again. */
   onNotice?: (text: string) => void;
+  /** Tabs of one site that open the same file run it once. A chosen file and a model in parts are not shared. */
+  shared?: boolean;
   /** Stops loading and frees the worker. */
   signal?: AbortSignal;
   /** worker.js of this version, by its address or as a started worker (Node.js: a started one). */

@@ -1,0 +1,101 @@
+"""Tabs that open the same model run it once: answers, other models, tabs that are closed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import BrowserContext, Page
+
+from e2e.browser import build_site, open_browser, serve_site
+from e2e.visit import ask, reference_ids, wait_ready
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+CRIA = Path(__file__).parents[1] / "core" / "camelid" / "data" / "cria.gguf"
+QUERY = "?backend=cpu&temperature=0&max_tokens=24"
+PROMPTS = ["What is 12 plus 30?", "What is 3 plus 4?", "Hello"]
+ENDLESS = """() => window.camelid.ask("Hello", {max_tokens: 900, ignore_eos: true})
+  .then((answer) => answer.finish_reason, ({ message }) => message)"""
+ANSWERS = "() => document.querySelector('.assistant[aria-busy] .text')?.textContent.length > 2"
+
+
+async def open_tab(context: BrowserContext, address: str) -> Page:
+    page = await context.new_page()
+    await page.goto(address)
+    await wait_ready(page)
+    return page
+
+
+async def visit(address: str) -> dict[str, Any]:
+    seen: dict[str, Any] = {}
+    async with open_browser() as browser:
+        context = await browser.new_context()
+        tabs = [await open_tab(context, address + QUERY) for _ in PROMPTS]
+        seen["workers"] = [len(tab.workers) for tab in tabs]
+        answers = await asyncio.gather(*map(ask, tabs, PROMPTS))
+        seen["answers"] = [answer["token_ids"] for answer in answers]
+        other = await open_tab(context, f"{address}{QUERY}&threads=1")
+        seen["other"] = len(other.workers)
+        await other.close()
+        await abandon(tabs, seen)
+    return seen
+
+
+async def abandon(tabs: list[Page], seen: dict[str, Any]) -> None:
+    """Closes a tab during its answer, then the tab that runs the model during another's answer."""
+    host, guest, last = tabs
+    began = time.monotonic()
+    seen["whole"] = await guest.evaluate(ENDLESS), time.monotonic() - began
+    closing = asyncio.create_task(guest.evaluate(ENDLESS))
+    await guest.wait_for_function(ANSWERS)
+    waiting = asyncio.create_task(ask(last, PROMPTS[2]))
+    began = time.monotonic()
+    await guest.close()
+    await asyncio.gather(closing, return_exceptions=True)
+    seen["freed"] = (await waiting)["token_ids"], time.monotonic() - began
+    lost = asyncio.create_task(last.evaluate(ENDLESS))
+    await last.wait_for_function(ANSWERS)
+    await host.close()
+    seen["lost"] = await lost
+    seen["again"] = (await ask(last, PROMPTS[0]))["token_ids"]
+    seen["note"] = await last.inner_text("#note")
+    seen["moved"] = len(last.workers)
+
+
+@pytest.fixture(scope="module")
+def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    site = tmp_path_factory.mktemp("page") / "site"
+    build_site(site, {})
+    with serve_site(site) as address:
+        yield asyncio.run(visit(address))
+
+
+@pytest.fixture(scope="module")
+def wanted() -> list[list[int]]:
+    return reference_ids(CRIA, PROMPTS, 24)
+
+
+def test_one_tab_has_the_worker(seen: dict[str, Any]) -> None:
+    assert seen["workers"][0] > 0 and seen["workers"][1:] == [0, 0]
+    assert seen["other"] > 0, "other options are another model"
+
+
+def test_answers_of_all_tabs_are_the_references(seen: dict[str, Any], wanted: list[list[int]]) -> None:
+    assert seen["answers"] == wanted
+
+
+def test_a_closed_tab_ends_its_answer(seen: dict[str, Any], wanted: list[list[int]]) -> None:
+    (end, whole_s), (answer, freed_s) = seen["whole"], seen["freed"]
+    assert end == "length" and answer == wanted[2]
+    assert freed_s < whole_s / 2, "the answer of the closed tab went on"
+
+
+def test_the_next_tab_takes_over(seen: dict[str, Any], wanted: list[list[int]]) -> None:
+    assert "the tab that ran this model was closed" in seen["lost"]
+    assert "this tab loads it again" in seen["note"]
+    assert seen["again"] == wanted[0] and seen["moved"] > 0
