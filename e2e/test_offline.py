@@ -78,9 +78,11 @@ async def update(address: str, site: Path, profile: Path, seen: dict[str, Any]) 
         (site / "icon.svg").write_text("<svg/>")  # a file of yet another build
         seen["broken"] = await page.evaluate(f"({NEXT})()")
         change(site, "whole", files=("icon.svg",))
-        while (whole := await page.evaluate(f"({NEXT})()")) == "redundant":
-            await asyncio.sleep(1)  # Chromium looked for updates by itself, between the two changes
-        seen["whole"] = whole
+        for _ in range(5):  # Chromium may have looked for updates by itself, between the two changes
+            seen["whole"] = await page.evaluate(f"({NEXT})()")
+            if seen["whole"] != "redundant":
+                break
+            await asyncio.sleep(1)
         seen["old"] = await page.evaluate(ICON)
         await loaded(other, address, "other")
         await loaded(page, address, "shared")

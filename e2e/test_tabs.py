@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page
 
 from e2e.browser import build_site, open_browser, serve_site
-from e2e.visit import ask, reference_ids, wait_ready
+from e2e.visit import BUSY_WITH_TEXT, ask, reference_ids, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -21,7 +22,7 @@ QUERY = "?backend=cpu&temperature=0&max_tokens=24"
 PROMPTS = ["What is 12 plus 30?", "What is 3 plus 4?", "Hello"]
 ENDLESS = """() => window.camelid.ask("Hello", {max_tokens: 900, ignore_eos: true})
   .then((answer) => answer.finish_reason, ({ message }) => message)"""
-ANSWERS = "() => document.querySelector('.assistant[aria-busy] .text')?.textContent.length > 2"
+SAY = "(prompt) => window.camelid.say(prompt).then(({ token_ids }) => token_ids, ({ message }) => message)"
 
 
 async def open_tab(context: BrowserContext, address: str) -> Page:
@@ -52,27 +53,43 @@ async def abandon(tabs: list[Page], seen: dict[str, Any]) -> None:
     began = time.monotonic()
     seen["whole"] = await guest.evaluate(ENDLESS), time.monotonic() - began
     closing = asyncio.create_task(guest.evaluate(ENDLESS))
-    await guest.wait_for_function(ANSWERS)
+    await guest.wait_for_function(BUSY_WITH_TEXT)
     waiting = asyncio.create_task(ask(last, PROMPTS[2]))
     began = time.monotonic()
     await guest.close()
     await asyncio.gather(closing, return_exceptions=True)
     seen["freed"] = (await waiting)["token_ids"], time.monotonic() - began
+    seen["turns"] = [await last.evaluate(SAY, PROMPTS[0])]
     lost = asyncio.create_task(last.evaluate(ENDLESS))
-    await last.wait_for_function(ANSWERS)
+    await last.wait_for_function(BUSY_WITH_TEXT)
     await host.close()
     seen["lost"] = await lost
+    seen["turns"].append(await last.evaluate(SAY, PROMPTS[1]))
     seen["again"] = (await ask(last, PROMPTS[0]))["token_ids"]
     seen["note"] = await last.inner_text("#note")
     seen["moved"] = len(last.workers)
 
 
+async def lose(address: str, model: Path) -> dict[str, Any]:
+    """Closes the tab that runs a model whose file is gone by then."""
+    async with open_browser() as browser:
+        context = await browser.new_context()
+        host, guest = [await open_tab(context, f"{address}{QUERY}&model={model.name}") for _ in range(2)]
+        first = (await ask(guest, PROMPTS[0]))["token_ids"]
+        model.unlink()
+        await host.close()
+        ends = [await guest.evaluate(SAY, PROMPTS[0]) for _ in range(2)]
+        shutil.copy(CRIA, model)
+        later = await open_tab(context, f"{address}{QUERY}&model={model.name}")
+        return {"first": first, "ends": ends, "later": (await ask(later, PROMPTS[0]))["token_ids"]}
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     site = tmp_path_factory.mktemp("page") / "site"
-    build_site(site, {})
+    build_site(site, {"lost.gguf": CRIA.read_bytes()})
     with serve_site(site) as address:
-        yield asyncio.run(visit(address))
+        yield asyncio.run(visit(address)) | {"gone": asyncio.run(lose(address, site / "lost.gguf"))}
 
 
 @pytest.fixture(scope="module")
@@ -96,6 +113,21 @@ def test_a_closed_tab_ends_its_answer(seen: dict[str, Any], wanted: list[list[in
 
 
 def test_the_next_tab_takes_over(seen: dict[str, Any], wanted: list[list[int]]) -> None:
-    assert "the tab that ran this model was closed" in seen["lost"]
-    assert "this tab loads it again" in seen["note"]
+    assert seen["lost"] == "the tab that ran this model stopped it, and another loads it; ask again"
+    assert seen["note"] == "the tab that ran this model stopped it; it is loaded again"
     assert seen["again"] == wanted[0] and seen["moved"] > 0
+
+
+def test_a_conversation_goes_on_after_that(seen: dict[str, Any], wanted: list[list[int]]) -> None:
+    first, second = seen["turns"]
+    assert first == wanted[0]
+    assert isinstance(second, list) and second, second
+
+
+def test_a_model_that_is_gone_is_an_error_and_can_be_opened_again(
+    seen: dict[str, Any], wanted: list[list[int]]
+) -> None:
+    gone = seen["gone"]
+    assert gone["first"] == gone["later"] == wanted[0]
+    for end in gone["ends"]:
+        assert "404" in end and "load the model again" in end

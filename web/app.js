@@ -46,7 +46,7 @@ window.camelid = {
   stop: () => chat.stop(),
 };
 
-/** Loads a model in a new worker, after the end of a running answer; ends the old worker. */
+/** Loads a model after the end of a running answer; ends the old one. */
 async function start(model, name) {
   opening?.stop();
   const mine = (opening = new Opening(model, name));

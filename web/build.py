@@ -47,6 +47,7 @@ NATIVE_IN_BROWSER = (
 )  # fmt: skip
 COMPRESSIBLE = {".bin", ".gguf", ".txt", ".wasm", ".zip", *PAGE_FILES} - {".ico", ".png"}
 SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
+STAMPED = (SERVICE_WORKER, "client/tabs.js")  # with the build's stamp in place of UNBUILT
 ONE_FILE = "one_file"  # folder of the site and of web/: parts of the page that `camelid web --export` writes
 ESBUILD = ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
 RECORDS = "glass/parity.json"
@@ -292,7 +293,7 @@ def make_one_file(site: Path) -> None:
 
 
 def write_version(site: Path) -> None:
-    """Writes files.json, which names the site's files, and the build's stamp into the service worker.
+    """Writes files.json, which names the site's files, and the build's stamp into STAMPED.
 
     files.json is {"build", "files": {path: SHA-256}}; the hash is "" if a server answers by a setting.
     The stamp changes with any file, and by it browsers see a new service worker.
@@ -300,13 +301,22 @@ def write_version(site: Path) -> None:
     paths = [path for path in sorted(site.rglob("*")) if path.is_file() and path.suffix not in {".br", ".gz"}]
     names = {path.relative_to(site).as_posix(): path for path in paths}
     names = {name: path for name, path in names.items() if not name.startswith(AT_A_PRESS)}
-    hashes = {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in names.items()}
+    hashes = {name: sha256(path) for name, path in names.items()}
     stamp = hashlib.sha256(json.dumps(hashes).encode()).hexdigest()[:16]
-    worker = site / SERVICE_WORKER
-    worker.write_text(worker.read_text("utf-8").replace(UNBUILT, stamp), "utf-8", newline="\n")
+    for name in STAMPED:
+        write_stamp(site / name, stamp)
+        hashes[name] = sha256(site / name)
     del hashes[SERVICE_WORKER]  # browsers fetch it past any service worker
     files = hashes | dict.fromkeys(SETTINGS, "")
     (site / "files.json").write_text(json.dumps({"build": stamp, "files": files}), "utf-8", newline="\n")
+
+
+def write_stamp(path: Path, stamp: str) -> None:
+    path.write_text(path.read_text("utf-8").replace(UNBUILT, stamp), "utf-8", newline="\n")
+
+
+def sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def build_package(package: Path, pyodide: Path, cache: Path) -> None:
@@ -324,6 +334,7 @@ def build_package(package: Path, pyodide: Path, cache: Path) -> None:
         for name in PACKAGED:
             (package / name).parent.mkdir(exist_ok=True)
             (site / name).replace(package / name)
+        write_stamp(package / "client" / "tabs.js", version())
 
 
 def bundle(entry: Path, target: Path) -> None:

@@ -37,7 +37,7 @@ def copy_libraries(site: Path, packages: Path) -> None:
 
 
 def copy_rival(site: Path, packages: Path) -> None:
-    """Copies wllama for the glass box's race; without the package the page tells how to get it."""
+    """Copies wllama for the glass box's race; without the package the page shows how to get it."""
     source, target = packages / "@wllama" / "wllama" / "esm", site / "vendor" / "wllama"
     if not source.is_dir():
         return

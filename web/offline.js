@@ -28,7 +28,7 @@ export async function keepOffline(delay = DELAY_MS) {
 export async function useNewest() {
   const workers = navigator.serviceWorker;
   if (isOneFile || !workers?.controller) return;
-  const registration = await workers.getRegistration();
+  const registration = await workers.getRegistration().catch(() => null);
   if (!registration?.waiting || !(await handsOver(workers.controller))) return;
   location.reload();
   await new Promise(() => {});
@@ -38,7 +38,7 @@ function handsOver(worker) {
   const { port1, port2 } = new MessageChannel();
   return new Promise((resolve) => {
     port1.onmessage = ({ data }) => resolve(data);
-    worker.postMessage("hand over", [port2]);
+    worker.postMessage({ handOverBefore: Date.now() + ANSWER_MS }, [port2]);
     setTimeout(resolve, ANSWER_MS, false);
   });
 }

@@ -9,13 +9,14 @@ const PREFIX = "camelid-site-";
 const CACHE = PREFIX + BUILD + POLICY;
 const AT_ONCE = 4; // requests of the installation
 const HANDING_OVER = "/handing-over"; // in the cache, as browsers end a worker at any time: when it began
-const HAND_OVER_MS = 10_000; // limit, after which visits get this build again
+const HAND_OVER_MS = 10_000; // limit, after which visits get this build until all its tabs are closed
 
 self.addEventListener("install", (event) => event.waitUntil(install()));
 self.addEventListener("activate", (event) => event.waitUntil(dropOthers()));
 self.addEventListener("message", (event) => {
   if (event.data === "take over") self.skipWaiting();
-  if (event.data === "hand over") event.waitUntil(handOver(event.ports[0]));
+  const { handOverBefore } = event.data;
+  if (handOverBefore) event.waitUntil(handOver(handOverBefore, event.ports[0]));
 });
 self.addEventListener("fetch", (event) => {
   const url = new URL(event.request.url);
@@ -74,11 +75,17 @@ async function answer(request, url) {
   return range ? part(stored, ...range.slice(1)) : stored;
 }
 
-/** Begins to hand over to a waiting build if the page that asks is the only one; the port gets true if so. */
-async function handOver(port) {
-  const isAlone = (await self.clients.matchAll()).length === 1;
-  if (isAlone) await (await caches.open(CACHE)).put(HANDING_OVER, new Response(Date.now()));
-  port.postMessage(isAlone);
+/**
+ * Begins once to hand over to a waiting build if the page that asks is the only one: then the port gets true.
+ * A page that got no answer in time has loaded this build.
+ */
+async function handOver(before, port) {
+  const cache = await caches.open(CACHE);
+  const isFree = (await self.clients.matchAll()).length === 1 && !(await cache.match(HANDING_OVER));
+  if (isFree) await cache.put(HANDING_OVER, new Response(Date.now()));
+  const isLate = Date.now() > before;
+  if (isFree && isLate) await cache.delete(HANDING_OVER);
+  port.postMessage(isFree && !isLate);
 }
 
 async function isHandingOver(cache) {

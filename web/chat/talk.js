@@ -81,7 +81,7 @@ export class Talk {
   /** The session of a conversation, with the messages of its shown branch. */
   async #follow(conversation) {
     const messages = messagesOf(conversation);
-    if (this.#owner !== conversation.id) {
+    if (this.#owner !== conversation.id || !(await this.#isOpen())) {
       this.#leave();
       this.#session = await this.#llm.session({ messages, ...OPTIONS });
       this.#owner = conversation.id;
@@ -89,6 +89,16 @@ export class Talk {
       await this.#session.setMessages(messages);
     }
     return this.#session;
+  }
+
+  /** False if the model was loaded again, in another tab or after a lost one. */
+  async #isOpen() {
+    try {
+      await this.#session.refresh();
+      return true;
+    } catch ({ facts }) {
+      return facts?.field !== "session";
+    }
   }
 
   /** Frees the session. A worker that has ended has freed it already. */

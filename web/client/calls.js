@@ -12,8 +12,8 @@ import { relay } from "./threads.js";
 /** The calls over one worker. */
 export class Calls {
   #worker;
-  /** @type {(Worker | null)[]} compute workers of the worker */
-  #threads = [];
+  /** @type {Set<Worker>} compute workers of the worker */
+  #threads = new Set();
   #lastId = 0;
   /** @type {Map<number, {resolve: Function, reject: Function, listen: (message: any) => void}>} */
   #open = new Map();
@@ -58,14 +58,14 @@ export class Calls {
   /** Ends the worker; open and later calls fail with `error`. */
   end(error) {
     this.#fault ??= error;
-    for (const worker of [this.#worker, ...this.#threads]) worker?.terminate();
+    for (const worker of [this.#worker, ...this.#threads]) worker.terminate();
     for (const { reject } of this.#open.values()) reject(this.#fault);
     this.#open.clear();
   }
 
   #receive(message) {
     if (message.kind === "notice") return this.onNotice(message.text);
-    if (message.kind === "thread") return void this.#threads.push(relay(message));
+    if (message.kind === "thread") return relay(message, this.#threads);
     const call = this.#open.get(message.id);
     if (!call) return;
     if (message.kind !== "result" && message.kind !== "error") return call.listen(message);

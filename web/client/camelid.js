@@ -17,22 +17,22 @@ const WORKER = new URL("../worker.js", import.meta.url);
  */
 
 /**
- * Loads a model in a worker of its own.
+ * Loads a model in a worker.
  * @param {ModelPart | ModelPart[]} model one file, or all files of a model in parts
- * @param {object} [options] options of Python's `load`, and:
- * @param {"auto" | "webgpu" | "cpu"} [options.backend] auto: WebGPU if there is a hardware adapter
- * @param {string} [options.adapter] part of the WebGPU adapter's name
- * @param {number} [options.threads] of the processor
- * @param {number} [options.context] most tokens of prompt and answer
- * @param {number} [options.parallel] requests that run at once, by default 1; later ones wait
- * @param {string} [options.kv_type] storage type of the KV cache
+ * @param {object} [given] options of Python's `load`, and:
+ * @param {"auto" | "webgpu" | "cpu"} [given.backend] auto: WebGPU if there is a hardware adapter
+ * @param {string} [given.adapter] part of the WebGPU adapter's name
+ * @param {number} [given.threads] of the processor
+ * @param {number} [given.context] most tokens of prompt and answer
+ * @param {number} [given.parallel] requests that run at once, by default 1; later ones wait
+ * @param {string} [given.kv_type] storage type of the KV cache
  * @param {(progress: {what: "python" | "model" | "stages", done: number, total: number, text?: string}) =>
- *   void} [options.onProgress] bytes of the model, and steps of the others
- * @param {(text: string) => void} [options.onNotice] gets notices: the device was lost and is open again
- * @param {AbortSignal} [options.signal] stops loading
- * @param {boolean} [options.shared] tabs of one site that open the same file run it once, in one of them. A
+ *   void} [given.onProgress] bytes of the model, and steps of the others
+ * @param {(text: string) => void} [given.onNotice] gets notices: the device was lost and is open again
+ * @param {AbortSignal} [given.signal] stops loading
+ * @param {boolean} [given.shared] tabs of one site that open the same file run it once, in one of them. A
  *   chosen file and a model in parts are never shared
- * @param {Worker | string | URL | (() => Worker)} [options.worker] worker.js of this version, its address, or
+ * @param {Worker | string | URL | (() => Worker)} [given.worker] worker.js of this version, its address, or
  *   a function that starts it
  * @returns {Promise<LLM>} rejects with CamelidError, or with the signal's reason
  */

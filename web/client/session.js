@@ -69,6 +69,11 @@ export class Session {
     return this.#update("change", { changes: { options } });
   }
 
+  /** Reads the state again. Rejects if the session was closed, or its model was loaded again. */
+  async refresh() {
+    return this.#update("change", { changes: {} });
+  }
+
   /** Clears the conversation; the system message and the options stay. */
   async reset() {
     return this.#update("reset");

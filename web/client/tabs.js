@@ -1,12 +1,13 @@
 // One worker for all tabs that open the same model. The tab that holds the model's lock is the host: it runs
 // the worker, and passes the calls of the other tabs on. When it is closed, the next tab becomes the host.
 
+const BUILD = "unbuilt"; // web/build.py writes the build's stamp: tabs of two builds share nothing
 const SPAN = 2 ** 32; // call ids of a tab; those of tab n begin at n * SPAN, the host's at 0
 const TABS = 2 ** 20; // numbers of tabs, chosen at random: ids stay below 2 ** 53
 const LAST_ID = SPAN - 1; // of calls whose results nobody awaits
 const ALL = -1;
 const MAKE_SESSIONS = ["session", "restore", "fork"]; // a session's handle is the id of the call that made it
-const MOVED = "the tab that ran this model was closed";
+const STOPPED = "the tab that ran this model stopped it";
 
 /**
  * The name under which tabs share a model; null if they cannot.
@@ -17,7 +18,7 @@ const MOVED = "the tab that ran this model was closed";
 export async function sharedName([file, ...others], options) {
   if (others.length || !globalThis.navigator?.locks) return null;
   const place = typeof file === "string" ? file : await storedPlace(file);
-  return place ? `camelid-model ${JSON.stringify([place, options])}` : null;
+  return place ? `camelid-model ${JSON.stringify([BUILD, place, options])}` : null;
 }
 
 /** Path, size and time of a file in the site's own storage; null for any other. */
@@ -32,6 +33,7 @@ async function storedPlace(handle) {
 export class TabWorker {
   onmessage = null;
   onerror = null;
+  onmessageerror = null;
   #start;
   #role = null; // a Host, a Guest or a Worker
   #early = []; // messages before the role is known
@@ -46,7 +48,7 @@ export class TabWorker {
    */
   constructor(name, start) {
     this.#start = start;
-    void this.#begin(name);
+    this.#begin(name).catch((error) => this.#fail(error));
   }
 
   postMessage(message) {
@@ -63,23 +65,30 @@ export class TabWorker {
   }
 
   async #begin(name) {
-    const shared = await name.catch(() => null);
-    const release = shared && (await held(shared, { ifAvailable: true }));
+    let shared = await name.catch(() => null);
+    const none = () => (shared = null); // a browser that stores nothing for the site refuses locks, too
+    const release = shared && (await held(shared, { ifAvailable: true }).catch(none));
     if (this.#isEnded) return release?.();
-    if (!shared) this.#take(this.#plain());
+    if (!shared) this.#take(this.#worker());
     else if (release) this.#take(this.#host(shared, release));
     else await this.#visit(shared);
   }
 
-  #plain() {
+  #worker() {
     const worker = this.#start();
     worker.onmessage = this.#tell;
     worker.onerror = this.#fail;
+    worker.onmessageerror = (event) => this.onmessageerror?.(event);
     return worker;
   }
 
   #host(name, release) {
-    return new Host(name, this.#start, release, this.#tell, this.#fail);
+    try {
+      return new Host(name, this.#worker(), release, this.#tell);
+    } catch (error) {
+      release();
+      throw error;
+    }
   }
 
   /** Uses the host's worker until the host is gone; then this tab is the host. */
@@ -91,7 +100,7 @@ export class TabWorker {
     if (!release) return; // this tab was closed before
     guest.terminate();
     this.#role = this.#host(name, release);
-    this.onmessage?.({ data: { kind: "notice", text: `${MOVED}; this tab loads it again` } });
+    this.#note("this tab loads it again");
     this.#follow();
   }
 
@@ -100,23 +109,37 @@ export class TabWorker {
     for (const message of this.#early.splice(0)) role.postMessage(message);
   }
 
-  /** Goes on with a new host: it loads the model, and calls in progress fail. */
+  /** Goes on with a new host: it loads the model, and calls in progress fail. Sessions are gone. */
   #follow() {
-    const message = `${MOVED}, and another loads it; ask again`;
+    const message = `${STOPPED}, and another loads it; ask again`;
     const error = { name: "BackendError", message, facts: { backend: "worker" } };
-    const lost = [...this.#open].filter((id) => id !== this.#load?.id);
-    for (const id of lost) this.#tell({ data: { id, kind: "error", error } });
+    for (const id of [...this.#open].filter((id) => id !== this.#load?.id)) {
+      this.#role.postMessage({ method: "cancel", of: id }); // the new host may have it already
+      this.#tell({ data: { id, kind: "error", error } });
+    }
     if (this.#load) this.#role.postMessage(this.#load);
   }
 
   #tell = (event) => {
     const { id, kind } = event.data;
     const isEnd = kind === "result" || kind === "error";
-    if (isEnd && !this.#open.delete(id)) return; // the model was loaded again
-    this.onmessage?.(event);
+    if (!isEnd || this.#open.delete(id)) this.onmessage?.(event);
+    else if (id === this.#load.id) this.#reloaded(event.data);
   };
 
-  #fail = (event) => this.onerror?.(event);
+  /** The end of a second load, which no call awaits. */
+  #reloaded({ kind, error }) {
+    if (kind === "error") this.#fail(error);
+    else this.#note("it is loaded again");
+  }
+
+  #note(text) {
+    this.onmessage?.({ data: { kind: "notice", text: `${STOPPED}; ${text}` } });
+  }
+
+  /** Reports an error, or an event with one. */
+  #fail = (fault) =>
+    this.onerror?.({ message: fault.message, preventDefault: () => fault.preventDefault?.() });
 }
 
 /** The tab with the worker. */
@@ -130,11 +153,9 @@ class Host {
   #waiting = []; // calls before it
   #guests = new Map(); // number of a tab -> ids of its open calls, and of its sessions
 
-  constructor(name, start, release, tell, fail) {
-    [this.#release, this.#tell] = [release, tell];
-    this.#worker = start();
-    this.#worker.onmessage = (event) => this.#answer(event);
-    this.#worker.onerror = fail; // its client ends this host, and the next tab becomes one
+  constructor(name, worker, release, tell) {
+    [this.#worker, this.#release, this.#tell] = [worker, release, tell];
+    worker.onmessage = (event) => this.#answer(event);
     this.#channel = new BroadcastChannel(name);
     this.#channel.onmessage = ({ data: { from, message } }) => from && this.#receive(name, from, message);
     this.#send(ALL, { kind: "host" });
@@ -176,6 +197,9 @@ class Host {
   /** Passes a call on: the model is loaded once, and other calls wait for it. */
   #pass(message) {
     if (message.method === "load") {
+      // A tab that sends it again has given up its calls.
+      const isKept = ({ id, of }) => tabOf(id ?? of) !== tabOf(message.id);
+      this.#waiting = this.#waiting.filter(isKept);
       this.#loads.push(message.id);
       if (this.#loads.length === 1) this.#worker.postMessage(message);
       else if (this.#loaded) this.#deliver({ ...this.#loaded, id: message.id });
@@ -202,7 +226,7 @@ class Host {
 
   /** Sends an answer to the tab of its id. */
   #deliver(message) {
-    const tab = Math.floor(message.id / SPAN);
+    const tab = tabOf(message.id);
     if (message.kind === "result" || message.kind === "error") this.#guests.get(tab)?.open.delete(message.id);
     if (tab) this.#send(tab, { ...message, id: message.id % SPAN });
     else this.#tell({ data: message });
@@ -215,7 +239,7 @@ class Guest {
   #channel;
   #release;
 
-  /** Holds the lock whose end tells the host that this tab is gone, before the host gets its first call. */
+  /** Takes a lock of its own before the first call; its release is the host's sign that this tab is gone. */
   static async enter(name, tell, follow) {
     const guest = new Guest();
     guest.#release = await held(lockOf(name, guest.#number));
@@ -240,6 +264,11 @@ class Guest {
     this.#channel.close();
     this.#release();
   }
+}
+
+/** The number of the tab of a call. */
+function tabOf(id) {
+  return Math.floor(id / SPAN);
 }
 
 function lockOf(name, number) {

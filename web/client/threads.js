@@ -39,9 +39,9 @@ class PageThread {
 /**
  * Starts the compute worker of a PageThread, and relays their messages.
  * @param {{url: string, port: MessagePort}} request
- * @returns {Worker | null} null if the browser refused the address
+ * @param {Set<Worker>} running the page's compute workers
  */
-export function relay({ url, port }) {
+export function relay({ url, port }, running) {
   const failed = (message) => port.postMessage({ fault: message || "the browser gave no reason" });
   try {
     const thread = new Worker(url, OPTIONS);
@@ -50,10 +50,14 @@ export function relay({ url, port }) {
       event.preventDefault(); // the error reaches the pool, and needs no other handler
       failed(event.message);
     };
-    port.onmessage = ({ data: { data, isEnd } }) => (isEnd ? thread.terminate() : thread.postMessage(data));
-    return thread;
+    running.add(thread);
+    port.onmessage = ({ data: { data, isEnd } }) => {
+      if (!isEnd) return thread.postMessage(data);
+      thread.terminate();
+      running.delete(thread);
+      port.close();
+    };
   } catch ({ message }) {
     failed(message);
-    return null;
   }
 }

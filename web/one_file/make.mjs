@@ -30,7 +30,7 @@ const TOLD = /^(?:pyodide\/|vendor\/|files\.js$)/;
 const WORKERS = /(?:^|[/_])worker\.js$/;
 const ADDRESS = /new URL\(\s*(["'])([^"']+)\1,\s*import\.meta\.url,?\s*\)/g;
 const TAKE = "take()"; // the script after each part of the file
-// A worker of the page gets its files in the first message; a compute worker, which one starts, needs none.
+// A worker of the page gets its files in the first message; a compute worker needs none.
 // Without importScripts Pyodide takes the worker for a module's, and tries no script that the policy refuses.
 const BEFORE = "self.importScripts = undefined; const run = () => {";
 const AFTER = `};

@@ -34,7 +34,10 @@ export interface LoadOptions {
   onProgress?: (progress: Progress) => void;
   /** Gets notices: the device was lost and is open again. */
   onNotice?: (text: string) => void;
-  /** Tabs of one site that open the same file run it once. A chosen file and a model in parts are not shared. */
+  /**
+   * Tabs of one site that open the same file run it once. A chosen file and a model in parts are not shared. When
+   * the tab that runs the model is closed, another loads it: calls in progress fail, and sessions are gone.
+   */
   shared?: boolean;
   /** Stops loading and frees the worker. */
   signal?: AbortSignal;
@@ -221,6 +224,8 @@ export class Session {
   setSystem(system: string | null): Promise<void>;
   setOptions(options: Omit<RequestOptions, "signal">): Promise<void>;
   reset(): Promise<void>;
+  /** Reads the state again. Rejects if the session was closed, or its model was loaded again. */
+  refresh(): Promise<void>;
   fork(): Promise<Session>;
   save(): Promise<Blob>;
   close(): Promise<void>;

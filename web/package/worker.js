@@ -1,5 +1,5 @@
 // The package's worker, bundled to one file with Pyodide. It is started by browser.js, whose first message
-// has the addresses of its files; and by wasm_pool.js as a compute worker.
+// has the addresses of its files; and by client/threads.js as a compute worker.
 
 import createPyodideModule from "../pyodide/pyodide.asm.mjs";
 import { info as pyodide } from "../pyodide/pyodide-lock.json";

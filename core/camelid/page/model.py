@@ -34,7 +34,7 @@ Post = Callable[[str], object]  # sends a message to the client
 
 
 class PageModel:
-    """A loaded model for one client. A session's handle is the id of the call that made the session."""
+    """A loaded model for the client. A session's handle is the id of the call that made the session."""
 
     def __init__(self, llm: LLM, post: Post) -> None:
         self._llm = llm
