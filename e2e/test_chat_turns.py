@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import Browser, Page, Route
 
 from e2e.browser import ROOT, build_site, open_browser, serve_site
-from e2e.test_chat import TOOL, act, answer_file, import_text, listed, menu, turns
+from e2e.chat_visit import TOOL, act, answer_file, import_text, listed, menu, turns
 from e2e.visit import Json, Notes, open_page, settled, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -23,8 +23,8 @@ from tests.test_packaging import install, make_environment, run
 from camelid.loading.model_file import open_model
 from camelid.server.one_file import export
 from e2e.browser import ROOT, build_site, open_browser
+from e2e.chat_visit import SAMPLE, answer_file, import_text
 from e2e.firefox import open_firefox
-from e2e.test_chat import SAMPLE, answer_file, import_text
 from e2e.visit import ON_GPU, READY, Notes, ask, open_page, reference_ids, screen, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]

@@ -29,6 +29,7 @@ const REST_MS = 5000; // an answer that does not end by then ends with its worke
 let opening = null; // the model that was opened last
 let llm = null;
 let chat = null;
+let restored = null; // promise of the kept conversations, before which no prompt is taken
 
 /** Interface for tests and the console. */
 window.camelid = {
@@ -71,7 +72,7 @@ function showOpening(name) {
 async function follow(model) {
   model.listen({ onProgress: showProgress, onNotice: showNote });
   try {
-    const loaded = await model.llm;
+    const [loaded] = await Promise.all([model.llm, restored]);
     if (model.isStopped) return void loaded.close();
     llm = loaded;
     ready(llm.info);
@@ -122,6 +123,9 @@ async function openStore() {
 
 await useLanguage(preferredLanguage()).catch(() => useLanguage("en"));
 chat = new Chat();
+restored = openStore()
+  .then((store) => chat.open(store))
+  .catch(({ message }) => showNote(message, "store-note"));
 if (first) {
   opening = first;
   showOpening(first.name);
@@ -134,4 +138,3 @@ for (const id of ["file", "open-models"]) at(id).disabled = Boolean(flaw);
 for (const id of ["open-models", "open-glass"]) at(id).hidden = isOneFile;
 listenToActions(chat, { openModel: start });
 at("open-glass").addEventListener("click", () => showGlass().catch(({ message }) => showProblem(message)));
-await chat.open(await openStore()).catch(({ message }) => showNote(message, "store-note"));
