@@ -80,6 +80,18 @@ def test_a_profile_times_each_op_and_leaves_the_answer_alone(path: Path, backend
     assert is_idle
 
 
+def test_no_profile_while_an_answer_runs(path: Path) -> None:
+    async def work(glass: Glass, llm: Any) -> Json:
+        stream = await llm.asubmit(llm.request("one two", max_tokens=100, ignore_eos=True))
+        await anext(aiter(stream))
+        with pytest.raises(RequestError, match="measure after its end"):
+            await glass.profile(8)
+        await stream.aclose()
+        return await glass.profile(8)
+
+    assert look(path, "cpu", work)["ops"]
+
+
 def test_pages_add_up_while_a_request_runs_and_after_it(path: Path) -> None:
     async def work(glass: Glass, llm: Any) -> tuple[Json, Json, int]:
         session = llm.session()

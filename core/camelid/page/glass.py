@@ -75,7 +75,14 @@ class Glass:
         ]
 
     async def profile(self, held: int) -> Json:
-        """Seconds and GB/s of each op of a decode step after `held` rows; `how` names the clock."""
+        """Seconds and GB/s of each op of a decode step after `held` rows; `how` names the clock.
+
+        Raises RequestError while an answer runs: its steps would be in the times.
+        """
+        if self._llm.running.engine.n_running:
+            raise RequestError(
+                "an answer runs, here or in another tab; measure after its end", field="profile"
+            )
         planned = self.plan(DECODE, held)
         times = await self._timer.times(self._plan(DECODE), held)
         rows = [
