@@ -36,6 +36,10 @@ const COMMANDS = {
     await page.goto(url);
   },
   reload: () => page.reload(),
+  /** Closes the profile's other tabs. */
+  alone: async () => {
+    for (const other of await context.pages()) if (other !== page) await other.close();
+  },
   evaluate,
   /** Waits until a function returns a true value, and returns it; true for an element. */
   wait: async (source, given, seconds) => {

@@ -187,6 +187,19 @@ def answer(firefox: Firefox) -> list[int]:
     return firefox.ask(PROMPT)["token_ids"]
 
 
+def test_tabs_run_a_model_once(firefox: Firefox, address: str, wanted: list[int]) -> None:
+    workers = []
+    for is_second in (False, True):
+        firefox.open(address + QUERY, same=is_second)
+        firefox.ready()
+        workers.append([url for url in firefox("notes")["urls"] if url.endswith("/worker.js")])
+        assert firefox.ask(PROMPT)["token_ids"] == wanted
+    assert workers[0] and not workers[1]
+    firefox("alone")
+    firefox.wait("() => document.querySelector('#note').innerText.includes('it is loaded again')")
+    assert firefox.ask(PROMPT)["token_ids"] == wanted
+
+
 def test_a_second_visit_needs_no_server(firefox: Firefox, site: Path) -> None:
     with ExitStack() as server:
         address = server.enter_context(serve_site(site))
