@@ -1,7 +1,7 @@
 // q1_0: planes {q: u8[16]} of 128 bits, {d: f16}; value = d if the bit is set, else -d.
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let bits = words[number];
   let d = half(PLANE_1, number / 4u);
-  return Chunk(runs(spread_words(bits), spread_words(bits >> 16u)), vec2(2.0 * d), vec2(-d));
+  return Packed(spread_words(bits), spread_words(bits >> 16u), vec2(2.0 * d), vec2(-d));
 }

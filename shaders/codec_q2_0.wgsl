@@ -3,9 +3,9 @@ fn spread_pairs(byte: vec4<u32>) -> vec4<u32> {  // four pairs of bits of each b
   return (byte | (byte << vec4(6u)) | (byte << vec4(12u)) | (byte << vec4(18u))) & vec4(PAIRS_OF_BITS);
 }
 
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let a = spread_pairs(unpack4xU8(words[2u * number]));
   let d = half(PLANE_1, number / 2u);
-  return Chunk(runs(a, spread_pairs(unpack4xU8(words[2u * number + 1u]))), vec2(d), vec2(-d));
+  return Packed(a, spread_pairs(unpack4xU8(words[2u * number + 1u])), vec2(d), vec2(-d));
 }

@@ -1,5 +1,5 @@
 // q2_k: planes {scales: u8[16], q: u8[64]}, {d: f16, dmin: f16}; runs of 16 weights, 32 apart.
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let block = number / 8u;
   let part = number % 8u;  // of 32 weights
@@ -8,5 +8,5 @@ fn chunk_at(row: u32, c: u32) -> Chunk {
   let w = weights[5u * block + 1u + part / 4u * 2u + part % 2u] >> shift;
   let s = vec2(byte(20u * block, group), byte(20u * block, group + 2u));
   let d = unpack2x16float(words[PLANE_1 + block]);
-  return Chunk(two_bit_runs(w), two_bit_scale(d.x * vec2<f32>(s & vec2(15u))), -d.y * vec2<f32>(s >> vec2(4u)));
+  return two_bit_pairs(w, d.x * vec2<f32>(s & vec2(15u)), -d.y * vec2<f32>(s >> vec2(4u)));
 }

@@ -9,7 +9,7 @@ fn scales_of(block: u32, part: u32) -> vec2<f32> {
   return vec2(f32(both & 0xffffu), f32(both >> 16u)) - 32.0;
 }
 
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let block = number / 8u;
   let part = number % 8u;
@@ -18,5 +18,5 @@ fn chunk_at(row: u32, c: u32) -> Chunk {
   let a = (w & vec4(PAIRS_OF_BITS)) | ((high & vec4(ONES)) << vec4(2u));
   let b = (w & vec4(NEXT_PAIRS)) | ((high & vec4(2u * ONES)) << vec4(3u));
   let scale = half(PLANE_2, block) * scales_of(block, part);
-  return Chunk(runs(a, b), two_bit_scale(scale), -4.0 * scale);
+  return Packed(a, b, two_bit_scale(scale), -4.0 * scale);
 }

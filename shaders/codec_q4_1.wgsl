@@ -1,6 +1,6 @@
 // q4_1: planes {q: u8[16]}, {d: f16, m: f16}; value = d * q + m.
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn packed_at(row: u32, c: u32) -> Packed {
   let block = chunk_number(row, c);
   let d = unpack2x16float(words[PLANE_1 + block]);
-  return Chunk(nibble_runs(weights[block]), nibble_scale(d.xx), d.yy);
+  return nibbles(weights[block], d.xx, d.yy);
 }

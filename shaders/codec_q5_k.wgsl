@@ -1,5 +1,5 @@
 // q5_k: the file's block of 176 bytes {d, dmin, scales: u8[12], high: u8[32], q: u8[128]}; as q4_k.
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let at = number / 8u * 11u;
   let part = number % 8u;
@@ -8,5 +8,5 @@ fn chunk_at(row: u32, c: u32) -> Chunk {
   let w = weights[at + 3u + part];
   let a = (w & vec4(NIBBLES)) | ((high & vec4(ONES)) << vec4(4u));
   let b = ((w >> vec4(4u)) & vec4(NIBBLES)) | (((high >> vec4(1u)) & vec4(ONES)) << vec4(4u));
-  return Chunk(runs(a, b), s.scale, s.minimum);
+  return Packed(a, b, s.scale, s.minimum);
 }

@@ -6,7 +6,7 @@ fn scales_of(block: u32, part: u32) -> vec2<f32> {
   return vec2<f32>(bitcast<vec2<i32>>(bytes) >> vec2(24u));
 }
 
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let block = number / 8u;
   let part = number % 8u;
@@ -15,5 +15,5 @@ fn chunk_at(row: u32, c: u32) -> Chunk {
   let a = (w & vec4(NIBBLES)) | ((high & vec4(PAIRS_OF_BITS)) << vec4(4u));
   let b = ((w >> vec4(4u)) & vec4(NIBBLES)) | (((high >> vec4(4u)) & vec4(PAIRS_OF_BITS)) << vec4(4u));
   let scale = half(PLANE_1, block) * scales_of(block, part);
-  return Chunk(runs(a, b), scale, -32.0 * scale);
+  return Packed(a, b, scale, -32.0 * scale);
 }

@@ -2,26 +2,26 @@
 // digits, and a product with a power of 3 begins with the next one; value = (digit - 1) * d.
 const POWERS: array<u32, 5> = array<u32, 5>(1u, 3u, 9u, 27u, 81u);
 
-fn digits(word: u32, power: u32) -> vec4<f32> {  // two bytes at a time, in 16 bits each
+fn digits(word: u32, power: u32) -> u32 {  // two bytes at a time, in 16 bits each
   let even = (((word & 0xff00ffu) * power) & 0xff00ffu) * 3u;
   let odd = ((((word >> 8u) & 0xff00ffu) * power) & 0xff00ffu) * 3u;
-  return bytes(((even >> 8u) & 0x30003u) | (odd & 0x3000300u));
+  return ((even >> 8u) & 0x30003u) | (odd & 0x3000300u);
 }
 
-fn run_at(block: u32, run: u32) -> array<vec4<f32>, 4> {  // of 16 weights
+fn run_at(block: u32, run: u32) -> vec4<u32> {  // of 16 weights
   if (run == 15u) {
     let high = words[PLANE_1 + block];
-    return array<vec4<f32>, 4>(digits(high, 1u), digits(high, 3u), digits(high, 9u), digits(high, 27u));
+    return vec4(digits(high, 1u), digits(high, 3u), digits(high, 9u), digits(high, 27u));
   }
   let w = weights[3u * block + select(2u, run % 2u, run < 10u)];
   let power = POWERS[select(run - 10u, run / 2u, run < 10u)];
-  return array<vec4<f32>, 4>(digits(w.x, power), digits(w.y, power), digits(w.z, power), digits(w.w, power));
+  return vec4(digits(w.x, power), digits(w.y, power), digits(w.z, power), digits(w.w, power));
 }
 
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let a = run_at(number / 8u, number % 8u * 2u);
   let b = run_at(number / 8u, number % 8u * 2u + 1u);
   let d = half(PLANE_2, number / 8u);
-  return Chunk(array<vec4<f32>, 8>(a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]), vec2(d), vec2(-d));
+  return Packed(a, b, vec2(d), vec2(-d));
 }

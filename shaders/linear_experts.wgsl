@@ -8,10 +8,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let is_here = expert < PIECE_EXPERTS;
   let weight_row = expert * N;
   let row = first + 4u * (lane / LANES);
-  if (is_here && row < N) {
-    let rows = weight_row + min(vec4(row) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u));
-    partial_sums(rows, (group.y * X_STRIDE + X_OFFSET) / 4u + group.z * X_SLOT, 0u, lane);
-  }
+  let rows = weight_row + min(vec4(row) + vec4(0u, 1u, 2u, 3u), vec4(N - 1u));
+  let x_at = (group.y * X_STRIDE + X_OFFSET) / 4u + group.z * X_SLOT;
+  partial_sums(is_here && row < N, rows, x_at, 0u, lane);
   workgroupBarrier();
   if (lane >= quads) { return; }
   let sums = total(lane, 0u);

@@ -1,13 +1,7 @@
-// matmul: 16 quads of weight rows times TOKENS token rows, at most 64, by 256 lanes: each has a quad and every
-// 16th token row. A chunk of all weight rows is decoded once to workgroup memory; the runs of x follow one
-// another there, since both need more than the 16 KiB that every device has.
-// grid: (tiles of quads, tiles of TOKENS t, tiles / 32768).
-const TILE_QUADS: u32 = 16u;
-const SHARE: u32 = 4u;  // token rows of a lane, at most
-
+// matmul: the sums of matmul_tile. A chunk of all weight rows is decoded once to workgroup memory; the runs of x follow
+// one another there, since both need more than the 16 KiB that every device has.
 var<workgroup> quants: array<vec4<f32>, 512>;  // [8, weight rows]
 var<workgroup> affine: array<vec4<f32>, 64>;  // [weight rows] scale and offset of both runs
-var<workgroup> inputs: array<vec4<f32>, 256>;  // [4, token rows], of one run
 var<workgroup> input_sums: array<vec2<f32>, 64>;  // [token rows]
 
 fn stage_weights(row: u32, c: u32, slot: u32) {
@@ -44,36 +38,11 @@ fn affine_of(run: u32, slot: u32) -> mat2x4<f32> {  // scales and offsets of 4 w
   return mat2x4<f32>(vec4(a.y, b.y, c.y, d.y), vec4(a.w, b.w, c.w, d.w));
 }
 
-fn stage_squares(row: u32, lane: u32) {  // four pieces by each lane, in the memory of inputs
-  for (var i = 0u; i < 4u; i++) { inputs[lane][i] = square_piece(row, lane % 4u * 4u + i); }
-  workgroupBarrier();
-}
-
-fn squares_of(token: u32) -> f32 {
-  var sum = 0.0;
-  for (var i = 0u; i < PIECES; i++) { sum += inputs[4u * token + i / 4u][i % 4u]; }
-  return sum;
-}
-
-// One call per token row: a loop around a long finish() is not unrolled, and NVIDIA's compiler then keeps totals in
-// memory.
-fn put(first: u32, last: u32, quad: u32, t: u32, sums: vec4<f32>) {
-  if (t > last || quad >= n_quads()) { return; }
-  var scale = 1.0;
-  if (IS_DEFERRED) { scale = norm_scale(squares_of(t)); }
-  finish(first + t, quad, sums, scale);
-}
-
-@compute @workgroup_size(256)
-fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index) lane: u32) {
-  let quad = (group.z * TILES_X + group.x) * TILE_QUADS;
-  let first = group.y * TOKENS;
-  let last = min(TOKENS, step[ROWS_WORD] - first) - 1u;
+fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, SHARE> {
   let slot = lane / 16u * 4u;
-  let own = lane % 16u;  // the first token row of the lane
-  let row = quad_rows(quad + lane % 64u / 4u)[lane % 4u];
-  let summed = ((first + min(lane % 64u, last)) * X_STRIDE + X_OFFSET) / 4u;
-  let staged = ((first + min(lane / 4u, last)) * X_STRIDE + X_OFFSET) / 4u;
+  let own = lane % 16u;
+  let summed = x_row(first, lane % 64u, last);
+  let staged = x_row(first, lane / 4u, last);
   let to = 64u * (lane % 4u) + lane / 4u;
   var totals: array<vec4<f32>, SHARE>;
   var sums: array<vec4<f32>, SHARE>;
@@ -95,9 +64,5 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     }
     for (var j = 0u; j < TOKENS / 16u; j++) { totals[j] += sums[j]; }
   }
-  if (IS_DEFERRED) { stage_squares(first + min(lane / 4u, last), lane); }
-  put(first, last, quad + lane / 16u, own, totals[0]);
-  if (TOKENS > 16u) { put(first, last, quad + lane / 16u, own + 16u, totals[1]); }
-  if (TOKENS > 32u) { put(first, last, quad + lane / 16u, own + 32u, totals[2]); }
-  if (TOKENS > 48u) { put(first, last, quad + lane / 16u, own + 48u, totals[3]); }
+  return totals;
 }

@@ -1,11 +1,6 @@
 // matvec: four weight rows per lane times TOKENS token rows. LANES lanes share the weight rows of a quad, so that
 // neighbours read neighbouring bytes; a lane reads a chunk of x once for all of its rows. A GPU has 16 lanes per row;
 // software adapters pay for every lane at a barrier and use 2.
-const GROUP_LANES: u32 = 64u;
-const MAX_TOKENS: u32 = 8u;
-
-var<workgroup> partial: array<vec4<f32>, 64u * TOKENS>;  // [TOKENS, lanes]
-
 struct Input { x: array<vec4<f32>, 8>, sum: vec2<f32> }  // a chunk of a token row, and the sums of its runs
 
 fn input_at(x_at: u32, c: u32) -> Input {
@@ -51,18 +46,12 @@ fn many_tokens(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
   for (var t = 0u; t < TOKENS; t++) { partial[t * GROUP_LANES + lane] = sums[t]; }
 }
 
-// x_at: the first token row, in vec4; last: the number of its last token.
-fn partial_sums(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
+// x_at: the first token row, in vec4; last: the number of its last token. A lane that is not `is_own` has no sums.
+fn partial_sums(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
+  if (!is_own) { return; }
   if (TOKENS == 1u) {
     one_token(rows, x_at, lane);
   } else {
     many_tokens(rows, x_at, last, lane);
   }
-}
-
-fn total(quad: u32, t: u32) -> vec4<f32> {  // of the workgroup's quad
-  let first = t * GROUP_LANES + quad * LANES;
-  var sum = vec4<f32>();
-  for (var i = 0u; i < LANES; i++) { sum += partial[first + i]; }
-  return sum;
 }

@@ -21,9 +21,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let first = group.y * TOKENS;
   let tokens = min(TOKENS, step[ROWS_WORD] - first);
   if (IS_DEFERRED) { stage_squares(first, tokens - 1u, lane); }
-  if (quad + lane / LANES < n_quads()) {
-    partial_sums(quad_rows(quad + lane / LANES), (first * X_STRIDE + X_OFFSET) / 4u, tokens - 1u, lane);
-  }
+  let own = quad + lane / LANES;
+  partial_sums(own < n_quads(), quad_rows(own), (first * X_STRIDE + X_OFFSET) / 4u, tokens - 1u, lane);
   workgroupBarrier();
   for (var i = lane; i < quads * tokens; i += GROUP_LANES) {
     let t = i / quads;

@@ -20,21 +20,6 @@ fn bytes(word: u32) -> vec4<f32> { return vec4<f32>(unpack4xU8(word)); }
 
 fn signed_bytes(word: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(word)); }
 
-fn runs(a: vec4<u32>, b: vec4<u32>) -> array<vec4<f32>, 8> {
-  return array<vec4<f32>, 8>(
-    bytes(a.x), bytes(a.y), bytes(a.z), bytes(a.w), bytes(b.x), bytes(b.y), bytes(b.z), bytes(b.w));
-}
-
-// Fields of the second run that stay in place, times 4 or 16, need no shift; a scale of the run that is as many times
-// smaller gives the same bits.
-fn nibble_runs(w: vec4<u32>) -> array<vec4<f32>, 8> { return runs(w & vec4(NIBBLES), w & vec4(HIGH)); }
-
-fn two_bit_runs(w: vec4<u32>) -> array<vec4<f32>, 8> { return runs(w & vec4(PAIRS_OF_BITS), w & vec4(NEXT_PAIRS)); }
-
-fn nibble_scale(scale: vec2<f32>) -> vec2<f32> { return scale * vec2(1.0, 0.0625); }
-
-fn two_bit_scale(scale: vec2<f32>) -> vec2<f32> { return scale * vec2(1.0, 0.25); }
-
 // Four bits, one in each byte.
 fn spread(bits: u32) -> u32 { return (bits * 0x204081u) & ONES; }
 

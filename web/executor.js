@@ -52,7 +52,7 @@ export class Executor {
    * Opens a device of the adapter whose name contains `spec.adapter`.
    * @param {{adapter?: string, api?: string, limits?: Record<string, number>}} spec a limit of 0 is the
    *   adapter's
-   * @returns {Promise<{adapter: Record<string, string>, limits: Record<string, number>}>}
+   * @returns {Promise<{adapter: Record<string, string>, limits: Record<string, number>, language: string[]}>}
    */
   async open(spec) {
     if (spec.api) throw new Error(`'${spec.api}' cannot be selected: the browser chooses the graphics API`);
@@ -70,7 +70,8 @@ export class Executor {
       if (this.#device === device) this.#fault ??= new Error(error.message);
     });
     this.#compiled = new Compiled(); // the old device's cannot be used
-    return { adapter: describe(adapter.info), limits: plainLimits(device.limits) };
+    const language = [...(this.#gpu.wgslLanguageFeatures ?? [])];
+    return { adapter: describe(adapter.info), limits: plainLimits(device.limits), language };
   }
 
   /**

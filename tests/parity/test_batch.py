@@ -50,12 +50,12 @@ MATRICES: dict[str, tuple[int, int, dict[str, Any]]] = {  # outputs, weight rows
 }
 
 
-def case_of(op: str, type_: str) -> OpCase:
+def case_of(op: str, type_: str, n_in: int = N_IN) -> OpCase:
     n_out, per, attrs = MATRICES[op]
-    squares = array(72, ROWS, N_IN // 4) ** 2
-    x = array(70, ROWS, N_IN)
+    squares = array(72, ROWS, n_in // 4) ** 2
+    x = array(70, ROWS, n_in)
     views = {"y": array(73, ROWS, n_out), "x": np.hstack([x, squares]) if "norm_linear" in op else x}
-    weights = {"weight": weight(type_, 71, per * n_out, N_IN)}
+    weights = {"weight": weight(type_, 71, per * n_out, n_in)}
     if op in {"norm_linear", "linear_add"}:
         weights["bias"] = vector(75, n_out)
     if op == "linear_add_norm":

@@ -28,12 +28,13 @@ class OpenSpec:
     """Parameters of `Backend.open`.
 
     `adapter` is a part of the device's name; on `cpu`, a variant of the kernels. `threads` is the number of
-    processor threads (None: all that the process may use). `default_limits` plans for WebGPU's default limits
-    on any adapter.
+    processor threads (None: all that the process may use). `activations` is "q8" or "f32", as in
+    `Capabilities` ("": the backend's own). `default_limits` plans for WebGPU's default limits on any adapter.
     """
 
     adapter: str = ""
     threads: int | None = None
+    activations: str = ""
     default_limits: bool = False
 
 
@@ -43,7 +44,7 @@ class Capabilities:
 
     `refuses` returns the reason against a plan of known ops, e.g. an attribute without a kernel, or "".
     `activations` is "q8" where a matrix product rounds its input to int8 first, in blocks of 32 columns with
-    the scale max|x| / 127 (to bf16 for a matrix of bf16); weights of `FLOAT_TYPES` multiply unrounded input.
+    the scale max|x| / 127 (to bf16 for a matrix of bf16); weights of `exact_types` multiply unrounded input.
     `dtypes` are the activation types of the kernels. `build` distinguishes builds of the kernels where
     `device` does not, e.g. a library's hash. A plan begins a new stage before each layer of `cuts`.
 
@@ -67,6 +68,7 @@ class Capabilities:
     limits: Mapping[str, int] = field(default_factory=dict[str, int])
     refuses: Callable[[Plan], str] = lambda plan: ""
     activations: str = "f32"
+    exact_types: frozenset[str] = FLOAT_TYPES
     dtypes: frozenset[str] = frozenset({F32})
     build: str = ""
     cuts: tuple[int, ...] = ()
@@ -75,6 +77,10 @@ class Capabilities:
     row_buckets: tuple[int, ...] = ()
     is_concurrent: bool = False
     n_stages: int = 1
+
+    def rounding(self, weight_type: str) -> str:
+        """The rounding of activations before a product with a weight of this type: "q8" or "f32"."""
+        return "f32" if weight_type in self.exact_types else self.activations
 
     @property
     def most_bytes(self) -> int:

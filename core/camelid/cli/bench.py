@@ -176,6 +176,7 @@ def about(bench: Bench, run_options: BenchOptions, rival: LlamaCpp | None) -> Re
         "threads": run_options.threads,
         "gpu_layers": run_options.options.gpu_layers,
         "kv_type": run_options.options.kv_type,
+        "activations": llm.capabilities.activations,
         "repetitions": run_options.repetitions,
         "context": llm.context,
         "version": __version__,

@@ -20,6 +20,7 @@ SAME: Mapping[str, str] = {
     "threads": "number of threads",
     "kv_type": "KV cache type",
     "gpu_layers": "number of layers on the GPU",
+    "activations": "activations",
 }
 
 
@@ -34,7 +35,7 @@ class Stored:
     def check_facts(self, facts: Mapping[str, Any]) -> None:
         """Raises a usage error for different conditions, whose ratio would not compare the code."""
         for name, called in SAME.items():
-            if self.facts[name] != facts[name]:
+            if self.facts.get(name, facts[name]) != facts[name]:  # a result of an older version may lack it
                 was, now = (_shown(name, each) for each in (self.facts, facts))
                 raise click.UsageError(
                     f"{self.path} has another {called}: {was}, expected {now}; "

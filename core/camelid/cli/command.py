@@ -16,10 +16,12 @@ import click
 from camelid.backends.registry import names_with, user_names
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.errors import CamelidError, RequestError
+from camelid.loading.options import ACTIVATIONS
 
 F = TypeVar("F", bound=Callable[..., Any])
 BACKEND_NAMES = list(user_names())
 SIGNAL_EXIT_BASE = 128  # a shell reports death by signal N as 128 + N
+DEVICE_FIELDS = ("adapter", "gpu_layers", "activations")  # load options whose errors are usage errors
 TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks SIGHUP
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -49,7 +51,7 @@ class CamelidCommand(click.Command):
         except Exception as error:
             if ctx.params.get("verbose"):
                 traceback.print_exc(file=sys.stderr)
-            if isinstance(error, RequestError) and error.facts.get("field") in ("adapter", "gpu_layers"):
+            if isinstance(error, RequestError) and error.facts.get("field") in DEVICE_FIELDS:
                 raise click.UsageError(error.message) from error
             raise Failure(one_line(error)) from error
 
@@ -109,9 +111,17 @@ def model_argument(function: F) -> F:
     return click.argument("model", default="cria")(function)
 
 
+def activations_option(function: F) -> F:
+    """Adds --activations."""
+    return click.option(
+        "--activations", type=click.Choice(ACTIVATIONS), metavar="TYPE",
+        help="Input of matrix products: f32, or q8, rounded to 8 bits, which cpu always is and webgpu can be.",
+    )(function)  # fmt: skip
+
+
 def backend_options(function: F) -> F:
-    """Adds --backend, --adapter, --threads and -ngl."""
-    function = gpu_layers_option(function)
+    """Adds --backend, --adapter, --threads, -ngl and --activations."""
+    function = activations_option(gpu_layers_option(function))
     function = click.option(
         "-t", "--threads", type=click.IntRange(1), metavar="N",
         help=f"Threads of backend {', '.join(names_with('threads'))}. Default: one per processor.",
@@ -134,6 +144,7 @@ def read_backend(options: dict[str, Any]) -> dict[str, Any]:
         "adapter": options.pop("adapter"),
         "threads": options.pop("threads"),
         "gpu_layers": options.pop("gpu_layers"),
+        "activations": options.pop("activations"),
     }
 
 

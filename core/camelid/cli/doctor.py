@@ -11,7 +11,7 @@ import click
 from rich.console import Group
 
 from camelid.backends.registry import names_with, row_of
-from camelid.cli.command import BACKEND_NAMES, Failure, case_bar, subcommand
+from camelid.cli.command import BACKEND_NAMES, Failure, activations_option, case_bar, subcommand
 from camelid.cli.doctor_examine import BackendReport, DoctorOptions, examine
 from camelid.cli.doctor_machine import Machine, read_machine
 from camelid.cli.doctor_report import backend_lines, machine_lines, show
@@ -24,12 +24,14 @@ from camelid.version import __version__
               help="Examine this backend only. Repeatable. Default: all.")  # fmt: skip
 @click.option("--adapter", default="", metavar="NAME",
               help="Select a device by part of its name; or a CPU kernel variant, such as avx2.")  # fmt: skip
+@activations_option
 @click.option("--op", default="", metavar="NAME", help="Test this op only.")
 @click.option("--full/--quick", "is_full", default=True,
               help="Test every case, or only the few that --backend auto tests.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    backends: tuple[str, ...], adapter: str, op: str, is_full: bool, as_json: bool, verbose: bool
+    backends: tuple[str, ...], adapter: str, activations: str | None, op: str, is_full: bool, as_json: bool,
+    verbose: bool,
 ) -> None:
     """Show the machine and its backends, and test every kernel against the reference backend.
 
@@ -39,7 +41,8 @@ def command(
     """
     names = backends or tuple(name for name in BACKEND_NAMES if not row_of(name).api)
     check_words(names, adapter, op)
-    options, machine = DoctorOptions(op=op, is_full=is_full, adapter=adapter), read_machine()
+    options = DoctorOptions(op=op, is_full=is_full, adapter=adapter, activations=activations)
+    machine = read_machine()
     found: list[BackendReport] = []
     if not as_json:
         show(Group(f"camelid {__version__}", machine_lines(machine)))

@@ -28,6 +28,7 @@ class DoctorOptions:
     op: str = ""
     is_full: bool = True
     adapter: str = ""
+    activations: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +99,8 @@ class BackendReport:
 async def examine(name: str, options: DoctorOptions, progress: Progress) -> BackendReport:
     """Opens a backend, runs its gate unless it is the oracle, and caches the verdict for `auto`."""
     try:
-        backend = await open_named(name, options.adapter if name in names_with("adapter") else "")
+        adapter = options.adapter if name in names_with("adapter") else ""
+        backend = await open_named(name, adapter, activations=options.activations)
     except CamelidError as error:
         return BackendReport(name=name, reason=error.message)
     except (ImportError, OSError) as error:  # a package or driver library fails to load

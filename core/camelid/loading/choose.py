@@ -78,7 +78,7 @@ async def choose_backend(
         return await open_layers(options, options.gpu_layers, model)
     if options.backend == "auto":
         return await _open_auto(options, model)
-    backend = await open_named(options.backend, options.adapter, options.threads)
+    backend = await open_named(options.backend, options.adapter, options.threads, options.activations)
     return await _deploy(backend, options, model, _describe(backend))
 
 
@@ -100,7 +100,10 @@ async def _open_auto(options: LoadOptions, model: Model) -> ChosenBackend:
             return chosen
     if sys.platform == "emscripten":  # a page has no NumPy, and so no oracle
         raise BackendError(f"no backend can run this model here: {'; '.join(reasons)}", backend="auto")
-    fallback = await open_named(oracle_name())
+    try:
+        fallback = await open_named(oracle_name(), activations=options.activations)
+    except RequestError as error:
+        raise RequestError("; ".join([error.message, *reasons]), **error.facts) from error
     return await _deploy(fallback, options, model, "; ".join([_describe(fallback), *reasons]))
 
 
@@ -113,11 +116,15 @@ async def _try_backend(
         reasons.append(f"not {name}: this machine has no GPU")
         return None
     threads = options.threads if "threads" in row.options else None
-    open_one = partial(open_named, name, options.adapter, threads)
+    open_one = partial(open_named, name, options.adapter, threads, options.activations)
     try:
         backend = await open_one()
     except BackendError as error:
         reason = error.message.removeprefix(f"{name}: ")
+    except RequestError as error:
+        if error.field != "activations":
+            raise
+        reason = error.message
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
         reason = f"{type(error).__name__}: {error}"
     else:
@@ -132,12 +139,30 @@ async def _try_backend(
     return None
 
 
-async def open_named(name: str, adapter: str = "", threads: int | None = None) -> Backend:
-    """Opens a backend by name. Raises RequestError for an adapter or threads that it does not accept."""
+async def open_named(
+    name: str, adapter: str = "", threads: int | None = None, activations: str | None = None
+) -> Backend:
+    """Opens a backend by name.
+
+    Raises RequestError for an adapter, threads or activations that it does not accept.
+    """
     backend = open_backend(name)
     _check_options(name, adapter, threads)
-    await backend.open(OpenSpec(adapter=adapter, threads=threads))
+    await backend.open(OpenSpec(adapter=adapter, threads=threads, activations=activations or ""))
+    await _check_activations(backend, activations)
     return backend
+
+
+async def _check_activations(backend: Backend, wanted: str | None) -> None:
+    """Closes the backend and raises RequestError if it does not have the wanted activations."""
+    can = backend.capabilities()
+    if wanted not in (None, can.activations):
+        await backend.close()
+        raise RequestError(
+            f"activations are {wanted!r}, but backend {can.name!r} has {can.activations!r} only; omit the "
+            "option, or choose another backend",
+            field="activations",
+        )
 
 
 def _check_options(name: str, adapter: str, threads: int | None) -> None:
@@ -165,14 +190,14 @@ async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> Ch
     names, cuts = layer_devices(model.spec, options.backend, gpu_layers)
     n_layers = len(model.spec.layers)
     if not cuts:
-        backend = await open_named(names[0], options.adapter, options.threads)
+        backend = await open_named(names[0], options.adapter, options.threads, options.activations)
         note = f"{_describe(backend)}, which has all {n_layers} layers"
         return await _deploy(backend, options, model, note)
-    how = (("", options.threads), (options.adapter, None))
+    how = (("", options.threads, None), (options.adapter, None, options.activations))
     async with AsyncExitStack() as opened:
         parts: list[Backend] = []
-        for name, (adapter, threads) in zip(names, how, strict=True):
-            parts.append(await open_named(name, adapter, threads))
+        for name, settings in zip(names, how, strict=True):
+            parts.append(await open_named(name, *settings))
             opened.push_async_callback(parts[-1].close)
         chosen = _staged(parts, cuts, options, model)
         opened.pop_all()
@@ -193,7 +218,11 @@ async def open_stages(options: LoadOptions, parts: Sequence[Backend], model: Mod
     _check_options(stage_backend(options), options.adapter, options.threads)
     async with AsyncExitStack() as opened:
         for part in parts:
-            await part.open(OpenSpec(adapter=options.adapter, threads=options.threads))
+            spec = OpenSpec(
+                adapter=options.adapter, threads=options.threads, activations=options.activations or ""
+            )
+            await part.open(spec)
+            await _check_activations(part, options.activations)
             opened.push_async_callback(part.close)
         chosen = _staged(parts, cuts, options, model)
         opened.pop_all()

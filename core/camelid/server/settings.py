@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from camelid.loading.options import BACKENDS, KV_TYPE_NAMES
+from camelid.loading.options import ACTIVATIONS, BACKENDS, KV_TYPE_NAMES
 from camelid.server.setting_kinds import (
     File,
     Kind,
@@ -229,6 +229,9 @@ class Settings:
         "-ngl",
         "--n-gpu-layers",
         llama="N_GPU_LAYERS",
+    )
+    activations: str | None = row(
+        None, OneOf(ACTIVATIONS), "Input of matrix products: f32, or q8, rounded to 8 bits. Default: the backend's."
     )
     context: int | None = row(
         None, Whole(1), "Context length of a sequence. Default: the model's, at most 4096."

@@ -10,7 +10,7 @@ from tests.support.parity.cases import OP_CASES
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, run_case
-from camelid.backends.webgpu.backend import WebGpuBackend
+from camelid.backends.webgpu.backend import DOT_PRODUCTS, WebGpuBackend
 from camelid.backends.webgpu.limits import DEFAULTS
 
 LIMITS = {  # of most GPUs
@@ -29,7 +29,7 @@ class PaperHost:
         self.writes: list[tuple[str, int, bytes]] = []
 
     async def open(self, spec: dict[str, Any]) -> dict[str, Any]:
-        return {"adapter": {"device": "paper"}, "limits": LIMITS}
+        return {"adapter": {"device": "paper"}, "limits": LIMITS, "language": [DOT_PRODUCTS]}
 
     async def load(self, section: dict[str, Any], sources: Mapping[str, Any]) -> None:
         self.sections.append(section)
@@ -69,7 +69,8 @@ class PaperHost:
 def all_pipelines() -> list[dict[str, Any]]:
     """Every distinct pipeline of all op cases: its WGSL, the access of its bindings, its constants."""
     found: list[dict[str, Any]] = []
-    for section in (section for sections in asyncio.run(_collect(OP_CASES)) for section in sections):
+    every = [*asyncio.run(_collect(OP_CASES)), *asyncio.run(_collect(OP_CASES, "q8"))]
+    for section in (section for sections in every for section in sections):
         for entry in section["pipelines"]:
             access = section["layouts"][entry["layout"]]
             one = {"name": entry["module"], "wgsl": section["modules"][entry["module"]], "access": access}
@@ -77,16 +78,17 @@ def all_pipelines() -> list[dict[str, Any]]:
     return [one for i, one in enumerate(found) if one not in found[:i]]
 
 
-def module_names(cases: Sequence[OpCase]) -> list[list[str]]:
+def module_names(cases: Sequence[OpCase], activations: str = "f32") -> list[list[str]]:
     """For each case the names of its modules: file names joined by +."""
-    return [[n for s in sections for n in s["modules"]] for sections in asyncio.run(_collect(cases))]
+    every = asyncio.run(_collect(cases, activations))
+    return [[n for s in sections for n in s["modules"]] for sections in every]
 
 
-async def _collect(cases: Sequence[OpCase]) -> list[list[dict[str, Any]]]:
+async def _collect(cases: Sequence[OpCase], activations: str = "f32") -> list[list[dict[str, Any]]]:
     """The sections of each case."""
     host = PaperHost()
     backend = WebGpuBackend(host)
-    await backend.open(OpenSpec())
+    await backend.open(OpenSpec(activations=activations))
     sections: list[list[dict[str, Any]]] = []
     for case in cases:
         host.sections = []

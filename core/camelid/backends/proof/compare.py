@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from camelid.backends.base import FLOAT_TYPES, Candidates, Capabilities, OutputRow
+from camelid.backends.base import Candidates, Capabilities, OutputRow
 from camelid.backends.common.codecs import activations, decode, encode
 from camelid.backends.common.op_runner import F32, OpCase, OpResult
 from camelid.plan.ops import OPS
@@ -24,6 +24,7 @@ FLOAT32, ROUNDED = 1e-10, 1e-6  # largest NMSE of float32 paths, and of paths wi
 STORED = {"f32": FLOAT32, "f16": ROUNDED, "bf16": 8e-6}
 BLOCK, MOST = 32, 127  # activations "q8": columns per scale, and the largest code
 NEAR_TIE = 1e-3
+PRODUCTS = ("linear", "norm_linear", "qkv", "norm_qkv")  # first words of ops with a matrix product
 
 
 def nmse(got: Any, want: Any) -> float:
@@ -79,8 +80,8 @@ def allowed(case: OpCase, can: Capabilities) -> float:
 def rounds_activations(case: OpCase, can: Capabilities) -> bool:
     """True if the backend rounds the activations that the case multiplies with a matrix."""
     weight = case.weights.get("weight")
-    is_product = case.op.startswith("linear") and weight is not None and weight.type not in FLOAT_TYPES
-    return can.activations == "q8" and is_product
+    is_product = case.op.startswith(PRODUCTS) and weight is not None
+    return is_product and can.rounding(weight.type) == "q8"
 
 
 def as_stored(case: OpCase) -> OpCase:

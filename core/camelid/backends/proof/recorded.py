@@ -85,6 +85,7 @@ async def record(case: GateCase) -> list[Json]:
     is_rounded = any(rounds_activations(case.case, way) for way in ways)
     return [
         {"case": str(case), "op": case.op, "activations": way.activations if is_rounded else "",
+         "weight_type": case.case.weights["weight"].type if is_rounded else "",
          "allowed": allowed(case.case, way), **await _record(*inputs_of(case.case, way))}
         for way in (ways if is_rounded else ways[:1])
     ]  # fmt: skip

@@ -89,7 +89,10 @@ def store(can: Capabilities, reason: str) -> None:
 
 def _key(can: Capabilities) -> dict[str, str]:
     """The key of a verdict. `device` includes the driver's version."""
-    return {"version": __version__, "backend": can.name, "device": can.device, "build": can.build}
+    return {
+        "version": __version__, "backend": can.name, "device": can.device, "build": can.build,
+        "activations": can.activations,
+    }  # fmt: skip
 
 
 def _path(can: Capabilities) -> Path:

@@ -27,7 +27,7 @@ from camelid.backends.common.hosted import Hosted, HostProgram
 from camelid.backends.webgpu import limits, shaders
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES, Context
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
-from camelid.backends.webgpu.layouts import LAYOUTS, bound_bytes
+from camelid.backends.webgpu.layouts import LAYOUTS, PACKED, bound_bytes
 from camelid.backends.webgpu.lower import (
     allocate_section,
     arena_name,
@@ -55,6 +55,7 @@ from camelid.plan.step import (
 )
 from camelid.plan.weights import Weight
 
+DOT_PRODUCTS = "packed_4x8_integer_dot_product"  # a WGSL language feature
 SOFTWARE = ("llvmpipe", "swiftshader", "lavapipe", "warp", "basic render", "software adapter")
 
 
@@ -75,6 +76,7 @@ class WebGpuBackend(Hosted):
         super().__init__(host, "webgpu")
         self._api, self.piece_bytes = api, piece_bytes
         self._device, self._limits = "not opened", dict(limits.DEFAULTS)
+        self._activations = "f32"
         self._spec = OpenSpec()
         self._weights: dict[str, Weight] = {}
         self._sources: dict[str, Any] = {}
@@ -98,10 +100,16 @@ class WebGpuBackend(Hosted):
             is_software=any(word in self._device.lower() for word in SOFTWARE),
             limits=self._limits,
             refuses=plan_refusal,
+            activations=self._activations,
+            exact_types=frozenset(LAYOUTS) - PACKED,
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """Opens an adapter. Raises BackendError with the adapters found if none matches the spec."""
+        """Opens an adapter.
+
+        Raises BackendError with the adapters found if none matches the spec, and for activations "q8" without
+        WGSL's integer dot products.
+        """
         self._spec = spec
         wanted = {name: limits.DEFAULTS[name] if spec.default_limits else 0 for name in limits.WANTED}
         request: Json = {"adapter": spec.adapter, "api": self._api, "limits": wanted}
@@ -114,6 +122,13 @@ class WebGpuBackend(Hosted):
         # wgpu grants limits that were not requested, a browser does not: `default_limits` uses the defaults.
         granted: Mapping[str, int] = {} if spec.default_limits else info["limits"]
         self._limits = {name: int(granted.get(name, d)) for name, d in limits.DEFAULTS.items()}
+        self._activations = spec.activations or "f32"
+        if self._activations == "q8" and DOT_PRODUCTS not in info["language"]:
+            await self.close()
+            raise BackendError(
+                f"webgpu: activations are 'q8', which needs {DOT_PRODUCTS} of WGSL, and this browser lacks it; "
+                "omit the option, or use backend cpu", backend="webgpu",
+            )  # fmt: skip
         self._steps.recording.tape["open"] = request
 
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
@@ -129,7 +144,7 @@ class WebGpuBackend(Hosted):
 
     def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[OpKernels]:
         """The WGSL modules of each op, as the device gets them."""
-        sections = op_sections(plan, units, shaders.join, self._lanes, self._bounds)
+        sections = op_sections(plan, units, shaders.join, self._lanes, self._bounds, self._activations)
         return [
             OpKernels(tuple(s.modules), tuple(s.modules.values()), sum(s.launches.values())) for s in sections
         ]
@@ -267,7 +282,7 @@ class WebGpuBackend(Hosted):
         return {**self._limits, binding: min(self._limits[binding], self.piece_bytes)}
 
     def _lowered(self, plan: Plan, units: Mapping[str, PoolSize]) -> Section:
-        return program_section(plan, units, shaders.join, self._lanes, self._bounds)
+        return program_section(plan, units, shaders.join, self._lanes, self._bounds, self._activations)
 
     def _section(self, section: Section) -> Json:
         """The section as JSON data, checked against the device's limits, and recorded if recording is on."""

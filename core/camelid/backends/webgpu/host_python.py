@@ -31,6 +31,7 @@ Built = tuple[list[Any], list[Any]]  # pipelines, bind groups
 Names = Mapping[str, Any]
 RESULT_WORDS = 4  # id, status, logit, log-sum-exp
 READ = wgpu.MapMode.READ
+LANGUAGE = ["packed_4x8_integer_dot_product"]  # WGSL language features; wgpu lists none of those that it has
 
 
 class WgpuHost:
@@ -55,7 +56,8 @@ class WgpuHost:
         self._device = self._hook(adapter.request_device_sync(required_limits=required))
         self._forget_compiled()  # it belongs to the previous device
         limits = {_camel(name): value for name, value in self._device.limits.items()}
-        return {"adapter": {k: str(v) for k, v in dict(adapter.info).items()}, "limits": limits}
+        facts = {k: str(v) for k, v in dict(adapter.info).items()}
+        return {"adapter": facts, "limits": limits, "language": LANGUAGE}
 
     async def load(self, section: Mapping[str, Any], sources: Mapping[str, Any]) -> None:
         """Executes uploads and dispatches in order, each submitted immediately."""

@@ -18,6 +18,12 @@ Files = tuple[str, ...]
 LANES = 64
 GPU_LANES, SOFTWARE_LANES = 16, 2  # lanes that share a weight row; see matvec.wgsl
 TOKENS, TILE_TOKENS = 8, 64  # token rows that share one read of the weights in matvec.wgsl, matmul.wgsl
+# Files in place of these where activations are rounded to 8 bits.
+ROUNDED: Mapping[str, Files] = {
+    "product": ("product", "rounded"),
+    "matvec": ("matvec_q8",),
+    "matmul": ("matmul_q8",),
+}
 ROW_WORDS = {"T": StepLayout.header_word("rows"), "O": StepLayout.header_word("outputs")}
 
 
@@ -29,6 +35,7 @@ class Context:
     pools: dict[str, PoolSize]
     lanes: int = GPU_LANES
     limits: Mapping[str, int] = field(default_factory=lambda: DEFAULTS)
+    activations: str = "f32"
 
     @property
     def is_software(self) -> bool:

@@ -9,6 +9,7 @@ from camelid.backends.webgpu.kernel import (
     GPU_LANES,
     LANES,
     ROW_WORDS,
+    TOKENS,
     Constants,
     ConstantsOf,
     Context,
@@ -66,8 +67,13 @@ def product_constants(op: Op, c: Context) -> Constants:
     tokens = c.tokens(op, "y")
     # One row is within T and within O, so both share a pipeline.
     rows = op.view("y").rows if tokens > 1 else "T"
-    row = {"LANES": c.lanes, "TOKENS": tokens, "ROWS_WORD": ROW_WORDS[rows]}
+    row = {"LANES": c.lanes, "TOKENS": tokens, "ROWS_WORD": ROW_WORDS[rows], "SLICE": _slice(tokens)}
     return sizes | row | _codec_constants(op)
+
+
+def _slice(tokens: int) -> int:
+    """Chunks of x that matvec_q8.wgsl rounds at a time: 6 KB of workgroup memory for all token rows."""
+    return GPU_LANES * max(TOKENS // tokens, 1)
 
 
 def norm_constants(op: Op, c: Context) -> Constants:
@@ -88,7 +94,7 @@ def _experts_constants(op: Op, c: Context) -> Constants:
     n_experts, n_out, n_in = op.weight("weight").shape
     x_slot = 0 if op.view("x").cols == n_in else n_in // 4
     sizes: Constants = {"K": n_in, "N": n_out, "EXPERTS": n_experts, "X_SLOT": x_slot}
-    return sizes | {"LANES": c.lanes, "TOKENS": 1} | _codec_constants(op)
+    return sizes | {"LANES": c.lanes, "TOKENS": 1, "SLICE": _slice(1)} | _codec_constants(op)
 
 
 def _refuses_wide(op: Op, _: Plan) -> str:
@@ -109,7 +115,8 @@ def _refuses_many(op: Op, _: Plan) -> str:
 
 def product(files: Files, bindings: tuple[str, ...], constants: ConstantsOf, **more: Any) -> Kernel:
     """The kernel of a product; `files` have its outputs."""
-    tiled, few = (*files, "deferred", "matmul"), (*files, "deferred", "matvec", "matvec_quads")
+    tiled = (*files, "deferred", "matmul_tile", "matmul")
+    few = (*files, "deferred", "partial", "matvec", "matvec_quads")
     return Kernel(few, bindings, constants, _product_grid, tiled, codec="weight", vec4=("x",), **more)
 
 
@@ -135,7 +142,7 @@ KERNELS: dict[str, Kernel] = {
     "router": Kernel(("reduce", "router"), ("ids", "probs", "logits", "bias?"), _router_constants,
                      row_grid("logits"), attrs=("normalize", "scale"), words={"gate": ROUTER_GATES},
                      refuses=_refuses_many),
-    "linear_experts": Kernel(("bias", "experts", "product", "matvec", "linear_experts"),
+    "linear_experts": Kernel(("bias", "experts", "product", "partial", "matvec", "linear_experts"),
                              ("y", "x", *WEIGHT, "bias?", "ids"), _experts_constants, _experts_grid,
                              codec="weight", vec4=("x",), refuses=_refuses_wide),
 }  # fmt: skip

@@ -111,12 +111,14 @@ def program_section(
     join: Join,
     lanes: int,
     limits: Mapping[str, int] = DEFAULTS,
+    activations: str = "f32",
 ) -> Section:
     """Section with the dispatches of a plan over its arena.
 
-    `lanes` is the number of lanes that share a weight row, `limits` are those of the device.
+    `lanes` is the number of lanes that share a weight row, `limits` are those of the device, `activations` are
+    those of `Capabilities`.
     """
-    context = Context(plan, dict(pools), lanes, limits)
+    context = Context(plan, dict(pools), lanes, limits, activations)
     section = Section(str(plan.key), "program")
     ops = _parts(context)
     lowering = _lowering(section, context, join, _shared_scratch(ops, context))
@@ -136,9 +138,10 @@ def op_sections(
     join: Join,
     lanes: int,
     limits: Mapping[str, int] = DEFAULTS,
+    activations: str = "f32",
 ) -> list[Section]:
     """The dispatches of each op of a plan, as `program_section` has them, in a section per op."""
-    context = Context(plan, dict(pools), lanes, limits)
+    context = Context(plan, dict(pools), lanes, limits, activations)
     scratch, sections = most_scratch(context), list[Section]()
     for op in plan.ops:
         sections.append(Section(op.name, "program"))

@@ -1,0 +1,73 @@
+// matvec_q8: as matvec, with x rounded to 8 bits in workgroup memory, once for all weight rows of the workgroup and
+// SLICE chunks at a time.
+
+var<workgroup> codes: array<vec4<u32>, 2u * SLICE * TOKENS>;  // [TOKENS, runs of the slice]
+var<workgroup> affine: array<vec2<f32>, 2u * SLICE * TOKENS>;
+
+fn stage_slice(x_at: u32, last: u32, slice: u32, lane: u32) {
+  for (var i = lane; i < 2u * SLICE * TOKENS; i += GROUP_LANES) {
+    let run = 2u * slice + i % (2u * SLICE);
+    if (run < K / 16u) {
+      let rounded = rounded_run(x_at + min(i / (2u * SLICE), last) * (X_STRIDE / 4u), run);
+      codes[i] = rounded.codes;
+      affine[i] = rounded.affine;
+    }
+  }
+  workgroupBarrier();
+}
+
+fn staged(slice: u32, t: u32, run: u32) -> Rounded {
+  let at = 2u * SLICE * t + run - 2u * slice;
+  return Rounded(codes[at], affine[at]);
+}
+
+fn input_at(slice: u32, t: u32, c: u32) -> Input {
+  return Input(staged(slice, t, first_run(c)), staged(slice, t, second_run(c)));
+}
+
+fn one_token(is_own: bool, rows: vec4<u32>, x_at: u32, lane: u32) {
+  var sums = vec4<f32>();
+  for (var slice = 0u; slice < n_chunks(); slice += SLICE) {
+    stage_slice(x_at, 0u, slice, lane);
+    let end = select(0u, min(slice + SLICE, n_chunks()), is_own);
+    for (var c = slice + lane % LANES; c < end; c += LANES) {
+      let input = input_at(slice, 0u, c);
+      sums.x = add_packed(packed_at(rows.x, c), input, sums.x);
+      sums.y = add_packed(packed_at(rows.y, c), input, sums.y);
+      sums.z = add_packed(packed_at(rows.z, c), input, sums.z);
+      sums.w = add_packed(packed_at(rows.w, c), input, sums.w);
+    }
+    workgroupBarrier();
+  }
+  partial[lane] = sums;
+}
+
+fn many_tokens(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
+  var sums: array<vec4<f32>, MAX_TOKENS>;
+  for (var slice = 0u; slice < n_chunks(); slice += SLICE) {
+    stage_slice(x_at, last, slice, lane);
+    let end = select(0u, min(slice + SLICE, n_chunks()), is_own);
+    for (var c = slice + lane % LANES; c < end; c += LANES) {
+      let chunks = array<Packed, 4>(
+        packed_at(rows.x, c), packed_at(rows.y, c), packed_at(rows.z, c), packed_at(rows.w, c));
+      for (var t = 0u; t < TOKENS; t++) {
+        let input = input_at(slice, t, c);
+        sums[t].x = add_packed(chunks[0], input, sums[t].x);
+        sums[t].y = add_packed(chunks[1], input, sums[t].y);
+        sums[t].z = add_packed(chunks[2], input, sums[t].z);
+        sums[t].w = add_packed(chunks[3], input, sums[t].w);
+      }
+    }
+    workgroupBarrier();
+  }
+  for (var t = 0u; t < TOKENS; t++) { partial[t * GROUP_LANES + lane] = sums[t]; }
+}
+
+// As in matvec. All lanes of a workgroup call it, since they share x.
+fn partial_sums(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
+  if (TOKENS == 1u) {
+    one_token(is_own, rows, x_at, lane);
+  } else {
+    many_tokens(is_own, rows, x_at, last, lane);
+  }
+}

@@ -1,0 +1,122 @@
+"""Products of 8-bit activations on webgpu: the reference with x rounded likewise, promise A, NaN, whole models."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.parity.test_batch import alone, case_of
+from tests.support.exhaustive import share_of
+from tests.support.parity.adapters import need_driver
+from tests.support.parity.cases import one_of_each_kind
+from tests.support.parity.compare import TOLERANCE, errors, run_on
+from tests.support.parity.rounded import q8_capabilities, q8_cases, q8_result
+
+import camelid
+from camelid.backends.base import OpenSpec
+from camelid.backends.common.op_runner import OpCase, OpResult
+from camelid.backends.webgpu.backend import open_backend
+from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
+from camelid.backends.webgpu.layouts import PACKED
+from camelid.errors import BackendError, RequestError
+from tests.parity.test_ops import WAYS
+from tests.support.parity.sections import PaperHost
+
+pytestmark = pytest.mark.parity
+
+CASES = q8_cases()
+
+
+def run_q8(driver: str, lanes: int, cases: list[OpCase]) -> list[OpResult]:
+    is_software = lanes == SOFTWARE_LANES
+    spec = OpenSpec(adapter=need_driver(driver), activations="q8", default_limits=is_software)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", lanes)
+        return asyncio.run(run_on(open_backend("Vulkan"), spec, cases))
+
+
+@pytest.mark.parametrize("way", share_of(WAYS, 2))
+def test_products_match_the_reference_with_rounded_activations(way: str) -> None:
+    for case, result in zip(CASES, run_q8(*WAYS[way], CASES), strict=True):
+        assert max(errors(result, q8_result(case))) <= TOLERANCE, case
+
+
+def test_every_packed_type_and_product_has_a_case() -> None:
+    assert {case.weights["weight"].type for case in CASES} == PACKED
+    assert {case.op for case in CASES} == {
+        "linear", "linear_glu", "linear_experts", "linear_add", "linear_add_norm", "norm_linear",
+        "norm_linear_glu", "qkv", "norm_qkv",
+    }  # fmt: skip
+
+
+def test_rounded_activations_differ_from_float_ones() -> None:
+    """Without this, a backend that ignores the option would pass with cases whose x has 8-bit values."""
+    case = next(case for case in CASES if case.op == "linear" and case.weights["weight"].type == "q4_0")
+    spec = OpenSpec(adapter=need_driver("llvmpipe"))
+    (exact,) = asyncio.run(run_on(open_backend("Vulkan"), spec, [case]))
+    assert 1e-6 < max(errors(exact, q8_result(case))) < 1e-3
+
+
+@pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
+@pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_k"])
+@pytest.mark.parametrize("op", ["norm_linear_glu", "linear_add_norm"])
+def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, lanes: int) -> None:
+    case = case_of(op, type_, 512)
+    ways = [alone(case, row, spare) for spare in (0, 2, 10) for row in (0, 7, 10)]
+    together, *each = (np.hstack(list(r.views.values())) for r in run_q8("llvmpipe", lanes, [case, *ways]))
+    for got, row in zip(each, (0, 7, 10) * 3, strict=True):
+        assert np.array_equal(got[0], together[row])
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_an_input_that_is_not_finite_reaches_every_output_of_its_row(bad: float) -> None:
+    case = next(case for case in CASES if case.op == "linear" and len(case.views["x"]) > 8)
+    x = case.views["x"].copy()
+    x[2, 40] = bad
+    (got,) = run_q8("llvmpipe", GPU_LANES, [replace(case, views={**case.views, "x": x})])
+    finite = np.isfinite(got.views["y"]).all(axis=1)
+    assert np.isnan(got.views["y"][2]).all() and finite.sum() == len(finite) - 1
+
+
+def test_logits_of_cria_are_near_those_of_the_processor() -> None:
+    """The processor rounds alike, and sums in another order."""
+    ids = list(range(40, 90))
+
+    def logits(**how: Any) -> Any:
+        with camelid.load("cria", context=64, parallel=1, **how) as llm:
+            return np.asarray(llm.logits(ids), np.float64)
+
+    gpu = {"backend": "webgpu", "adapter": need_driver("llvmpipe")}
+    want, got, exact = logits(backend="cpu"), logits(**gpu, activations="q8"), logits(**gpu)
+    error = [((a - want) ** 2).sum() / (want**2).sum() for a in (got, exact)]
+    assert error[0] < error[1] < 1e-3
+
+
+@pytest.mark.parametrize(("backend", "activations"), [("reference", "q8"), ("cpu", "f32")])
+def test_a_backend_without_the_activations_refuses_them(backend: str, activations: str) -> None:
+    with pytest.raises(RequestError, match=f"backend '{backend}' has .* only; omit the option"):
+        camelid.load("cria", backend=backend, activations=activations)
+
+
+def test_unknown_activations_are_refused() -> None:
+    with pytest.raises(RequestError, match="activations are 'q4', expected f32 or q8"):
+        camelid.load("cria", activations="q4")
+
+
+def test_a_browser_without_integer_dot_products_refuses(monkeypatch: pytest.MonkeyPatch) -> None:
+    from camelid.backends.webgpu.backend import WebGpuBackend
+
+    async def opened(self: PaperHost, spec: Any) -> Any:
+        return {"adapter": {"device": "paper"}, "limits": {}, "language": []}
+
+    monkeypatch.setattr(PaperHost, "open", opened)
+    with pytest.raises(BackendError, match="needs packed_4x8_integer_dot_product of WGSL"):
+        asyncio.run(WebGpuBackend(PaperHost()).open(OpenSpec(activations="q8")))
+    assert q8_capabilities().activations == "q8"
+
+
+def test_one_of_each_kind_runs_in_ordinary_runs() -> None:
+    assert len(one_of_each_kind(CASES)) > 20

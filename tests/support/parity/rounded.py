@@ -1,0 +1,44 @@
+"""Op cases for activations "q8": products with packed weights, and what the reference computes from rounded x."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from functools import cache
+
+from tests.support.parity.cases import OP_CASES
+from tests.support.parity.compare import reference_result
+
+from camelid.backends.base import Capabilities, OpenSpec
+from camelid.backends.common.op_runner import OpCase, OpResult
+from camelid.backends.proof.compare import rounds_activations
+from camelid.backends.proof.gate import inputs_of
+from camelid.backends.webgpu.backend import WebGpuBackend
+from camelid.backends.webgpu.layouts import PACKED
+from tests.support.parity.sections import PaperHost
+
+
+@cache
+def q8_capabilities() -> Capabilities:
+    """Those of webgpu with activations "q8"."""
+    backend = WebGpuBackend(PaperHost())
+    asyncio.run(backend.open(OpenSpec(activations="q8")))
+    return backend.capabilities()
+
+
+def is_rounded(case: OpCase) -> bool:
+    """True for a product whose weights all multiply rounded activations."""
+    values = case.weights.get("v_weight")
+    return rounds_activations(case, q8_capabilities()) and (values is None or values.type in PACKED)
+
+
+def q8_cases() -> list[OpCase]:
+    """Inputs away from the ties of codes, on which the last bit of a division decides."""
+    return [inputs_of(case, q8_capabilities())[0] for case in OP_CASES if is_rounded(case)]
+
+
+def q8_result(case: OpCase) -> OpResult:
+    """The reference's result from x rounded to blocks of 32 codes with the scale max|x| / 127."""
+    tested, expected = inputs_of(case, q8_capabilities())
+    assert all((tested.views[role] == x).all() for role, x in case.views.items())
+    return reference_result(replace(expected, dtypes={}))
