@@ -13,6 +13,7 @@ import pytest
 from tests.support.parity.case_numbers import numbers, requested
 from tests.support.parity.cases import OP_CASES, one_of_each_kind, shaders_of
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
+from tests.support.parity.rounded import q8_cases, q8_result
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, OpResult
@@ -23,12 +24,13 @@ from e2e.page_host import PageHost, write_bare_site
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 
-async def run_in_chromium(address: str, cases: Sequence[OpCase]) -> list[OpResult]:
+async def run_in_chromium(address: str, cases: Sequence[OpCase], activations: str = "f32") -> list[OpResult]:
     async with open_browser() as browser:
         page = await browser.new_page()
         await page.goto(f"{address}bare.html")
         backend = WebGpuBackend(PageHost(page))
-        computed = await run_on(backend, OpenSpec(adapter="swiftshader"), list(cases))
+        spec = OpenSpec(adapter="swiftshader", activations=activations)
+        computed = await run_on(backend, spec, list(cases))
         assert "swiftshader" in backend.capabilities().device.lower()
         return computed
 
@@ -42,6 +44,16 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     with serve_site(site) as address:
         computed = asyncio.run(run_in_chromium(address, [OP_CASES[i] for i in chosen]))
     return dict(zip(chosen, computed, strict=True))
+
+
+def test_rounded_activations_match_the_reference_in_chromium(tmp_path: Path) -> None:
+    """One case of each weight type: integer dot products of another compiler."""
+    cases = list({case.weights["weight"].type: case for case in q8_cases()}.values())
+    write_bare_site(tmp_path)
+    with serve_site(tmp_path) as address:
+        computed = asyncio.run(run_in_chromium(address, cases, "q8"))
+    for case, result in zip(cases, computed, strict=True):
+        assert max(errors(result, q8_result(case))) <= TOLERANCE, case
 
 
 @pytest.mark.parametrize("i", numbers(one_of_each_kind(OP_CASES, shaders_of)))

@@ -9,8 +9,10 @@ fn n_chunks() -> u32 { return (K + 31u) / 32u; }
 
 fn chunk_number(row: u32, c: u32) -> u32 { return row * (K / 32u) + c; }
 
+fn first_run(c: u32) -> u32 { return c / (SPAN / 4u) * (SPAN / 2u) + c % (SPAN / 4u); }  // in runs of 16 columns
+
 fn column_of(c: u32, i: u32) -> u32 {  // in vec4, of q[i] of chunk c
-  return 8u * c / (2u * SPAN) * (2u * SPAN) + 4u * c % SPAN + i % 4u + select(0u, SPAN, i >= 4u);
+  return 4u * first_run(c) + i % 4u + select(0u, SPAN, i >= 4u);
 }
 
 fn is_inside(column: u32) -> bool { return K % 32u == 0u || column < K / 4u; }

@@ -13,7 +13,7 @@ fn stage_weights(row: u32, c: u32, slot: u32) {
 }
 
 fn stage_run(x_at: u32, run: u32, slot: u32) {
-  let rounded = rounded_run(x_at, run);
+  let rounded = rounded_run(x_at + 4u * run, scale_of(x_at + run / 2u * 8u));
   codes[slot] = rounded.codes;
   affine[slot] = rounded.affine;
 }
@@ -36,7 +36,7 @@ fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, S
       } else if (lane < 128u) {
         stage_run(staged, first_run(c), lane - 64u);
       } else if (lane < 192u) {
-        stage_run(staged, second_run(c), lane - 64u);
+        stage_run(staged, first_run(c) + SPAN / 4u, lane - 64u);
       }
       workgroupBarrier();
       let rows = array<Packed, 4>(packed_of(slot), packed_of(slot + 1u), packed_of(slot + 2u), packed_of(slot + 3u));

@@ -5,12 +5,16 @@ var<workgroup> codes: array<vec4<u32>, 2u * SLICE * TOKENS>;  // [TOKENS, runs o
 var<workgroup> affine: array<vec2<f32>, 2u * SLICE * TOKENS>;
 
 fn stage_slice(x_at: u32, last: u32, slice: u32, lane: u32) {
-  for (var i = lane; i < 2u * SLICE * TOKENS; i += GROUP_LANES) {
-    let run = 2u * slice + i % (2u * SLICE);
-    if (run < K / 16u) {
-      let rounded = rounded_run(x_at + min(i / (2u * SLICE), last) * (X_STRIDE / 4u), run);
-      codes[i] = rounded.codes;
-      affine[i] = rounded.affine;
+  for (var i = lane; i < SLICE * TOKENS; i += GROUP_LANES) {
+    let block = slice + i % SLICE;
+    if (block < n_chunks()) {
+      let at = x_at + min(i / SLICE, last) * (X_STRIDE / 4u) + 8u * block;
+      let scale = scale_of(at);
+      for (var half = 0u; half < 2u; half++) {
+        let rounded = rounded_run(at + 4u * half, scale);
+        codes[2u * i + half] = rounded.codes;
+        affine[2u * i + half] = rounded.affine;
+      }
     }
   }
   workgroupBarrier();
@@ -22,7 +26,8 @@ fn staged(slice: u32, t: u32, run: u32) -> Rounded {
 }
 
 fn input_at(slice: u32, t: u32, c: u32) -> Input {
-  return Input(staged(slice, t, first_run(c)), staged(slice, t, second_run(c)));
+  let run = first_run(c);
+  return Input(staged(slice, t, run), staged(slice, t, run + SPAN / 4u));
 }
 
 fn one_token(is_own: bool, rows: vec4<u32>, x_at: u32, lane: u32) {

@@ -13,6 +13,7 @@ import pytest
 from tests.support.parity.adapters import need_driver
 from tests.support.parity.cases import OP_CASES, one_of_each_kind, sample_of_types, shaders_of
 from tests.support.parity.compare import TOLERANCE, errors, reference_result
+from tests.support.parity.rounded import q8_cases, reference_case
 from tests.support.parity.sections import module_names
 
 from camelid.backends.base import Candidates, OpenSpec, OutputRow
@@ -76,6 +77,13 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "matvec": ("chunk.q[7], input.x[7]", "chunk.q[7], input.x[6]"),
     "product": ("return v.x + v.y + v.z + v.w", "return v.x + v.y + v.z"),
     "matmul": ("quants[at + 3u]", "quants[at + 2u]"),
+    "partial": ("quad * LANES", "quad"),
+    "packed": ("bytes(p.b.w)", "bytes(p.b.z)"),
+    "packed_signed": ("signed_bytes(p.b.w)", "bytes(p.b.w)"),
+    "rounded": ("fma(v, vec4(inverse), vec4(WHOLE))", "fma(v, vec4(inverse), vec4(WHOLE + 1.0))"),
+    "matvec_q8": ("chunks[3], input", "chunks[2], input"),
+    "matmul_q8": ("rows[3], input", "rows[2], input"),
+    "matmul_tile": ("lane % 64u / 4u", "lane % 32u / 4u"),
     "matvec_quads": ("total(i % quads, t)", "total(i % quads, t) * 1.001"),
     "consecutive": ("vec4(0u, 1u, 2u, 3u)", "vec4(0u, 1u, 2u, 2u)"),
     "linear": ("with_bias(sums[r], scale, n)", "with_bias(sums.x, scale, n)"),
@@ -140,31 +148,38 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "sample": ("top_p * sum", "sum"),
 }
 
+# Files of activations "q8" alone.
+ROUNDED = {"rounded", "matvec_q8", "matmul_q8"}
 MOST_CASES = 8  # with a shader, besides one of each kind
 
 
 @cache
-def modules() -> list[set[str]]:
+def modules(activations: str = "f32") -> list[set[str]]:
     """The shader files of each case's pipelines, load ops included."""
-    return [{file for name in names for file in name.split("+")} for names in module_names(OP_CASES)]
+    cases = q8_cases() if activations == "q8" else OP_CASES
+    return [
+        {file for name in names for file in name.split("+")} for names in module_names(cases, activations)
+    ]
 
 
 def cases_with(name: str) -> list[OpCase]:
     """Cases that use this shader: one of each kind and about MOST_CASES more."""
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
+    if name in ROUNDED:
+        return [case for case, files in zip(q8_cases(), modules("q8"), strict=True) if name in files][::5]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
     return [*one_of_each_kind(cases), *cases[:: max(1, len(cases) // MOST_CASES)]]
 
 
-async def first_wrong(cases: Sequence[OpCase]) -> OpCase | None:
+async def first_wrong(cases: Sequence[OpCase], activations: str = "f32") -> OpCase | None:
     """The first case with a wrong result. Later cases do not run: a driver compiles mutated
     pipelines again.
     """
     backend = open_backend("Vulkan")
-    await backend.open(OpenSpec(adapter="llvmpipe"))
+    await backend.open(OpenSpec(adapter="llvmpipe", activations=activations))
     for case in cases:
-        want = await run_case(ReferenceBackend(), case)
+        want = await run_case(ReferenceBackend(), reference_case(case) if activations == "q8" else case)
         if not max(errors(await run_case(backend, case), want)) <= TOLERANCE:
             await backend.close()
             return case
@@ -203,11 +218,12 @@ def test_mutation_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     """With the kernels that a GPU gets."""
     need_driver("llvmpipe")
     monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", GPU_LANES)
+    activations = "q8" if name in ROUNDED else "f32"
     with monkeypatch.context() as patch:
         patch.setattr(shaders, "text", mutated(name))
-        caught = asyncio.run(first_wrong(cases_with(name)))
+        caught = asyncio.run(first_wrong(cases_with(name), activations))
     assert caught is not None
-    assert asyncio.run(first_wrong([caught])) is None, "the unchanged shader fails"
+    assert asyncio.run(first_wrong([caught], activations)) is None, "the unchanged shader fails"
 
 
 def test_a_planted_error_of_one_percent_fails_every_op() -> None:

@@ -30,7 +30,12 @@ from camelid.version import __version__
               help="Test every case, or only the few that --backend auto tests.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    backends: tuple[str, ...], adapter: str, activations: str | None, op: str, is_full: bool, as_json: bool,
+    backends: tuple[str, ...],
+    adapter: str,
+    activations: str | None,
+    op: str,
+    is_full: bool,
+    as_json: bool,
     verbose: bool,
 ) -> None:
     """Show the machine and its backends, and test every kernel against the reference backend.

@@ -13,6 +13,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from camelid.backends.base import Capabilities
 from camelid.backends.proof.availability import STATE_OPS, Matrix
 from camelid.backends.proof.gate import FAILED, PASSED, REFUSED
 from camelid.backends.proof.rows_matrix import OPS as TYPED_OPS
@@ -98,8 +99,13 @@ def _backend_facts(found: BackendReport) -> Iterator[tuple[str, str]]:
     steps = f"{can.max_in_flight} step{'s' if can.max_in_flight > 1 else ''} in flight"
     yield "limits", ", ".join([*limits, steps])
     if can.activations != "f32":
-        how = "rounded to int8 for quantized weights, to bf16 for bf16"
-        yield "activations", f"{how}; in the gate the reference rounds them too"
+        yield "activations", f"{_rounding(can)}; in the gate the reference rounds them too"
+
+
+def _rounding(can: Capabilities) -> str:
+    types = can.weight_types - can.exact_types
+    to_int8 = f"rounded to int8 for weights of {', '.join(sorted(types - {'bf16'}))}"
+    return f"{to_int8}, to bf16 for bf16" if "bf16" in types else to_int8
 
 
 def _matrix_table(what: str, matrix: Matrix, ops: Sequence[str], columns: Sequence[str]) -> Table:

@@ -27,7 +27,9 @@ async def examine(
 ) -> list[Json]:
     """Runs the records that fit the backend's rounding of activations; `tell` gets done and total."""
     can = backend.capabilities()
-    chosen = [record for record in records if record["activations"] in ("", can.rounding(record["weight_type"]))]
+    chosen = [
+        record for record in records if record["activations"] in ("", can.rounding(record["weight_type"]))
+    ]
     outcomes: list[Json] = []
     for done, record in enumerate(chosen):
         tell(done, len(chosen))

@@ -231,7 +231,9 @@ class Settings:
         llama="N_GPU_LAYERS",
     )
     activations: str | None = row(
-        None, OneOf(ACTIVATIONS), "Input of matrix products: f32, or q8, rounded to 8 bits. Default: the backend's."
+        None,
+        OneOf(ACTIVATIONS),
+        "Input of matrix products: f32, or q8, rounded to 8 bits. Default: by backend.",
     )
     context: int | None = row(
         None, Whole(1), "Context length of a sequence. Default: the model's, at most 4096."

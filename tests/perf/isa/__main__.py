@@ -24,7 +24,7 @@ from tests.perf.isa.table import HEAD, line
 
 from camelid.engine.programs import DECODE, ENTRIES
 from camelid.loading.model_file import open_model
-from camelid.loading.options import LoadOptions
+from camelid.loading.options import ACTIVATIONS, LoadOptions
 from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
@@ -61,6 +61,7 @@ def main() -> None:
     parser.add_argument("--type", default="q4_0", help="weight type of a preset")
     parser.add_argument("--program", choices=sorted(ENTRIES), default=DECODE)
     parser.add_argument("--kv-type", default="f16")
+    parser.add_argument("--activations", choices=ACTIVATIONS, default="f32")
     parser.add_argument("--parallel", type=int, default=1)
     parser.add_argument("--devices", default=",".join(CHOSEN), help=f"of {', '.join(DEVICES)}")
     parser.add_argument("--compilers", default=",".join(COMPILERS))
@@ -69,7 +70,9 @@ def main() -> None:
     parser.add_argument("--checked", action="store_true", help="with the drivers' own bounds checks")
     parser.add_argument("--listings", type=Path, help="a folder for the machine code")
     args = parser.parse_args()
-    options = LoadOptions(backend="webgpu", kv_type=args.kv_type, parallel=args.parallel)
+    options = LoadOptions(
+        backend="webgpu", kv_type=args.kv_type, parallel=args.parallel, activations=args.activations
+    )
     found = pipelines_of(model_of(args.model, args.type), options, args.program)
     pipelines = [pipeline for pipeline in found if args.only in pipeline.name]
     print(HEAD)

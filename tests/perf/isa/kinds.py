@@ -189,10 +189,14 @@ def mix_of(isa: Isa, ops: Iterable[str]) -> Mix:
 
 
 def hot_loop(isa: Isa, code: Code) -> Sequence[str]:
-    """The loop that loads most bytes, of equal ones the shortest; without loops the whole code."""
+    """The loop with the largest share of dot products; of equal ones, the one that loads most bytes.
 
-    def rank(body: Sequence[str]) -> tuple[int, int]:
-        loads = mix_of(isa, body).loads
-        return sum(width * n for width, n in loads.items()), -len(body)
+    Without loops the whole code.
+    """
+
+    def rank(body: Sequence[str]) -> tuple[float, int, int]:
+        mix = mix_of(isa, body)
+        share = mix.kinds.get("dot", 0) / max(len(body), 1)
+        return share, sum(width * n for width, n in mix.loads.items()), -len(body)
 
     return max(code.loops, key=rank, default=code.ops)

@@ -17,7 +17,7 @@ from camelid.model.arch import Model
 
 CHUNK = 32  # weights of a row that a lane takes at once
 ROWS = 4  # weight rows of a lane in matvec.wgsl
-PRODUCT = ("deferred", "matvec", "matvec_quads", "matmul")  # files behind an op's own
+PRODUCT = ("deferred", "partial", "matvec", "matvec_q8", "matvec_quads", "matmul_tile", "matmul", "matmul_q8")
 LIMITS = {**DEFAULTS, "maxStorageBuffersPerShaderStage": 10}  # of most GPUs
 
 
@@ -38,7 +38,7 @@ class Pipeline:
 
     @property
     def is_tiled(self) -> bool:
-        return "matmul" in self.files
+        return "matmul_tile" in self.files
 
     @property
     def name(self) -> str:
@@ -47,7 +47,12 @@ class Pipeline:
         op = [file for file in self.files if file not in PRODUCT][-1]
         op = f"norm_{op}" if self.constants.get("IS_DEFERRED") else op
         op = f"{op}_matmul" if self.is_tiled else op
-        return " ".join(filter(None, [op, self.weight_type, *sizes]))
+        return " ".join(filter(None, [op, self.weight_type, "x q8" if self.is_rounded else "", *sizes]))
+
+    @property
+    def is_rounded(self) -> bool:
+        """True for a product of 8-bit activations."""
+        return "rounded" in self.files
 
     @property
     def products(self) -> int:
@@ -55,7 +60,7 @@ class Pipeline:
 
         A tile has loops in its loop, which compilers unroll or not.
         """
-        return ROWS * CHUNK * int(self.constants.get("TOKENS", 1)) if "matvec" in self.files else 0
+        return ROWS * CHUNK * int(self.constants.get("TOKENS", 1)) if "matvec_quads" in self.files else 0
 
     @property
     def key(self) -> Hashable:
@@ -72,8 +77,9 @@ def pipelines_of(model: Model, options: LoadOptions, program: str) -> list[Pipel
     can = open_backend("webgpu").capabilities()
     deployment = Deployment.of(model, options, can)
     section = program_section(
-        deployment.plan(program), deployment.kv_cache().sizes(), shaders.join, GPU_LANES, LIMITS
-    )
+        deployment.plan(program), deployment.kv_cache().sizes(), shaders.join, GPU_LANES, LIMITS,
+        options.activations or "f32",
+    )  # fmt: skip
     return list(_pipelines(section.json()))
 
 

@@ -1,13 +1,14 @@
-"""Op cases for activations "q8": products with packed weights, and what the reference computes from rounded x."""
+"""Op cases for activations "q8": products with packed weights, and their results from rounded x."""
 
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from functools import cache
 
+import numpy as np
 from tests.support.parity.cases import OP_CASES
 from tests.support.parity.compare import reference_result
+from tests.support.parity.sections import PaperHost
 
 from camelid.backends.base import Capabilities, OpenSpec
 from camelid.backends.common.op_runner import OpCase, OpResult
@@ -15,7 +16,6 @@ from camelid.backends.proof.compare import rounds_activations
 from camelid.backends.proof.gate import inputs_of
 from camelid.backends.webgpu.backend import WebGpuBackend
 from camelid.backends.webgpu.layouts import PACKED
-from tests.support.parity.sections import PaperHost
 
 
 @cache
@@ -37,8 +37,12 @@ def q8_cases() -> list[OpCase]:
     return [inputs_of(case, q8_capabilities())[0] for case in OP_CASES if is_rounded(case)]
 
 
-def q8_result(case: OpCase) -> OpResult:
-    """The reference's result from x rounded to blocks of 32 codes with the scale max|x| / 127."""
+def reference_case(case: OpCase) -> OpCase:
+    """The case with x rounded to blocks of 32 codes with the scale max|x| / 127."""
     tested, expected = inputs_of(case, q8_capabilities())
-    assert all((tested.views[role] == x).all() for role, x in case.views.items())
-    return reference_result(replace(expected, dtypes={}))
+    assert all(np.array_equal(tested.views[role], x) for role, x in case.views.items())
+    return expected
+
+
+def q8_result(case: OpCase) -> OpResult:
+    return reference_result(reference_case(case))

@@ -80,8 +80,7 @@ def allowed(case: OpCase, can: Capabilities) -> float:
 def rounds_activations(case: OpCase, can: Capabilities) -> bool:
     """True if the backend rounds the activations that the case multiplies with a matrix."""
     weight = case.weights.get("weight")
-    is_product = case.op.startswith(PRODUCTS) and weight is not None
-    return is_product and can.rounding(weight.type) == "q8"
+    return case.op.startswith(PRODUCTS) and weight is not None and can.rounding(weight.type) == "q8"
 
 
 def as_stored(case: OpCase) -> OpCase:

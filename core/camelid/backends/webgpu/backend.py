@@ -126,8 +126,8 @@ class WebGpuBackend(Hosted):
         if self._activations == "q8" and DOT_PRODUCTS not in info["language"]:
             await self.close()
             raise BackendError(
-                f"webgpu: activations are 'q8', which needs {DOT_PRODUCTS} of WGSL, and this browser lacks it; "
-                "omit the option, or use backend cpu", backend="webgpu",
+                f"webgpu: activations are 'q8', which needs {DOT_PRODUCTS} of WGSL, and this browser lacks "
+                "it; omit the option, or use backend cpu", backend="webgpu",
             )  # fmt: skip
         self._steps.recording.tape["open"] = request
 

@@ -47,7 +47,12 @@ def _row(name: str, *planes: Plane, more: tuple[str, ...] = (), **facts: Any) ->
 
 
 def _packed(
-    name: str, *planes: Plane, more: tuple[str, ...] = (), shift: int = 0, is_signed: bool = False, **facts: Any
+    name: str,
+    *planes: Plane,
+    more: tuple[str, ...] = (),
+    shift: int = 0,
+    is_signed: bool = False,
+    **facts: Any,
 ) -> tuple[str, WeightLayout]:
     words = "packed_signed" if is_signed else "packed"
     return _row(name, *planes, more=(words, *more), shift=shift, **facts)

@@ -115,7 +115,7 @@ def program_section(
 ) -> Section:
     """Section with the dispatches of a plan over its arena.
 
-    `lanes` is the number of lanes that share a weight row, `limits` are those of the device, `activations` are
+    `lanes` is the number of lanes that share a weight row, `limits` are those of the device, `activations`
     those of `Capabilities`.
     """
     context = Context(plan, dict(pools), lanes, limits, activations)

@@ -22,7 +22,16 @@ QUEUE_PER_ROW = 8
 LLAMA_KV_TYPE = "f16"  # llama-server's default of keys, and of values
 # Setting -> the request option that it is the default of, where the names differ.
 OPTIONS = {"n_predict": "max_tokens", "samplers": "order", "keep": "n_keep"}
-LOAD_OPTIONS = ("backend", "adapter", "threads", "gpu_layers", "activations", "chunk", "step_ms", "max_in_flight")
+LOAD_OPTIONS = (
+    "backend",
+    "adapter",
+    "threads",
+    "gpu_layers",
+    "activations",
+    "chunk",
+    "step_ms",
+    "max_in_flight",
+)
 TEMPLATE = tuple(name for name in ROWS if name.startswith("chat_template"))
 DEFAULTS = tuple(name for name, row in ROWS.items() if row.section == "Defaults of requests")
 
