@@ -241,4 +241,4 @@ def test_problems_are_told_in_words(seen: Visit) -> None:
     for setting, told in zip(BAD_SETTINGS, seen.bad_settings, strict=True):
         name, value = setting.split("=")
         assert name in told and (name == "tempperature" or f"'{value}'" in told)
-    assert "backend, adapter, threads, temperature, top_k" in seen.bad_settings[0]
+    assert "backend, adapter, threads, activations, temperature, top_k" in seen.bad_settings[0]

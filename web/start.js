@@ -62,9 +62,9 @@ export class Opening {
 
 /** Options for loading. `adapter` implies backend webgpu unless the address names a backend. */
 function loadOptions() {
-  const { backend, adapter = "", threads } = allSettings();
+  const { backend, adapter = "", threads, activations } = allSettings();
   const options = { backend: backend || (adapter ? "webgpu" : "auto"), adapter };
-  return threads ? { ...options, threads: Number(threads) } : options;
+  return { ...options, ...(threads && { threads: Number(threads) }), ...(activations && { activations }) };
 }
 
 /** The first invalid setting of the address as faultOf describes it, or null. */

@@ -50,7 +50,7 @@ def put(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Device
         types: Json = {"weight_types": frozenset({"f32", "q4_0"})}
         device = Device(**(types | how))
 
-        async def open_named(name: str, adapter: str = "") -> Device:
+        async def open_named(name: str, adapter: str = "", **_: Any) -> Device:
             if name != "cpu":
                 raise BackendError(f"{name} is not here: pip install {name}", backend=name)
             return device

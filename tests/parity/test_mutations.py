@@ -81,7 +81,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "packed": ("bytes(p.b.w)", "bytes(p.b.z)"),
     "packed_signed": ("signed_bytes(p.b.w)", "bytes(p.b.w)"),
     "rounded": ("fma(v, vec4(inverse), vec4(WHOLE))", "fma(v, vec4(inverse), vec4(WHOLE + 1.0))"),
-    "matvec_q8": ("chunks[3], input", "chunks[2], input"),
+    "matvec_q8": ("packed_at(rows.w, c), input", "packed_at(rows.z, c), input"),
     "matmul_q8": ("rows[3], input", "rows[2], input"),
     "matmul_tile": ("lane % 64u / 4u", "lane % 32u / 4u"),
     "matvec_quads": ("total(i % quads, t)", "total(i % quads, t) * 1.001"),

@@ -28,6 +28,7 @@ const LOADING = {
   backend: { form: /^(auto|webgpu|cpu)$/, expected: "settings.expected.backend" },
   adapter: { form: /^/ },
   threads: whole(1, 1024),
+  activations: { form: /^(f32|q8)$/, expected: "settings.expected.activations" },
 };
 
 const ALL = { ...LOADING, ...SAMPLING };

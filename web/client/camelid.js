@@ -23,6 +23,7 @@ const WORKER = new URL("../worker.js", import.meta.url);
  * @param {"auto" | "webgpu" | "cpu"} [given.backend] auto: WebGPU if there is a hardware adapter
  * @param {string} [given.adapter] part of the WebGPU adapter's name
  * @param {number} [given.threads] of the processor
+ * @param {"f32" | "q8"} [given.activations] input of matrix products; q8: rounded to 8 bits
  * @param {number} [given.context] most tokens of prompt and answer
  * @param {number} [given.parallel] requests that run at once, by default 1; later ones wait
  * @param {string} [given.kv_type] storage type of the KV cache

@@ -22,6 +22,8 @@ export interface LoadOptions {
   adapter?: string;
   /** Threads of the processor; by default all, where the page is cross-origin isolated. */
   threads?: number;
+  /** Input of matrix products: rounded to 8 bits always on the processor, and with "q8" on WebGPU. */
+  activations?: "f32" | "q8";
   /** Most tokens of prompt and answer; by default the model's own number, up to 4096. */
   context?: number;
   /** Requests that run at once; later ones wait. Default: 1. */

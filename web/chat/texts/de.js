@@ -182,6 +182,7 @@ export default {
   "settings.expected.whole": "eine ganze Zahl von {least} bis {most}",
   "settings.expected.whole.from": "eine ganze Zahl ab {least}",
   "settings.expected.backend": "auto, webgpu oder cpu",
+  "settings.expected.activations": "f32 oder q8",
   "settings.expected.model": "der Name einer Datei",
   "settings.correct": "Berichtigen Sie die Adresse der Seite, und laden Sie neu.",
 

@@ -175,6 +175,7 @@ export const EN = {
   "settings.expected.whole": "a whole number from {least} to {most}",
   "settings.expected.whole.from": "a whole number from {least} on",
   "settings.expected.backend": "auto, webgpu or cpu",
+  "settings.expected.activations": "f32 or q8",
   "settings.expected.model": "the name of a file",
   "settings.correct": "Correct the page's address and reload.",
 

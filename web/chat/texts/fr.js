@@ -182,6 +182,7 @@ export default {
   "settings.expected.whole": "un entier de {least} à {most}",
   "settings.expected.whole.from": "un entier à partir de {least}",
   "settings.expected.backend": "auto, webgpu ou cpu",
+  "settings.expected.activations": "f32 ou q8",
   "settings.expected.model": "le nom d’un fichier",
   "settings.correct": "Corrigez l’adresse de la page et rechargez.",
 
