@@ -30,6 +30,7 @@ override TAIL_BATCH: u32 = 64u;
 override Q_STRIDE: u32 = 0u;
 override Q_OFFSET: u32 = 0u;
 override SHARES: u32 = LANES / PARTS;  // values processed in parallel
+override HAS_SHARED_KEYS: bool = false;
 
 var<workgroup> query: array<vec4<f32>, LANES>;
 var<workgroup> scores: array<f32, LANES>;
@@ -52,12 +53,42 @@ fn held4(is_tail: bool, tensor: u32, row: u32, i: u32) -> vec4<f32> {
   return vec4(unpack2x16float(tail[at]), unpack2x16float(tail[at + 1u]));
 }
 
-fn score(is_tail: bool, row: u32, kv_head: u32, bias: f32) -> f32 {
+fn add_product(is_tail: bool, row: u32, kv_head: u32, i: u32, sums: vec4<f32>) -> vec4<f32> {
+  return fma(query[i], held4(is_tail, KEYS, row, kv_head * (HEAD_DIM / 4u) + i), sums);
+}
+
+fn product(is_tail: bool, row: u32, kv_head: u32) -> f32 {  // of the query and a key
   var sums = vec4<f32>();
-  for (var i = 0u; i < HEAD_DIM / 4u; i++) {
-    sums = fma(query[i], held4(is_tail, KEYS, row, kv_head * (HEAD_DIM / 4u) + i), sums);
+  for (var i = 0u; i < HEAD_DIM / 4u; i++) { sums = add_product(is_tail, row, kv_head, i, sums); }
+  return sums.x + sums.y + sums.z + sums.w;
+}
+
+fn shared_product(is_tail: bool, row: u32, kv_head: u32, share: u32) -> f32 {  // eight values of each 32 of a key
+  var sums = vec4<f32>();
+  for (var at = 0u; at < HEAD_DIM / 4u; at += 8u) {
+    let i = at + 2u * share;
+    if (HEAD_DIM % 32u == 0u || i < HEAD_DIM / 4u) { sums = add_product(is_tail, row, kv_head, i, sums); }
+    if (HEAD_DIM % 32u == 0u || i + 1u < HEAD_DIM / 4u) { sums = add_product(is_tail, row, kv_head, i + 1u, sums); }
   }
-  let sum = sums.x + sums.y + sums.z + sums.w;
+  return sums.x + sums.y + sums.z + sums.w;
+}
+
+// Four lanes share a key, so that neighbours read neighbouring values. The products are in the memory of parts.
+fn stage_products(is_tail: bool, table: u32, first: u32, n: u32, kv_head: u32, lane: u32) {
+  for (var turn = 0u; turn < 4u; turn++) {
+    let slot = LANES / 4u * turn + lane / 4u;
+    let row = pool_row(table, first + min(slot, n - 1u));
+    parts[slot][lane % 4u] = shared_product(is_tail, row, kv_head, lane % 4u);
+  }
+  workgroupBarrier();
+}
+
+fn staged_product(slot: u32) -> f32 {
+  let v = parts[slot];
+  return v.x + v.y + v.z + v.w;
+}
+
+fn score(sum: f32, bias: f32) -> f32 {
   if (SOFTCAP > 0.0) { return fma(SOFTCAP, smooth_tanh(sum * SCALE / SOFTCAP), bias); }
   return fma(sum, SCALE, bias);
 }
@@ -69,11 +100,14 @@ fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head:
     let key = tile + lane;
     let n = min(LANES, end - tile);
     workgroupBarrier();  // the query is loaded; all lanes have read the scores of the last tile
+    if (HAS_SHARED_KEYS) { stage_products(is_tail, table, tile, n, kv_head, lane); }
     if (lane < n) {
       places[lane] = pool_row(table, key);
       var bias = 0.0;
       if (HAS_BIAS) { bias = extra[min(state_row - key, BIAS_ROWS - 1u) * HEADS + head]; }
-      scores[lane] = score(is_tail, places[lane], kv_head, bias);
+      var sum = 0.0;
+      if (HAS_SHARED_KEYS) { sum = staged_product(lane); } else { sum = product(is_tail, places[lane], kv_head); }
+      scores[lane] = score(sum, bias);
     }
     workgroupBarrier();
     var tile_top = top;

@@ -15,7 +15,7 @@ from tests.support.parity.adapters import DRIVERS, need_driver
 from tests.support.parity.case_tools import array, empty, vector, weight
 from tests.support.parity.cases import OP_CASES, TYPES, norm_rope_cases, qkv_cases
 from tests.support.parity.cases_state import attention_case
-from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
+from tests.support.parity.compare import TOLERANCE, errors, nmse, reference_result, run_on
 from tests.support.parity.sections import LIMITS, module_names
 
 from camelid.backends.base import OpenSpec
@@ -123,11 +123,11 @@ def test_attention_in_parallel_runs_keeps_the_bits_of_one_workgroup(
     many = replace(few, spare=TOKENS)
     few_files, many_files = ([n.split("+")[-1] for n in names] for names in module_names([few, many]))
     assert (few_files[-2:], many_files[-1]) == (["attention_part", "attention_join"], "attention")
-    software = outputs("llvmpipe", [few])[0]
+    software = outputs("llvmpipe", [few])[0]  # a lane per key, in another order of sums
     monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", GPU_LANES)
     parallel, alone_ = outputs("llvmpipe", [few, many])
     assert np.isfinite(parallel).all()
-    assert np.array_equal(parallel, alone_) and np.array_equal(parallel, software)
+    assert np.array_equal(parallel, alone_) and nmse(parallel, software) <= TOLERANCE
 
 
 def decode_section(model: Model) -> Section:

@@ -102,6 +102,7 @@ def _attention_constants(op: Op, c: Context) -> Constants:
     return constants | {
         "HEADS_PER_KV": op.integer("n_heads") // op.integer("n_kv_heads"),
         "HEAD_DIM": head_dim,
+        "HAS_SHARED_KEYS": int(not c.is_software),  # software adapters pay for barriers
         "V_DIM": v_dim,
         "V_HEAD": constants["V_WIDTH"] // op.integer("n_kv_heads"),
         "SPLIT": _run_keys(op, c),
