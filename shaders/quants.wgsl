@@ -10,6 +10,11 @@ override PLANE_2: u32 = 0u;
 
 fn half(plane: u32, i: u32) -> f32 { return select_half(words[plane + i / 2u], i); }
 
+fn chunk_half(plane: u32, row: u32, c: u32) -> f32 {  // of chunk c; in rows of a multiple of 64, c alone selects the half
+  if (K % 64u != 0u) { return half(plane, chunk_number(row, c)); }
+  return select_half(words[plane + row * (K / 64u) + c / 2u], c);
+}
+
 fn select_half(word: u32, i: u32) -> f32 {
   return unpack2x16float(word >> (16u * (i % 2u))).x;
 }

@@ -1,6 +1,6 @@
 """Bounds of the compiled kernels: `make isa`, or `python -m tests.perf.isa.gate` for a table of all types.
 
-Compiles the matvec of every weight type, and every pipeline of an 8B shape in Q4_0, for GPUs of four
+Compiles the matvec of every weight type, also with 8-bit activations, and every pipeline of an 8B shape in Q4_0, for GPUs of four
 vendors, and Intel's where its shim is built, by both WGSL compilers, without the drivers' bounds checks.
 Ends with status 1 beyond a bound.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from tests.perf.isa.compiled import COMPILERS, Compiled, compile_on
@@ -17,13 +18,13 @@ from tests.perf.isa.devices import CHOSEN, DEVICES, DRIVERS, present
 from tests.perf.isa.pipelines import Pipeline, pipelines_of
 from tests.perf.isa.table import HEAD, line
 
-from camelid.backends.webgpu.layouts import LAYOUTS
+from camelid.backends.webgpu.layouts import LAYOUTS, PACKED
 from camelid.engine.programs import DECODE, MIXED
 from camelid.loading.options import LoadOptions
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 
-MODEL = PRESETS["8b"]
+MODEL, MODEL_WIDTH = PRESETS["8b"], 4096
 OPTIONS = LoadOptions(backend="webgpu", kv_type="f16", parallel=1)
 WIDE = 16  # bytes of a load
 # Mesa's NVIDIA driver splits Tint's loads into words, even without bounds checks.
@@ -39,18 +40,27 @@ ARITHMETIC: dict[str, float] = {
     "tq1_0": 10.0, "tq2_0": 3.6, "q1_0": 3.6, "q2_0": 4.2,
     "f32": 1.5, "f16": 1.6, "bf16": 2.5, "i8": 4.2, "i16": 3.5, "i32": 2.5, "f64": 25.0, "i64": 14.0,
 }  # fmt: skip
+# The same with 8-bit activations, on GPUs with integer dot products.
+ROUNDED: dict[str, float] = {
+    "q4_0": 1.1, "q4_1": 1.0, "q5_0": 2.2, "q5_1": 2.1, "q8_0": 0.7,
+    "q2_k": 2.6, "q3_k": 3.2, "q4_k": 2.2, "q5_k": 3.1, "q6_k": 3.1,
+    "tq1_0": 4.0, "tq2_0": 1.8, "q1_0": 1.6, "q2_0": 2.3,
+}  # fmt: skip
+HAVE_DOT = {"amd", "intel", "nvidia"}
 # Times as many on other GPUs: Apple's figures are of a whole shader, NVIDIA and Adreno need a shift per byte.
 FACTORS = {"amd": 1.0, "intel": 1.25, "nvidia": 2.3, "apple": 1.8, "adreno": 1.8}
 
 
 def matvecs() -> list[Pipeline]:
-    """The matvec of the square matrices of an 8B shape, one per weight type."""
-    return [_square(name) for name in LAYOUTS]
+    """The matvec of the square matrices of an 8B shape, one per weight type and rounding of x."""
+    return [square(name) for name in LAYOUTS] + [square(name, "q8") for name in LAYOUTS if name in PACKED]
 
 
-def _square(type_name: str) -> Pipeline:
-    pipelines = pipelines_of(bare_model(MODEL, type_name), OPTIONS, DECODE)
-    return next(p for p in pipelines if p.name == f"linear_add_norm {type_name} K=4096 N=4096 TOKENS=1")
+def square(type_name: str, activations: str = "f32") -> Pipeline:
+    options = replace(OPTIONS, activations=activations)
+    pipelines = pipelines_of(bare_model(MODEL, type_name), options, DECODE)
+    sizes = (MODEL_WIDTH, MODEL_WIDTH, 1)
+    return next(p for p in pipelines if p.sizes == sizes and "linear_add_norm" in p.files)
 
 
 def programs() -> list[Pipeline]:
@@ -68,7 +78,10 @@ def faults(c: Compiled) -> Iterator[str]:
         yield f"{c.scratch:g} bytes of scratch, or spills; expected none"
     if not c.per_product:
         return
-    bound = ARITHMETIC[c.pipeline.weight_type] * FACTORS[DEVICES[c.device].isa]
+    isa = DEVICES[c.device].isa
+    if c.pipeline.is_rounded and isa not in HAVE_DOT:
+        return
+    bound = (ROUNDED if c.pipeline.is_rounded else ARITHMETIC)[c.pipeline.weight_type] * FACTORS[isa]
     if c.per_product > bound:
         yield f"{c.per_product:.2f} arithmetic instructions per weight, expected at most {bound:.2f}"
     if not c.is_whole and not c.loop.loads.get(WIDE):

@@ -50,6 +50,11 @@ class Pipeline:
         return " ".join(filter(None, [op, self.weight_type, "x q8" if self.is_rounded else "", *sizes]))
 
     @property
+    def sizes(self) -> tuple[float, ...]:
+        """Columns and rows of the weight, and token rows of a workgroup."""
+        return tuple(self.constants.get(name, 0) for name in ("K", "N", "TOKENS"))
+
+    @property
     def is_rounded(self) -> bool:
         """True for a product of 8-bit activations."""
         return "rounded" in self.files

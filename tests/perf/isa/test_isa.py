@@ -99,3 +99,10 @@ def test_the_gate_reports_each_kind_of_excess() -> None:
     for word, compiled in found.items():
         (fault,) = gate.faults(compiled)
         assert word in fault
+
+
+def test_products_of_8_bit_activations_have_bounds_where_dot_products_are_native() -> None:
+    pipeline = gate.square("q4_0", "q8")
+    loop = Mix({"alu": 300, "dot": 32}, {16: 4})
+    assert "expected at most 1.10" in "".join(gate.faults(Compiled("rdna3", pipeline, loop=loop)))
+    assert not [*gate.faults(Compiled("m1", pipeline, loop=loop))]
