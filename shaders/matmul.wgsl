@@ -16,17 +16,13 @@ fn stage_sums(x_at: u32, c: u32, token: u32) {
   input_sums[token] = vec2(a, b);
 }
 
-fn run_sums(run: u32, slot: u32, token: u32) -> vec4<f32> {  // of 4 weight rows and a token row
-  var sums = vec4<f32>();
-  for (var i = 0u; i < 4u; i++) {
-    let input = inputs[64u * i + token];
-    let at = 64u * (4u * run + i) + slot;
-    sums.x = fma4(quants[at], input, sums.x);
-    sums.y = fma4(quants[at + 1u], input, sums.y);
-    sums.z = fma4(quants[at + 2u], input, sums.z);
-    sums.w = fma4(quants[at + 3u], input, sums.w);
-  }
-  return sums;
+fn weights_at(i: u32, slot: u32) -> mat4x4<f32> {  // four columns of four weight rows
+  let at = 64u * i + slot;
+  return mat4x4<f32>(quants[at], quants[at + 1u], quants[at + 2u], quants[at + 3u]);
+}
+
+fn add_products(w: mat4x4<f32>, input: vec4<f32>, sums: vec4<f32>) -> vec4<f32> {
+  return vec4(fma4(w[0], input, sums.x), fma4(w[1], input, sums.y), fma4(w[2], input, sums.z), fma4(w[3], input, sums.w));
 }
 
 fn affine_of(run: u32, slot: u32) -> mat2x4<f32> {  // scales and offsets of 4 weight rows
@@ -46,6 +42,7 @@ fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, S
   let to = 64u * (lane % 4u) + lane / 4u;
   var totals: array<vec4<f32>, SHARE>;
   var sums: array<vec4<f32>, SHARE>;
+  var products: array<vec4<f32>, SHARE>;
   for (var start = 0u; start < min(LANES, n_chunks()); start++) {
     for (var j = 0u; j < SHARE; j++) { sums[j] = vec4<f32>(); }
     for (var c = start; c < n_chunks(); c += LANES) {
@@ -54,10 +51,17 @@ fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, S
       for (var run = 0u; run < 2u; run++) {
         inputs[to] = x_of(staged, c, 4u * run + lane % 4u);
         workgroupBarrier();
+        for (var j = 0u; j < SHARE; j++) { products[j] = vec4<f32>(); }
+        for (var i = 0u; i < 4u; i++) {
+          let w = weights_at(4u * run + i, slot);
+          for (var j = 0u; j < TOKENS / 16u; j++) {
+            products[j] = add_products(w, inputs[64u * i + own + 16u * j], products[j]);
+          }
+        }
         let factors = affine_of(run, slot);
         for (var j = 0u; j < TOKENS / 16u; j++) {
           let shifted = fma(factors[1], vec4(input_sums[own + 16u * j][run]), sums[j]);
-          sums[j] = fma(factors[0], run_sums(run, slot, own + 16u * j), shifted);
+          sums[j] = fma(factors[0], products[j], shifted);
         }
         workgroupBarrier();
       }

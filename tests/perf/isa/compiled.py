@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +38,9 @@ class CompilationError(Exception):
 class Compiled:
     """A pipeline's machine code.
 
-    `loop` has the instructions of its hot loop. `is_whole` is True where the listing is cut, so that `loop`
-    has the arithmetic of the whole shader by the driver's statistics, and no loads.
+    `loop` has the instructions of its hot loop. `is_whole` is True where the listing is cut: `loop` then has
+    no loads, and the arithmetic by the driver's statistics, of the whole shader, or for a matvec less that of
+    the shader without its loop over chunks.
     """
 
     device: str
@@ -103,6 +104,22 @@ def compile_on(
     Without `is_checked` the driver does not check bounds; Mesa's NVIDIA and Apple drivers split wide loads to
     check them word by word, and vendors' drivers do not.
     """
+    done = _compile(drivers, name, pipelines, compiler, is_checked)
+    cut = [c for c in done if c.is_whole and c.pipeline.has_loop]
+    rest = (
+        _compile(drivers, name, [c.pipeline.without_loop() for c in cut], compiler, is_checked) if cut else []
+    )
+    rests = {c.pipeline.key: less for c, less in zip(cut, rest, strict=True)}
+    return [_loop_of(c, rests[c.pipeline.key]) if c.pipeline.key in rests else c for c in done]
+
+
+def _loop_of(c: Compiled, rest: Compiled) -> Compiled:
+    return replace(c, loop=Mix({"alu": c.loop.arithmetic - rest.loop.arithmetic}))
+
+
+def _compile(
+    drivers: Path, name: str, pipelines: Sequence[Pipeline], compiler: str, is_checked: bool
+) -> list[Compiled]:
     device = DEVICES[name]
     with tempfile.TemporaryDirectory() as folder:
         build_layer(drivers, Path(folder))
@@ -121,7 +138,8 @@ def compile_on(
         if len(lines) != len(pipelines) + 1:
             raise CompilationError(f"{name}: {done.stdout[-300:]} {done.stderr[-1000:]}")
         records = [json.loads(line) for line in out.read_text().splitlines()] if out.exists() else []
-        if device.isa == "apple":
+        # Equal shaders are printed once; without their loops, those of several types are equal.
+        if device.isa == "apple" and not any(pipeline.is_bare for pipeline in pipelines):
             _add_listings(records, apple_listings(done.stdout + done.stderr))
         return [
             _compiled(name, device, p, line, records) for p, line in zip(pipelines, lines[1:], strict=True)
@@ -169,10 +187,11 @@ def _compiled(
         return Compiled(name, pipeline, error=line.get("error") or "no record")
     record = records[line["first"] + line["records"] - 1]
     executable = record["executables"][-1]
-    listing = next(text for title, text in executable["texts"] if "ssembly" in title)
+    listing = next((text for title, text in executable["texts"] if "ssembly" in title), "")
     code = READERS[device.isa](listing)
     n = next((executable["stats"][key] for key in INSTRUCTIONS if key in executable["stats"]), 0)
     is_cut = device.isa == "apple" and len(code.ops) < 0.9 * n  # Mesa prints 4 KiB
     isa = ISAS[device.isa]
+    is_cut = is_cut or pipeline.is_bare
     loop = Mix({"alu": int(executable["stats"]["ALU"])}) if is_cut else mix_of(isa, hot_loop(isa, code))
     return Compiled(name, pipeline, record["ms"], executable["stats"], loop, is_cut, listing)

@@ -1,8 +1,8 @@
 """Bounds of the compiled kernels: `make isa`, or `python -m tests.perf.isa.gate` for a table of all types.
 
-Compiles the matvec of every weight type, also with 8-bit activations, and every pipeline of an 8B shape in Q4_0, for GPUs of four
-vendors, and Intel's where its shim is built, by both WGSL compilers, without the drivers' bounds checks.
-Ends with status 1 beyond a bound.
+Compiles the matvec of every weight type, also with 8-bit activations, and every pipeline of an 8B shape in
+Q4_0, for GPUs of four vendors, and Intel's where its shim is built, by both WGSL compilers, without the
+drivers' bounds checks. Ends with status 1 beyond a bound.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ WIDE = 16  # bytes of a load
 # Mesa's NVIDIA driver splits Tint's loads into words, even without bounds checks.
 ONLY = {"nvidia": ("naga",)}
 MAY_SPILL = {"f64", "i64"}  # no model has matrices of these types
+NARROW = {"q1_0", "q2_0"}  # a chunk has 4 or 8 bytes
+# Most spilled registers: for Tint's modules Mesa has 16 lanes per thread, and so registers for 64 values.
+SPILLS = {("intel", "tint"): 130}
 
 # Most arithmetic instructions per weight on AMD's GPUs, by weight type.
 ARITHMETIC: dict[str, float] = {
@@ -44,11 +47,11 @@ ARITHMETIC: dict[str, float] = {
 ROUNDED: dict[str, float] = {
     "q4_0": 1.1, "q4_1": 1.0, "q5_0": 2.2, "q5_1": 2.1, "q8_0": 0.7,
     "q2_k": 2.6, "q3_k": 3.2, "q4_k": 2.2, "q5_k": 3.1, "q6_k": 3.1,
-    "tq1_0": 4.0, "tq2_0": 1.8, "q1_0": 1.6, "q2_0": 2.3,
+    "tq1_0": 4.4, "tq2_0": 1.8, "q1_0": 1.6, "q2_0": 2.3,
 }  # fmt: skip
 HAVE_DOT = {"amd", "intel", "nvidia"}
-# Times as many on other GPUs: Apple's figures are of a whole shader, NVIDIA and Adreno need a shift per byte.
-FACTORS = {"amd": 1.0, "intel": 1.25, "nvidia": 2.3, "apple": 1.8, "adreno": 1.8}
+# Times as many on other GPUs: NVIDIA, Apple and Adreno need a shift per byte, Intel more for f16.
+FACTORS = {"amd": 1.0, "intel": 1.85, "nvidia": 2.3, "apple": 1.8, "adreno": 1.8}
 
 
 def matvecs() -> list[Pipeline]:
@@ -69,22 +72,22 @@ def programs() -> list[Pipeline]:
     return [pipeline for program in (DECODE, MIXED) for pipeline in pipelines_of(model, OPTIONS, program)]
 
 
-def faults(c: Compiled) -> Iterator[str]:
+def faults(c: Compiled, compiler: str) -> Iterator[str]:
     """A line per figure beyond its bound."""
     if c.error:
         yield c.error
         return
-    if c.scratch and c.pipeline.weight_type not in MAY_SPILL:
+    isa = DEVICES[c.device].isa
+    if c.scratch > SPILLS.get((isa, compiler), 0) and c.pipeline.weight_type not in MAY_SPILL:
         yield f"{c.scratch:g} bytes of scratch, or spills; expected none"
     if not c.per_product:
         return
-    isa = DEVICES[c.device].isa
     if c.pipeline.is_rounded and isa not in HAVE_DOT:
         return
     bound = (ROUNDED if c.pipeline.is_rounded else ARITHMETIC)[c.pipeline.weight_type] * FACTORS[isa]
     if c.per_product > bound:
         yield f"{c.per_product:.2f} arithmetic instructions per weight, expected at most {bound:.2f}"
-    if not c.is_whole and not c.loop.loads.get(WIDE):
+    if not c.is_whole and not c.loop.loads.get(WIDE) and c.pipeline.weight_type not in NARROW:
         yield f"no load of {WIDE} bytes"
 
 
@@ -110,7 +113,7 @@ def main() -> None:
     print(f"without a driver here: {', '.join(sorted(set(CHOSEN) - set(names))) or 'none'}\n{HEAD}")
     n_faults = 0
     for compiler, one in compiled(drivers, names, [*matvecs(), *programs()]):
-        found = list(faults(one))
+        found = list(faults(one, compiler))
         n_faults += len(found)
         if found or not args.quiet:
             print(line(compiler, one), *(f"{fault}\n" for fault in found), flush=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from camelid.backends.registry import open_backend
@@ -18,6 +18,7 @@ from camelid.model.arch import Model
 CHUNK = 32  # weights of a row that a lane takes at once
 ROWS = 4  # weight rows of a lane in matvec.wgsl
 PRODUCT = ("deferred", "partial", "matvec", "matvec_q8", "matvec_quads", "matmul_tile", "matmul", "matmul_q8")
+LOOP, NO_LOOP = "c < n_chunks(); c += LANES", "c < 0u; c += LANES"  # in matvec.wgsl
 LIMITS = {**DEFAULTS, "maxStorageBuffersPerShaderStage": 10}  # of most GPUs
 
 
@@ -48,6 +49,19 @@ class Pipeline:
         op = f"norm_{op}" if self.constants.get("IS_DEFERRED") else op
         op = f"{op}_matmul" if self.is_tiled else op
         return " ".join(filter(None, [op, self.weight_type, "x q8" if self.is_rounded else "", *sizes]))
+
+    @property
+    def has_loop(self) -> bool:
+        """True for a matvec with its loop over chunks."""
+        return LOOP in self.wgsl and not self.is_tiled
+
+    @property
+    def is_bare(self) -> bool:
+        """True for a matvec without its loop."""
+        return NO_LOOP in self.wgsl
+
+    def without_loop(self) -> Pipeline:
+        return replace(self, wgsl=self.wgsl.replace(LOOP, NO_LOOP))
 
     @property
     def sizes(self) -> tuple[float, ...]:

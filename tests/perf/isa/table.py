@@ -15,7 +15,9 @@ def line(compiler: str, c: Compiled) -> str:
     head = f"{c.device:8}{compiler:5}{c.pipeline.name[:45]:46}"
     if c.error:
         return head + " ".join(c.error.split())[:120]
-    loads = " ".join(f"{size}x{n}" for size, n in c.loop.loads.items()) or "(whole shader)"
+    loads = " ".join(f"{size}x{n}" for size, n in c.loop.loads.items()) or (
+        "(by difference)" if c.pipeline.has_loop else "(whole shader)"
+    )
     convert, dot, lds = (c.loop.kinds.get(kind, 0) for kind in ("convert", "dot", "lds"))
     per = f"{c.per_product:7.2f}" if c.per_product else " " * 7
     room = f"{c.room:6.0%}" if c.room else ""
