@@ -1,6 +1,8 @@
 // matvec: four weight rows per lane times TOKENS token rows. LANES lanes share the weight rows of a quad, so that
 // neighbours read neighbouring bytes; a lane reads a chunk of x once for all of its rows. A GPU has 16 lanes per row;
 // software adapters pay for every lane at a barrier and use 2.
+const SOFTWARE_LANES: u32 = 2u;
+
 struct Input { x: array<vec4<f32>, 8>, sum: vec2<f32> }  // a chunk of a token row, and the sums of its runs
 
 fn input_at(x_at: u32, c: u32) -> Input {
@@ -22,6 +24,10 @@ fn one_token(rows: vec4<u32>, x_at: u32, lane: u32) {
   var sums = vec4<f32>();
   for (var c = lane % LANES; c < n_chunks(); c += LANES) {
     let input = input_at(x_at, c);
+    if (LANES == SOFTWARE_LANES) {  // a loop compiles in half the time in SwiftShader, and runs as fast
+      for (var r = 0u; r < 4u; r++) { sums[r] = add_chunk(chunk_at(rows[r], c), input, sums[r]); }
+      continue;
+    }
     sums.x = add_chunk(chunk_at(rows.x, c), input, sums.x);
     sums.y = add_chunk(chunk_at(rows.y, c), input, sums.y);
     sums.z = add_chunk(chunk_at(rows.z, c), input, sums.z);

@@ -64,9 +64,9 @@ def _product_grid(op: Op, c: Context) -> Grid:
 def product_constants(op: Op, c: Context) -> Constants:
     """Constants of product.wgsl."""
     sizes: Constants = {"K": op.weight("weight").cols, "N": op.view("y").cols}
-    tokens = c.tokens(op, "y")
     # One row is within T and within O, so both share a pipeline.
-    rows = op.view("y").rows if tokens > 1 else "T"
+    tokens = c.tokens(op, "y")
+    rows = op.view("y").rows if c.plan.rows[op.view("y").rows] > 1 else "T"
     row = {"LANES": c.lanes, "TOKENS": tokens, "ROWS_WORD": ROW_WORDS[rows], "SLICE": _slice(tokens)}
     return sizes | row | _codec_constants(op)
 
