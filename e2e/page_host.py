@@ -19,7 +19,7 @@ Json = dict[str, Any]
 def write_bare_site(site: Path) -> None:
     """Writes a site with the executor and bare.html only."""
     for folder, names in (
-        (ROOT / "web", ("executor.js", "section.js", "source.js", "http.js")),
+        (ROOT / "web", ("executor.js", "device.js", "remembered.js", "section.js", "source.js", "http.js")),
         (ROOT / "e2e", ("bare.html", "bare.js")),
     ):
         for name in names:

@@ -193,6 +193,75 @@ async def prepared_pipelines_are_used(host: PageHost, page: Page) -> None:
             await host.compile(program(**bad))
 
 
+LATE: Json = {  # adds 3, and 1 while that is not compiled
+    "pipelines": [
+        {"module": "add", "layout": "rw", "constants": {"MORE": 3}},
+        {"module": "add", "layout": "rw", "constants": {}},
+    ],
+    "early": [[0, 1, [1, [0, 1], 1]]],
+}
+IDLE_S = 0.5  # of executor.js
+
+
+async def late_pipelines_are_compiled_after_the_steps(host: PageHost, page: Page) -> None:
+    """Early pipelines run until then; a late one that fails leaves them, with a warning."""
+    await host.open(SWIFTSHADER)
+    number = await host.compile(program(**LATE))
+    before = await page.evaluate("() => probe.created")
+    for _ in range(4):
+        assert await host.read(host.run(number, step(1, 1))) == struct.pack("<I", 3)
+        await asyncio.sleep(IDLE_S / 2)
+    assert await page.evaluate("() => probe.created") == before
+    await asyncio.sleep(3 * IDLE_S)
+    assert await host.read(host.run(number, step(1, 1))) == struct.pack("<I", 5)
+    assert await host.read(host.run(number, step(0, 1))) == struct.pack("<I", 5), "the late grid is empty"
+    told = list[str]()
+    page.on("console", lambda message: told.append(message.text))
+    late, early = LATE["pipelines"]
+    broken = await host.compile(program(**LATE | {"pipelines": [late | {"constants": {"NO": 1}}, early]}))
+    await asyncio.sleep(3 * IDLE_S)
+    assert await host.read(host.run(broken, step(1, 1))) == struct.pack("<I", 3)
+    assert len(told) == 1 and told[0].startswith("steps stay slower: program 'add one', pipeline add: ")
+
+
+async def last_visits_pipelines_wait_for_the_executor(host: PageHost, page: Page) -> None:
+    """They are compiled before it opens the same device, and only for the same model."""
+    created = dict[str, int]()
+    for visit in ("the first", "again", "of another model"):
+        await page.reload()
+        await page.wait_for_function("() => globalThis.recall")
+        await page.evaluate("recall", "other" if visit == "of another model" else "model")
+        await page.evaluate("() => new Promise((next) => setTimeout(next, 500))")
+        again = PageHost(page)
+        await again.open(SWIFTSHADER)
+        before = await page.evaluate("() => probe.created")
+        again.prepare(program(buffers=[], groups=[], commands=[]))
+        number = await again.compile(program())
+        assert await again.read(again.run(number, step(1, 1))) == struct.pack("<I", 3)
+        created[visit] = await page.evaluate("() => probe.created") - before
+        await page.evaluate("keep", "model")
+    assert created["of another model"] == created["the first"] == created["again"] + 2, "module, pipeline"
+
+
+async def another_device_than_the_last_visits_is_opened(host: PageHost, page: Page) -> None:
+    await host.open(SWIFTSHADER)
+    host.prepare(program(buffers=[], groups=[], commands=[]))
+    await host.compile(program())
+    await page.evaluate("keep", "model")
+    await page.reload()
+    await page.wait_for_function("() => globalThis.recall")
+    await page.evaluate("recall", "model")
+    again = PageHost(page)
+    await again.open({**SWIFTSHADER, "limits": {"maxBufferSize": 0}})
+    number = await again.compile(program())
+    assert await again.read(again.run(number, step(1, 1))) == struct.pack("<I", 3)
+    await page.evaluate("keep", "model")
+    first, second = await page.evaluate("() => devices.map((d) => d.limits.maxBufferSize)")
+    assert first < second, "the last visit's device is not used"
+    lost = "() => devices[0].lost.then(({ reason }) => reason)"
+    assert await asyncio.wait_for(page.evaluate(lost), 5) == "destroyed"
+
+
 async def steps_create_nothing(host: PageHost, page: Page) -> None:
     await host.open(SWIFTSHADER)
     number = await host.compile(program())
@@ -221,6 +290,9 @@ CHECKS: list[Check] = [
     lost_device_is_told,
     equal_pipelines_are_made_once,
     prepared_pipelines_are_used,
+    late_pipelines_are_compiled_after_the_steps,
+    last_visits_pipelines_wait_for_the_executor,
+    another_device_than_the_last_visits_is_opened,
     steps_create_nothing,
 ]
 

@@ -1,4 +1,6 @@
-"""The page's start: Python from the site's memory snapshot; from the archives if there is none of use."""
+"""The page's start: Python from the site's memory snapshot; from the archives if there is none of use; on a
+returning visit, the last visit's pipelines.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ import pytest
 from playwright.async_api import Browser
 from tests.support.gguf_files import write_tiny_llama
 
-from e2e.browser import ROOT, build_site, link_site, open_browser, serve_site
-from e2e.visit import Notes, ask, open_page, wait_ready
+from e2e.browser import ROOT, build_site, link_site, open_browser, probed_worker, serve_site
+from e2e.visit import ON_GPU, Notes, ask, open_page, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -69,9 +71,15 @@ def damage(source: Path, folder: Path) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="module")
-def visits(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Seen]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a built site."""
     folder = tmp_path_factory.mktemp("start")
     build_site(folder / "site", {"cria.gguf": CRIA.read_bytes()})
+    return folder
+
+
+@pytest.fixture(scope="module")
+def visits(folder: Path) -> dict[str, Seen]:
     write_tiny_llama(folder / "site" / "random.gguf", seed=5, hidden=64, head_dim=16, ffn=96, context=512)
     broken = damage(folder / "site", folder)
     pages = {"whole": (folder / "site", GREEDY)}
@@ -100,3 +108,42 @@ def test_without_a_snapshot_of_use_a_page_warns_and_answers_alike(
 
 def test_pages_from_one_snapshot_draw_different_tokens(visits: dict[str, Seen]) -> None:
     assert visits["drawn"].token_ids != visits["drawn again"].token_ids
+
+
+# Another spec in the kept record, so that the executor opens another device.
+CHANGE_RECORD = """async () => {
+  const cache = await caches.open("camelid-pipelines");
+  const [place] = await cache.keys();
+  const record = await (await cache.match(place)).json();
+  record.spec.limits.maxBindGroups = 4;
+  await cache.put(place, new Response(JSON.stringify(record)));
+}"""
+RECORDS = "() => caches.open('camelid-pipelines').then((cache) => cache.keys()).then((keys) => keys.length)"
+
+
+async def visit_again(address: str) -> list[tuple[int, list[int]]]:
+    """Devices of the worker and the answer in three visits of a browser, the last with another record."""
+    found = list[tuple[int, list[int]]]()
+    async with open_browser() as browser:
+        context = await browser.new_context()
+        for is_changed in (False, False, True):
+            page = await context.new_page()
+            if is_changed:
+                await page.goto(f"{address}icon.svg")
+                await page.evaluate(CHANGE_RECORD)
+            await page.goto(f"{address}?{ON_GPU}&max_tokens=12")
+            await wait_ready(page)
+            answer = await ask(page, PROMPT)
+            await page.wait_for_function(RECORDS)
+            found.append((await page.workers[0].evaluate("() => devices.length"), answer["token_ids"]))
+            await page.close()
+    return found
+
+
+def test_a_returning_visit_compiles_pipelines_before_python_needs_them(folder: Path) -> None:
+    """A device is opened for the kept record; the executor takes it, unless it needs another one."""
+    link_site(folder / "site", folder / "probed", probed_worker())
+    with serve_site(folder / "probed") as address:
+        (first, *_), (again, *_), (changed, *_) = found = asyncio.run(visit_again(address))
+    assert (first, again, changed) == (1, 1, 2)
+    assert found[0][1] == found[1][1] == found[2][1] != []

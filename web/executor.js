@@ -1,12 +1,15 @@
 // Executes tapes on WebGPU. Its input is sections (core/camelid/backends/webgpu/tape.py); it has no model
 // code. The interface equals host_python.WgpuHost, so the same lowering drives both.
 
+import { TIMESTAMPS, openDevice } from "./device.js";
+import { note, taken } from "./remembered.js";
 import { Build, Compiled, Program, encode, fromBase64, resolve } from "./section.js";
 import { openSource } from "./source.js";
 
 // writeBuffer copies into shared memory, which is freed only after the device has executed the copy.
 const UNFINISHED_UPLOAD_BYTES = 64 << 20;
-const TIMESTAMPS = "timestamp-query";
+// Late pipelines are compiled after as long without a step: beside an answer they would slow it down.
+const IDLE_MS = 500;
 
 /** The device is lost; its buffers and programs cannot be used again. */
 export class DeviceLostError extends Error {
@@ -29,6 +32,8 @@ export class Executor {
   #tickets = new Map(); // readable steps, by ticket
   #holders = new Map(); // last ticket of each ring slot
   #lastTicket = 0;
+  #late = []; // work for an idle moment
+  #idle; // its timer
   #building = Promise.resolve();
   #fault = null; // first error outside any error scope; the next call throws it
 
@@ -56,12 +61,10 @@ export class Executor {
    */
   async open(spec) {
     if (spec.api) throw new Error(`'${spec.api}' cannot be selected: the browser chooses the graphics API`);
-    const adapter = await chooseAdapter(this.#gpu, spec.adapter ?? "");
-    const wanted = Object.entries(spec.limits ?? {}).map(([name, n]) => [name, n || adapter.limits[name]]);
-    const requiredLimits = Object.fromEntries(wanted);
-    const requiredFeatures = [TIMESTAMPS].filter((name) => adapter.features.has(name));
-    const device = await adapter.requestDevice({ requiredLimits, requiredFeatures });
+    note({ spec });
+    const { device, compiled, ...facts } = (await taken(spec)) ?? (await openDevice(this.#gpu, spec));
     this.#device = device;
+    this.#compiled = compiled ?? new Compiled(); // those of an old device cannot be used
     device.lost.then(({ reason, message }) => {
       if (this.#device !== device) return; // closed, or opened again
       this.#fault = new DeviceLostError(`the device was lost (${reason}): ${message || "no reason given"}`);
@@ -69,8 +72,7 @@ export class Executor {
     device.addEventListener("uncapturederror", ({ error }) => {
       if (this.#device === device) this.#fault ??= new Error(error.message);
     });
-    this.#compiled = new Compiled(); // the old device's cannot be used
-    return { adapter: describe(adapter.info), limits: plainLimits(device.limits) };
+    return facts;
   }
 
   /**
@@ -99,6 +101,7 @@ export class Executor {
    */
   prepare(section) {
     this.#check();
+    note({ section });
     this.#open(section).prepare();
   }
 
@@ -111,6 +114,8 @@ export class Executor {
       const built = await build.finish();
       const program = build.guard("ring", () => new Program(this.#device, section, built, this.#buffers));
       this.counters.objects += section.ring;
+      if (section.early?.length) this.#late.push(() => this.#hasten(program, section));
+      this.#whenIdle();
       return this.#programs.push(program);
     });
   }
@@ -134,6 +139,7 @@ export class Executor {
     counters.dispatches += inFlight.dispatches;
     counters.inFlight += 1;
     counters.maxInFlight = Math.max(counters.maxInFlight, counters.inFlight);
+    this.#whenIdle();
     counters.runMs += performance.now() - start;
     return ticket;
   }
@@ -165,6 +171,7 @@ export class Executor {
   async #readOnce(inFlight) {
     this.counters.inFlight -= 1;
     const bytes = await this.#orFault(inFlight.program.read(inFlight));
+    this.#whenIdle();
     this.counters.bytesReadBack += bytes.length;
     return bytes;
   }
@@ -211,6 +218,7 @@ export class Executor {
     this.#buffers.clear();
     this.#compiled = new Compiled();
     this.#programs = [];
+    this.#late = [];
     this.#tickets.clear();
     this.#holders.clear();
     this.counters.inFlight = 0;
@@ -277,6 +285,22 @@ export class Executor {
     return result;
   }
 
+  #whenIdle() {
+    clearTimeout(this.#idle);
+    if (!this.#late.length || this.counters.inFlight) return;
+    this.#idle = setTimeout(() => this.#late.splice(0).forEach((work) => work()), IDLE_MS);
+  }
+
+  /** Compiles a program's late pipelines; if one fails, the program keeps its early ones. */
+  async #hasten(program, section) {
+    const device = this.#device;
+    try {
+      program.hasten(await this.#open(section).finishLate());
+    } catch ({ message }) {
+      if (this.#device === device && !this.#fault) console.warn(`steps stay slower: ${message}`);
+    }
+  }
+
   async #execute(commands, built, sources, build) {
     let unfinished = 0;
     for (const [name, ...rest] of commands) {
@@ -322,39 +346,6 @@ export class Executor {
     });
     this.counters.dispatches += 1;
   }
-}
-
-async function chooseAdapter(gpu, name) {
-  if (!gpu) {
-    throw new Error(
-      "this browser offers no WebGPU; use a current Chrome, Edge, Firefox or Safari, on https or localhost "
-        + "(Firefox on Linux: set dom.webgpu.enabled in about:config)",
-    );
-  }
-  const found = [];
-  for (const options of [{}, { forceFallbackAdapter: true }]) {
-    const adapter = await gpu.requestAdapter(options);
-    const text = adapter && Object.values(describe(adapter.info)).join(" ");
-    if (adapter && text.toLowerCase().includes(name.toLowerCase())) return adapter;
-    if (text) found.push(text.trim());
-    if (!name && adapter) break;
-  }
-  const rest = "switch on hardware acceleration in the browser's settings, or update the graphics driver";
-  if (!found.length) throw new Error(`this browser has WebGPU, but it offers no adapter; ${rest}`);
-  throw new Error(`no adapter matches '${name}'; found: ${[...new Set(found)].join("; ")}`);
-}
-
-/** Text facts of an adapter. Most browsers hide `device`; Firefox hides all but the kind. */
-function describe({ vendor, architecture, device, description, isFallbackAdapter }) {
-  const kind = isFallbackAdapter ? "software adapter" : "adapter without a name";
-  const name = device || `${vendor} ${architecture}`.trim() || (description ? "" : kind);
-  return { vendor, architecture, device: name, description };
-}
-
-function plainLimits(limits) {
-  const names = Object.keys(Object.getPrototypeOf(limits));
-  const entries = names.map((name) => [name, limits[name]]);
-  return Object.fromEntries(entries.filter(([, value]) => typeof value === "number"));
 }
 
 async function readSource(sources, name, offset, bytes) {

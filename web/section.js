@@ -31,21 +31,27 @@ export class Build {
     this.#createPipelines(this.#createLayouts()).catch(() => {});
   }
 
-  /** Creates buffers, pipelines (in parallel) and bind groups. */
+  /** Creates buffers, pipelines (in parallel; undefined for late ones) and bind groups. */
   async finish() {
     const { groups, buffers } = this.#section;
     for (const entry of buffers) this.#createBuffer(entry);
     const shapes = this.#createLayouts();
-    const compiling = this.#createPipelines(shapes);
+    const compiling = this.#createPipelines(shapes, lateOf(this.#section));
     compiling.catch(() => {}); // awaited below, unless a bind group fails first
     const bound = groups.map((entry, i) => this.#createGroup(entry, i, shapes));
     return { pipelines: await compiling, groups: bound };
   }
 
-  /** The section's pipelines: new ones, and those of earlier sections. */
-  async #createPipelines(shapes) {
+  /** Compiles the late pipelines, too. Returns all. */
+  finishLate() {
+    return this.#createPipelines(this.#createLayouts());
+  }
+
+  /** The section's pipelines but the `left` ones: new ones, and those of earlier sections. */
+  async #createPipelines(shapes, left = new Set()) {
     const { pipelines } = this.#section;
-    const results = await Promise.allSettled(pipelines.map((entry) => this.#pipeline(entry, shapes)));
+    const created = (entry, i) => (left.has(i) ? undefined : this.#pipeline(entry, shapes));
+    const results = await Promise.allSettled(pipelines.map(created));
     // Error scopes are more specific than a pipeline's rejection, which often only reports an invalid module.
     await this.settle();
     const failed = results.findIndex(({ status }) => status === "rejected");
@@ -158,20 +164,27 @@ export class Build {
 /** A compiled section: replays dispatches and reads results through a ring of mapped buffers. */
 export class Program {
   #device;
+  #section;
+  #groups;
   #dispatches;
   #step;
   #results;
   #free;
 
   constructor(device, section, built, buffers) {
-    this.#device = device;
-    this.#dispatches = resolve(section.commands.map(([, ...rest]) => rest), built);
+    [this.#device, this.#section, this.#groups] = [device, section, built.groups];
+    this.#dispatches = resolve(firstDispatches(section), built);
     this.#step = buffers.get(section.step[0]);
     this.#results = section.results.map(([name, ...rest]) => [buffers.get(name), ...rest]);
     const room = this.#results.reduce((sum, [buffer, offset]) => sum + buffer.size - offset, 0);
     const usage = GPUBufferUsage.MAP_READ | GPUBufferUsage.COPY_DST;
     const slot = { label: `ring of ${section.name}`, size: Math.max(16, room), usage };
     this.#free = Array.from({ length: section.ring }, () => device.createBuffer(slot));
+  }
+
+  /** Replaces the early pipelines, once all are compiled. */
+  hasten(pipelines) {
+    this.#dispatches = resolve(dispatchesOf(this.#section), { pipelines, groups: this.#groups });
   }
 
   submit(step) {
@@ -238,6 +251,24 @@ export class Program {
       this.#free.push(slot);
     }
   }
+}
+
+function dispatchesOf({ commands }) {
+  return commands.map(([, ...rest]) => rest);
+}
+
+/** The dispatches, with the early pipelines in place of the late ones. */
+function firstDispatches(section) {
+  const dispatches = dispatchesOf(section);
+  for (const [command, pipeline, grid] of section.early ?? []) {
+    dispatches[command] = [pipeline, dispatches[command][1], grid];
+  }
+  return dispatches;
+}
+
+/** Numbers of the pipelines that early ones stand in for. */
+function lateOf({ commands, early = [] }) {
+  return new Set(early.map(([command]) => commands[command][1]));
 }
 
 function mapValues(record, make) {

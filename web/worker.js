@@ -3,7 +3,9 @@
 // of that id. `cancel` and `read` name the id of a running answer and have no result.
 
 import { Executor } from "./executor.js";
+import { hasSnapshot } from "./files.js";
 import { startPython } from "./python.js";
+import { keep, recall } from "./remembered.js";
 import { openSource } from "./source.js";
 import { WasmExecutor } from "./wasm_executor.js";
 
@@ -37,12 +39,14 @@ async function load({ id, files, options }) {
   loading = id;
   tellStart(started);
   const told = (done, total) => tell({ id, kind: "progress", what: "model", done, total });
+  const name = JSON.stringify([files.map((file) => file.name ?? file), options]);
+  if (hasSnapshot) recall(name);
   const opened = openSource(files.length > 1 ? files : files[0], told);
   const [source, camelid] = await Promise.all([opened, python]);
   told(source.size, source.size);
   const bytes = camelid.host_browser.BrowserSource(source);
   opening = camelid.model.start(bytes, tellJson, id, JSON.stringify(options));
-  await opening;
+  if ((await opening) && hasSnapshot) keep(name).catch(() => {}); // nor is a full storage an error
 }
 
 async function restore({ id, file }) {

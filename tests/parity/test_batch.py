@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,8 @@ from tests.support.parity.sections import LIMITS, module_names
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase
 from camelid.backends.webgpu import shaders
-from camelid.backends.webgpu.backend import launched, open_backend
+from camelid.backends.webgpu.backend import WebGpuBackend, launched, open_backend
+from camelid.backends.webgpu.host_python import WgpuHost
 from camelid.backends.webgpu.kernel import GPU_LANES, ROW_WORDS, SOFTWARE_LANES, TOKENS
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.backends.webgpu.lower import program_section
@@ -99,6 +100,53 @@ def test_a_batch_changes_no_bit_of_a_query_key_or_value(lanes: int, monkeypatch:
         row = replace(alone(case, 0, 0), positions=case.positions[:1])
         together, tiled, first = outputs("llvmpipe", [few, many, row])
         assert np.array_equal(together, tiled) and np.array_equal(together[0], first[0])
+
+
+class EarlyHost(WgpuHost):
+    """A host on which a program's early pipelines run alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_early = 0
+
+    async def compile(self, section: Mapping[str, Any]) -> int:
+        commands = [*section["commands"]]
+        for command, pipeline, grid in section["early"]:
+            commands[command] = ["dispatch", pipeline, commands[command][2], grid]
+        self.n_early += len(section["early"])
+        return await super().compile({**section, "commands": commands})
+
+
+@pytest.mark.parametrize("driver", share_of(DRIVERS))
+@pytest.mark.parametrize("type_", share_of(TYPES, 2))
+def test_early_pipelines_keep_the_bits(type_: str, driver: str) -> None:
+    """Of token rows and of outputs, of which a step may have more than token rows."""
+    cases = [case_of(op, type_) for op in MATRICES]
+    cases += [case for case in OP_CASES if case.of_outputs and case.op in MATRICES]
+    assert len(cases) > len(MATRICES)
+    want = outputs(driver, cases)
+    host = EarlyHost()
+    backend = WebGpuBackend(host, "Vulkan", has_early=True)
+    results = asyncio.run(run_on(backend, OpenSpec(adapter=need_driver(driver)), cases))
+    assert host.n_early >= len(cases)
+    for case, result, right in zip(cases, results, want, strict=True):
+        assert np.array_equal(np.hstack(list(result.views.values())), right), case.op
+
+
+def test_a_page_starts_with_the_pipelines_of_decode() -> None:
+    """The early pipelines of a prompt's program are those of a decode step."""
+    can = open_backend("Vulkan").capabilities()
+    deployment = Deployment.of(bare_model(PRESETS["8b"], "q4_0"), LoadOptions(parallel=1), can)
+    sizes = deployment.kv_cache().sizes()
+    mixed, decode = (
+        program_section(deployment.plan(program), sizes, shaders.join, SOFTWARE_LANES, LIMITS, has_early=True)
+        for program in ("mixed", "decode")
+    )
+    first, own = mixed.compiled_json()["pipelines"], decode.compiled_json()["pipelines"]
+    assert {entry["constants"].get("TOKENS", 1) for entry in first} == {1}
+    assert {entry["constants"].get("TOKENS", 1) for entry in mixed.pipelines} == {1, 8}
+    assert [entry["module"] for entry in own if entry not in first] == ["prelude+gather_rows"]
+    assert not decode.early
 
 
 ATTENTION: dict[str, OpCase] = {

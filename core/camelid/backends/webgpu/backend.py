@@ -70,10 +70,16 @@ class WebGpuBackend(Hosted):
 
     arena_buffers = ("arena/", "step/", "result/", "candidates/", "scratch/")
 
-    def __init__(self, host: Host, api: str = "", piece_bytes: int = UNBOUNDED) -> None:
-        """`piece_bytes` bounds the pieces of a cut weight further than the device's limits do."""
+    def __init__(
+        self, host: Host, api: str = "", piece_bytes: int = UNBOUNDED, *, has_early: bool = False
+    ) -> None:
+        """`piece_bytes` bounds the pieces of a cut weight further than the device's limits do.
+
+        With `has_early`, programs on a software adapter start with pipelines that are compiled sooner; the
+        host then uses `Section.early`.
+        """
         super().__init__(host, "webgpu")
-        self._api, self.piece_bytes = api, piece_bytes
+        self._api, self.piece_bytes, self._has_early = api, piece_bytes, has_early
         self._device, self._limits = "not opened", dict(limits.DEFAULTS)
         self._spec = OpenSpec()
         self._weights: dict[str, Weight] = {}
@@ -267,7 +273,8 @@ class WebGpuBackend(Hosted):
         return {**self._limits, binding: min(self._limits[binding], self.piece_bytes)}
 
     def _lowered(self, plan: Plan, units: Mapping[str, PoolSize]) -> Section:
-        return program_section(plan, units, shaders.join, self._lanes, self._bounds)
+        has_early = self._has_early and self.capabilities().is_software
+        return program_section(plan, units, shaders.join, self._lanes, self._bounds, has_early=has_early)
 
     def _section(self, section: Section) -> Json:
         """The section as JSON data, checked against the device's limits, and recorded if recording is on."""
@@ -293,6 +300,5 @@ def open_backend(api: str = "") -> WebGpuBackend:
     """The entry point of this module for `registry.BACKENDS`; `api` is Vulkan, Metal or D3D12, "" for any."""
     if sys.platform == "emscripten":
         host = import_module("camelid.backends.webgpu.host_browser").BrowserHost()
-    else:
-        host = import_module("camelid.backends.webgpu.host_python").WgpuHost()
-    return WebGpuBackend(host, api)
+        return WebGpuBackend(host, api, has_early=True)
+    return WebGpuBackend(import_module("camelid.backends.webgpu.host_python").WgpuHost(), api)

@@ -29,6 +29,7 @@ class Context:
     pools: dict[str, PoolSize]
     lanes: int = GPU_LANES
     limits: Mapping[str, int] = field(default_factory=lambda: DEFAULTS)
+    most_tokens: int = TOKENS  # token rows per workgroup of matvec.wgsl
 
     @property
     def is_software(self) -> bool:
@@ -41,7 +42,7 @@ class Context:
     def tokens(self, op: Op, role: str) -> int:
         """Token rows per workgroup; the bits of a row do not depend on this number."""
         rows = self.plan.rows[op.view(role).rows]
-        return min(TILE_TOKENS, 16 * tiles(rows, 16)) if self.is_tiled(op) else min(TOKENS, rows)
+        return min(TILE_TOKENS, 16 * tiles(rows, 16)) if self.is_tiled(op) else min(self.most_tokens, rows)
 
 
 ConstantsOf = Callable[[Op, Context], Constants]

@@ -63,10 +63,9 @@ def _product_grid(op: Op, c: Context) -> Grid:
 def product_constants(op: Op, c: Context) -> Constants:
     """Constants of product.wgsl."""
     sizes: Constants = {"K": op.weight("weight").cols, "N": op.view("y").cols}
-    tokens = c.tokens(op, "y")
     # One row is within T and within O, so both share a pipeline.
-    rows = op.view("y").rows if tokens > 1 else "T"
-    row = {"LANES": c.lanes, "TOKENS": tokens, "ROWS_WORD": ROW_WORDS[rows]}
+    rows = op.view("y").rows if c.plan.rows[op.view("y").rows] > 1 else "T"
+    row = {"LANES": c.lanes, "TOKENS": c.tokens(op, "y"), "ROWS_WORD": ROW_WORDS[rows]}
     return sizes | row | _codec_constants(op)
 
 

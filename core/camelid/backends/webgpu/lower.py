@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 
 from camelid.backends.base import PoolSize
 from camelid.backends.webgpu.kernel import Constants, Context, Kernel, roles_of
@@ -111,10 +112,13 @@ def program_section(
     join: Join,
     lanes: int,
     limits: Mapping[str, int] = DEFAULTS,
+    *,
+    has_early: bool = False,
 ) -> Section:
     """Section with the dispatches of a plan over its arena.
 
-    `lanes` is the number of lanes that share a weight row, `limits` are those of the device.
+    `lanes` is the number of lanes that share a weight row, `limits` are those of the device. With
+    `has_early`, kernels for several token rows have early ones for one row, which decode steps use, too.
     """
     context = Context(plan, dict(pools), lanes, limits)
     section = Section(str(plan.key), "program")
@@ -122,6 +126,8 @@ def program_section(
     lowering = _lowering(section, context, join, _shared_scratch(ops, context))
     for name, n_bytes in lowering.sizes.items():
         section.add_buffer(lowering.names[name], n_bytes, READ_WRITE)
+    if has_early:
+        lowering.contexts = (context, replace(context, most_tokens=1))
     for op in ops:
         lowering.add(op)
     section.step = (lowering.names["step"], lowering.sizes["step"])
@@ -196,24 +202,28 @@ class _Lowering:
         join: Join,
     ) -> None:
         self.section, self.plan, self.context = section, plan, context
+        self.contexts: tuple[Context, ...] = (context,)  # and that of early pipelines
         self.arena, self.sizes, self.names, self.join = arena, sizes, names, join
 
     def add(self, op: Op) -> None:
         for piece, places in op_pieces(op, most_bytes(self.context.limits)):
-            constants = self._constants(piece) | places
+            constants = [self._constants(piece, context) | places for context in self.contexts]
             for kernel in kernels_of(piece, self.context):
                 self._add_kernel(piece, kernel, constants)
 
-    def _add_kernel(self, op: Op, kernel: Kernel, constants: Constants) -> None:
+    def _add_kernel(self, op: Op, kernel: Kernel, constants: Sequence[Constants]) -> None:
         files = shader_files(kernel, op, self.context)
         wgsl = self.join(*files)
         for bindings, more in self._dispatches(op, kernel):
             access = ("read", *(word for word, _ in bindings))
             layout = self.section.add_layout(access)
-            known = _declared(wgsl, constants | more)
-            pipeline = self.section.add_pipeline("+".join(files), wgsl, layout, known)
             group = self.section.add_group(layout, [self._step(), *(place for _, place in bindings)])
-            self.section.dispatch(pipeline, group, kernel.grid(op, self.context))
+            known = [_declared(wgsl, each | more) for each in constants]
+            pipelines = [self.section.add_pipeline("+".join(files), wgsl, layout, each) for each in known]
+            grids = [kernel.grid(op, context) for context in self.contexts]
+            self.section.dispatch(pipelines[0], group, grids[0])
+            if pipelines[-1] != pipelines[0]:
+                self.section.early.append((len(self.section.commands) - 1, pipelines[-1], grids[-1]))
 
     def results(self) -> Iterable[tuple[str, int, int, int]]:
         word = StepLayout.header_word("outputs")
@@ -224,9 +234,9 @@ class _Lowering:
             logits = sample.view("logits")
             yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, logits.row_bytes
 
-    def _constants(self, op: Op) -> Constants:
+    def _constants(self, op: Op, context: Context) -> Constants:
         known = step_constants(self.plan.layout) | op_constants(op)
-        return known | KERNELS[op.name].constants(op, self.context)
+        return known | KERNELS[op.name].constants(op, context)
 
     def _dispatches(self, op: Op, kernel: Kernel) -> Iterable[tuple[list[tuple[str, Binding]], Constants]]:
         """Bindings and additional constants of each dispatch; `state.*`: a dispatch per tensor and layer."""

@@ -17,6 +17,8 @@ groups, and lists commands. Hosts (`host_python.py`, `web/executor.js`) execute 
     step       [buffer, bytes]                       where `run` writes the step
     results    [[buffer, offset, word, each], ...]   `read` returns step[word] * each bytes per entry, joined
     ring       the largest number of steps between `run` and `read`
+    early      [[command, pipeline, grid], ...]      pipeline and grid of a dispatch until its own pipeline is
+                                                     compiled, with the same bits; a host may ignore them
 
 A dispatch with an empty grid is not launched.
 """
@@ -48,6 +50,9 @@ class Section:
     step: tuple[str, int] | None = None
     results: list[tuple[str, int, int, int]] = field(default_factory=list[tuple[str, int, int, int]])
     ring: int = 0
+    early: list[tuple[int, int, tuple[GridEntry, ...]]] = field(
+        default_factory=list[tuple[int, int, tuple[GridEntry, ...]]]
+    )
 
     def add_buffer(
         self,
@@ -85,10 +90,10 @@ class Section:
         return Counter(frozenset(e[0] for e in grid if not isinstance(e, int)) for grid in grids)
 
     def compiled_json(self) -> dict[str, Any]:
-        """The part of the section from which pipelines are compiled, as JSON data."""
-        empty = Section(
-            self.name, self.kind, layouts=self.layouts, modules=self.modules, pipelines=self.pipelines
-        )
+        """The part of the section from which its first pipelines are compiled, as JSON data."""
+        late = {self.commands[command][1] for command, *_ in self.early}
+        first = [entry for i, entry in enumerate(self.pipelines) if i not in late]
+        empty = Section(self.name, self.kind, layouts=self.layouts, modules=self.modules, pipelines=first)
         return empty.json()
 
     def json(self) -> dict[str, Any]:

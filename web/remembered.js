@@ -1,0 +1,72 @@
+// The pipelines of the last visit are compiled while Python starts, and the executor that opens the same
+// device finds them. Only time depends on them: a section that has changed since compiles its own.
+
+import { openDevice } from "./device.js";
+import { Build, Compiled } from "./section.js";
+
+const CACHE = "camelid-pipelines";
+const PLACE = "/camelid-pipelines"; // of the record in the cache; nothing is fetched from there
+
+let last = ""; // the record, as JSON
+let waiting = null; // {spec, opened}: a device that no executor has opened yet
+let used = null; // {spec, section}: the device that was opened last, and what was compiled first
+
+/**
+ * Begins to compile the pipelines of the last visit, if it had the same model and options.
+ * @param {string} name of model and options
+ */
+export async function recall(name) {
+  last = await lastRecord().catch(() => ""); // a browser that stores nothing for the site
+  const record = last && JSON.parse(last);
+  if (record?.name !== name) return;
+  const opened = openDevice(globalThis.navigator?.gpu, record.spec).then((found) => prepared(found, record));
+  opened.catch(() => {}); // the executor opens its own
+  waiting = { spec: JSON.stringify(record.spec), opened };
+}
+
+async function lastRecord() {
+  const cache = await caches.open(CACHE);
+  return (await (await cache.match(PLACE))?.text()) ?? "";
+}
+
+function prepared(found, { section }) {
+  const compiled = new Compiled();
+  new Build(found.device, section, new Map(), compiled, { objects: 0 }).prepare();
+  return { ...found, compiled };
+}
+
+/**
+ * The device that was opened in advance, with its pipelines; null if there is none like this.
+ * @param {object} spec as of `openDevice`
+ */
+export async function taken(spec) {
+  if (waiting?.spec !== JSON.stringify(spec)) return null;
+  const { opened } = waiting;
+  waiting = null;
+  return opened.catch(() => null);
+}
+
+/** Notes a device that is opened, or a section whose pipelines are compiled first. */
+export function note({ spec, section }) {
+  const empty = { name: "last visit", kind: "program", layouts: {}, modules: {}, pipelines: [] };
+  if (spec) used = { spec, section: empty };
+  if (!section || !used) return;
+  Object.assign(used.section.layouts, section.layouts);
+  Object.assign(used.section.modules, section.modules);
+  used.section.pipelines.push(...section.pipelines);
+}
+
+/**
+ * Keeps what was compiled first for the next visit.
+ * @param {string} name of model and options
+ */
+export async function keep(name) {
+  const unused = waiting?.opened;
+  waiting = null;
+  unused?.then(({ device }) => device.destroy(), () => {});
+  const record = used && JSON.stringify({ name, ...used });
+  used = null;
+  if (!record || record === last) return;
+  const cache = await caches.open(CACHE);
+  await cache.put(PLACE, new Response(record));
+}
