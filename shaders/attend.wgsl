@@ -34,6 +34,7 @@ override HAS_SHARED_KEYS: bool = false;
 
 var<workgroup> query: array<vec4<f32>, LANES>;
 var<workgroup> scores: array<f32, LANES>;
+var<workgroup> products: array<f32, 256>;  // [keys of a tile, 4]
 var<workgroup> places: array<u32, LANES>;  // pool row of each key of the tile
 var<workgroup> parts: array<vec4<f32>, LANES>;
 var<workgroup> part_sums: array<f32, LANES>;
@@ -73,19 +74,20 @@ fn shared_product(is_tail: bool, row: u32, kv_head: u32, share: u32) -> f32 {  /
   return sums.x + sums.y + sums.z + sums.w;
 }
 
-// Four lanes share a key, so that neighbours read neighbouring values. The products are in the memory of parts.
+// Four lanes share a key, so that neighbours read neighbouring values. Products are single floats: a write to one component
+// of a vector may write the others.
 fn stage_products(is_tail: bool, table: u32, first: u32, n: u32, kv_head: u32, lane: u32) {
   for (var turn = 0u; turn < 4u; turn++) {
     let slot = LANES / 4u * turn + lane / 4u;
     let row = pool_row(table, first + min(slot, n - 1u));
-    parts[slot][lane % 4u] = shared_product(is_tail, row, kv_head, lane % 4u);
+    products[4u * slot + lane % 4u] = shared_product(is_tail, row, kv_head, lane % 4u);
   }
   workgroupBarrier();
 }
 
 fn staged_product(slot: u32) -> f32 {
-  let v = parts[slot];
-  return v.x + v.y + v.z + v.w;
+  let at = 4u * slot;
+  return products[at] + products[at + 1u] + products[at + 2u] + products[at + 3u];
 }
 
 fn score(sum: f32, bias: f32) -> f32 {

@@ -1,26 +1,26 @@
 // matmul_q8: the sums of matmul_tile, with x rounded to 8 bits. A chunk of all weight rows and token rows is in workgroup
 // memory.
 var<workgroup> quants: array<vec4<u32>, 128>;  // [2, weight rows] runs
-var<workgroup> scales: array<vec4<f32>, 64>;  // [weight rows] scale and offset of both runs
+var<workgroup> affine: array<vec4<f32>, 64>;  // [weight rows] scale and offset of both runs
 var<workgroup> codes: array<vec4<u32>, 128>;  // [2, token rows] runs
-var<workgroup> affine: array<vec2<f32>, 128>;
+var<workgroup> scale_sum: array<vec2<f32>, 128>;
 
 fn stage_weights(row: u32, c: u32, slot: u32) {
   let p = packed_at(row, c);
   quants[slot] = p.a;
   quants[64u + slot] = p.b;
-  scales[slot] = vec4(p.scale, p.offset);
+  affine[slot] = vec4(p.scale, p.offset);
 }
 
 fn stage_run(x_at: u32, run: u32, slot: u32) {
   let rounded = rounded_run(x_at + 4u * run, scale_of(x_at + run / 2u * 8u));
   codes[slot] = rounded.codes;
-  affine[slot] = rounded.affine;
+  scale_sum[slot] = rounded.scale_sum;
 }
 
-fn packed_of(slot: u32) -> Packed { return Packed(quants[slot], quants[64u + slot], scales[slot].xy, scales[slot].zw); }
+fn packed_of(slot: u32) -> Packed { return Packed(quants[slot], quants[64u + slot], affine[slot].xy, affine[slot].zw); }
 
-fn input_of(t: u32) -> Input { return Input(Rounded(codes[t], affine[t]), Rounded(codes[64u + t], affine[64u + t])); }
+fn input_of(t: u32) -> Input { return Input(Rounded(codes[t], scale_sum[t]), Rounded(codes[64u + t], scale_sum[64u + t])); }
 
 fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, SHARE> {
   let slot = lane / 16u * 4u;

@@ -20,7 +20,8 @@ fn add_chunk(chunk: Chunk, input: Input, sum: f32) -> f32 {
   return fma(chunk.scale.y, b, fma(chunk.offset.y, input.sum.y, first));
 }
 
-fn one_token(rows: vec4<u32>, x_at: u32, lane: u32) {
+fn one_token(is_own: bool, rows: vec4<u32>, x_at: u32, lane: u32) {
+  if (!is_own) { return; }
   var sums = vec4<f32>();
   for (var c = lane % LANES; c < n_chunks(); c += LANES) {
     let input = input_at(x_at, c);
@@ -36,7 +37,8 @@ fn one_token(rows: vec4<u32>, x_at: u32, lane: u32) {
   partial[lane] = sums;
 }
 
-fn many_tokens(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
+fn many_tokens(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
+  if (!is_own) { return; }
   var sums: array<vec4<f32>, MAX_TOKENS>;
   for (var c = lane % LANES; c < n_chunks(); c += LANES) {
     let chunks = array<Chunk, 4>(
@@ -50,14 +52,4 @@ fn many_tokens(rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
     }
   }
   for (var t = 0u; t < TOKENS; t++) { partial[t * GROUP_LANES + lane] = sums[t]; }
-}
-
-// x_at: the first token row, in vec4; last: the number of its last token. A lane that is not `is_own` has no sums.
-fn partial_sums(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
-  if (!is_own) { return; }
-  if (TOKENS == 1u) {
-    one_token(rows, x_at, lane);
-  } else {
-    many_tokens(rows, x_at, last, lane);
-  }
 }

@@ -2,7 +2,7 @@
 // SLICE chunks at a time.
 
 var<workgroup> codes: array<vec4<u32>, 2u * SLICE * TOKENS>;  // [TOKENS, runs of the slice]
-var<workgroup> affine: array<vec2<f32>, 2u * SLICE * TOKENS>;
+var<workgroup> scale_sum: array<vec2<f32>, 2u * SLICE * TOKENS>;
 
 fn stage_slice(x_at: u32, last: u32, slice: u32, lane: u32) {
   for (var i = lane; i < SLICE * TOKENS; i += GROUP_LANES) {
@@ -10,10 +10,10 @@ fn stage_slice(x_at: u32, last: u32, slice: u32, lane: u32) {
     if (block < n_chunks()) {
       let at = x_at + min(i / SLICE, last) * (X_STRIDE / 4u) + 8u * block;
       let scale = scale_of(at);
-      for (var half = 0u; half < 2u; half++) {
-        let rounded = rounded_run(at + 4u * half, scale);
-        codes[2u * i + half] = rounded.codes;
-        affine[2u * i + half] = rounded.affine;
+      for (var run = 0u; run < 2u; run++) {
+        let rounded = rounded_run(at + 4u * run, scale);
+        codes[2u * i + run] = rounded.codes;
+        scale_sum[2u * i + run] = rounded.scale_sum;
       }
     }
   }
@@ -22,7 +22,7 @@ fn stage_slice(x_at: u32, last: u32, slice: u32, lane: u32) {
 
 fn staged(slice: u32, t: u32, run: u32) -> Rounded {
   let at = 2u * SLICE * t + run - 2u * slice;
-  return Rounded(codes[at], affine[at]);
+  return Rounded(codes[at], scale_sum[at]);
 }
 
 fn input_at(slice: u32, t: u32, c: u32) -> Input {
@@ -66,13 +66,4 @@ fn many_tokens(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
     workgroupBarrier();
   }
   for (var t = 0u; t < TOKENS; t++) { partial[t * GROUP_LANES + lane] = sums[t]; }
-}
-
-// As in matvec. All lanes of a workgroup call it, since they share x.
-fn partial_sums(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
-  if (TOKENS == 1u) {
-    one_token(is_own, rows, x_at, lane);
-  } else {
-    many_tokens(is_own, rows, x_at, last, lane);
-  }
 }

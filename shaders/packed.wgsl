@@ -1,12 +1,14 @@
-// packed: chunks whose weights are unsigned bytes. A codec defines packed_at(row, c): runs a and b, in the bytes of words.
-// Fields of the second run that stay in place, times 4 or 16, need no shift; a scale of the run that is as many times
-// smaller gives the same bits.
+// packed: chunks whose weights are bytes, from -128 to 127: signed, or unsigned below 128. A codec defines
+// packed_at(row, c): runs a and b, in the bytes of words; packed_unsigned or packed_signed reads them. Fields of the second
+// run that stay in place, times 4 or 16, need no shift; a scale of the run that is as many times smaller gives the same
+// bits.
 struct Packed { a: vec4<u32>, b: vec4<u32>, scale: vec2<f32>, offset: vec2<f32> }
 
 fn chunk_at(row: u32, c: u32) -> Chunk {
   let p = packed_at(row, c);
   let q = array<vec4<f32>, 8>(
-    bytes(p.a.x), bytes(p.a.y), bytes(p.a.z), bytes(p.a.w), bytes(p.b.x), bytes(p.b.y), bytes(p.b.z), bytes(p.b.w));
+    weights4(p.a.x), weights4(p.a.y), weights4(p.a.z), weights4(p.a.w),
+    weights4(p.b.x), weights4(p.b.y), weights4(p.b.z), weights4(p.b.w));
   return Chunk(q, p.scale, p.offset);
 }
 

@@ -3,7 +3,7 @@
 override SLICE: u32 = 16u;  // chunks of matvec_q8; a multiple of LANES, and of the chunks of two spans
 override SHIFT: u32 = 0u;  // the second run of a packed chunk is 2^SHIFT times its weights
 
-struct Rounded { codes: vec4<u32>, affine: vec2<f32> }  // a run; its scale and its sum
+struct Rounded { codes: vec4<u32>, scale_sum: vec2<f32> }  // a run; its scale and its sum
 struct Input { a: Rounded, b: Rounded }  // a chunk of a token row
 
 const LEAST: f32 = 1e-30;  // smaller blocks have codes of 0; the reciprocal of their scale may overflow
@@ -42,10 +42,10 @@ fn add_packed(p: Packed, input: Input, sum: f32) -> f32 {
   let a = dot16(p.a, input.a.codes, 0);
   let q = p.b >> vec4(SHIFT);
   if (SPAN == 4u) {
-    let shifted = fma(p.offset.x, input.a.affine.y + input.b.affine.y, sum);
-    return fma(p.scale.x * input.a.affine.x, f32(dot16(q, input.b.codes, a)), shifted);
+    let shifted = fma(p.offset.x, input.a.scale_sum.y + input.b.scale_sum.y, sum);
+    return fma(p.scale.x * input.a.scale_sum.x, f32(dot16(q, input.b.codes, a)), shifted);
   }
-  let first = fma(p.scale.x * input.a.affine.x, f32(a), fma(p.offset.x, input.a.affine.y, sum));
-  let scale = p.scale.y * f32(1u << SHIFT) * input.b.affine.x;
-  return fma(scale, f32(dot16(q, input.b.codes, 0)), fma(p.offset.y, input.b.affine.y, first));
+  let first = fma(p.scale.x * input.a.scale_sum.x, f32(a), fma(p.offset.x, input.a.scale_sum.y, sum));
+  let scale = p.scale.y * f32(1u << SHIFT) * input.b.scale_sum.x;
+  return fma(scale, f32(dot16(q, input.b.codes, 0)), fma(p.offset.y, input.b.scale_sum.y, first));
 }

@@ -47,7 +47,7 @@ NATIVE_IN_BROWSER = (
 )  # fmt: skip
 COMPRESSIBLE = {".bin", ".gguf", ".txt", ".wasm", ".zip", *PAGE_FILES} - {".ico", ".png"}
 SERVICE_WORKER, UNBUILT = "service_worker.js", "unbuilt"
-STAMPED = (SERVICE_WORKER, "client/tabs.js")  # with the build's stamp in place of UNBUILT
+STAMPED = (SERVICE_WORKER, "client/tabs.js", "remembered.js")  # with the build's stamp in place of UNBUILT
 ONE_FILE = "one_file"  # folder of the site and of web/: parts of the page that `camelid web --export` writes
 ESBUILD = ROOT / "node_modules" / "esbuild" / "bin" / "esbuild"
 RECORDS = "glass/parity.json"

@@ -4,34 +4,36 @@
 import { openDevice } from "./device.js";
 import { Build, Compiled } from "./section.js";
 
+const BUILD = "unbuilt"; // web/build.py writes the build's stamp: another build may have other kernels
 const CACHE = "camelid-pipelines";
 const PLACE = "/camelid-pipelines"; // of the record in the cache; nothing is fetched from there
 
 let last = ""; // the record, as JSON
-let waiting = null; // {spec, opened}: a device that no executor has opened yet
+let waiting = null; // promise of {spec, opened}: a device that no executor has opened yet; or of null
 let used = null; // {spec, section}: the device that was opened last, and what was compiled first
 
 /**
  * Begins to compile the pipelines of the last visit, if it had the same model and options.
  * @param {string} name of model and options
  */
-export async function recall(name) {
-  last = await lastRecord().catch(() => ""); // a browser that stores nothing for the site
-  const record = last && JSON.parse(last);
-  if (record?.name !== name) return;
-  const opened = openDevice(globalThis.navigator?.gpu, record.spec).then((found) => prepared(found, record));
-  opened.catch(() => {}); // the executor opens its own
-  waiting = { spec: JSON.stringify(record.spec), opened };
+export function recall(name) {
+  waiting = begun(BUILD + name).catch(() => null); // the browser stores nothing, or the record is damaged
 }
 
-async function lastRecord() {
+async function begun(name) {
   const cache = await caches.open(CACHE);
-  return (await (await cache.match(PLACE))?.text()) ?? "";
+  last = (await (await cache.match(PLACE))?.text()) ?? "";
+  const record = last && JSON.parse(last);
+  if (record?.name !== name) return null;
+  const opened = openDevice(globalThis.navigator?.gpu, record.spec).then((found) => prepared(found, record));
+  opened.catch(() => {}); // the executor opens its own
+  return { spec: JSON.stringify(record.spec), opened };
 }
 
 function prepared(found, { section }) {
   const compiled = new Compiled();
   new Build(found.device, section, new Map(), compiled, { objects: 0 }).prepare();
+  found.device.lost.then(() => (compiled.isLost = true));
   return { ...found, compiled };
 }
 
@@ -40,10 +42,11 @@ function prepared(found, { section }) {
  * @param {object} spec as of `openDevice`
  */
 export async function taken(spec) {
-  if (waiting?.spec !== JSON.stringify(spec)) return null;
-  const { opened } = waiting;
+  const found = await waiting;
+  if (found?.spec !== JSON.stringify(spec)) return null;
   waiting = null;
-  return opened.catch(() => null);
+  const device = await found.opened.catch(() => null);
+  return device?.compiled.isLost ? null : device;
 }
 
 /** Notes a device that is opened, or a section whose pipelines are compiled first. */
@@ -56,15 +59,19 @@ export function note({ spec, section }) {
   used.section.pipelines.push(...section.pipelines);
 }
 
+/** Closes the device that was opened in advance, if no executor has opened it. */
+export async function forget() {
+  const unused = await waiting;
+  waiting = null;
+  unused?.opened.then(({ device }) => device.destroy(), () => {});
+}
+
 /**
  * Keeps what was compiled first for the next visit.
  * @param {string} name of model and options
  */
 export async function keep(name) {
-  const unused = waiting?.opened;
-  waiting = null;
-  unused?.then(({ device }) => device.destroy(), () => {});
-  const record = used && JSON.stringify({ name, ...used });
+  const record = used && JSON.stringify({ name: BUILD + name, ...used });
   used = null;
   if (!record || record === last) return;
   const cache = await caches.open(CACHE);

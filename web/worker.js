@@ -5,7 +5,7 @@
 import { Executor } from "./executor.js";
 import { hasSnapshot } from "./files.js";
 import { startPython } from "./python.js";
-import { keep, recall } from "./remembered.js";
+import { forget, keep, recall } from "./remembered.js";
 import { openSource } from "./source.js";
 import { WasmExecutor } from "./wasm_executor.js";
 
@@ -40,13 +40,17 @@ async function load({ id, files, options }) {
   tellStart(started);
   const told = (done, total) => tell({ id, kind: "progress", what: "model", done, total });
   const name = JSON.stringify([files.map((file) => file.name ?? file), options]);
-  if (hasSnapshot) recall(name);
-  const opened = openSource(files.length > 1 ? files : files[0], told);
-  const [source, camelid] = await Promise.all([opened, python]);
-  told(source.size, source.size);
-  const bytes = camelid.host_browser.BrowserSource(source);
-  opening = camelid.model.start(bytes, tellJson, id, JSON.stringify(options));
-  if ((await opening) && hasSnapshot) keep(name).catch(() => {}); // nor is a full storage an error
+  if (hasSnapshot) recall(name); // in the page alone: a program with the npm package keeps nothing unasked
+  try {
+    const opened = openSource(files.length > 1 ? files : files[0], told);
+    const [source, camelid] = await Promise.all([opened, python]);
+    told(source.size, source.size);
+    const bytes = camelid.host_browser.BrowserSource(source);
+    opening = camelid.model.start(bytes, tellJson, id, JSON.stringify(options));
+    if ((await opening) && hasSnapshot) keep(name).catch(() => {}); // a full storage is no error
+  } finally {
+    forget();
+  }
 }
 
 async function restore({ id, file }) {

@@ -20,6 +20,7 @@ NUMBERS = {
     "candidates": {"MOST": step.CANDIDATES, "WORDS": step.CANDIDATE_WORDS},
     "product": {"TILES_X": kernels_matrix.TILES_X},
     "matmul_tile": {"TILE_QUADS": kernels_matrix.TILE_QUADS},
+    "matvec": {"SOFTWARE_LANES": kernel.SOFTWARE_LANES},
     "partial": {"GROUP_LANES": kernel.LANES, "MAX_TOKENS": kernel.TOKENS},
     "router": {"MAX_EXPERTS": kernels_matrix.MAX_EXPERTS, **ROUTER_GATES},
     "norm": {"LAYER": kernels_basic.NORM_KINDS["layer"], "L2": kernels_basic.NORM_KINDS["l2"]},

@@ -78,8 +78,9 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "product": ("return v.x + v.y + v.z + v.w", "return v.x + v.y + v.z"),
     "matmul": ("quants[at + 3u]", "quants[at + 2u]"),
     "partial": ("quad * LANES", "quad"),
-    "packed": ("bytes(p.b.w)", "bytes(p.b.z)"),
-    "packed_signed": ("signed_bytes(p.b.w)", "bytes(p.b.w)"),
+    "packed": ("weights4(p.b.w)", "weights4(p.b.z)"),
+    "packed_signed": ("signed_bytes(word)", "bytes(word)"),
+    "packed_unsigned": ("bytes(word)", "signed_bytes(word)"),
     "rounded": ("fma(v, vec4(inverse), vec4(WHOLE))", "fma(v, vec4(inverse), vec4(WHOLE + 1.0))"),
     "matvec_q8": ("packed_at(rows.w, c), input", "packed_at(rows.z, c), input"),
     "matmul_q8": ("rows[3], input", "rows[2], input"),
@@ -149,7 +150,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
 }
 
 # Files of activations "q8" alone.
-ROUNDED = {"rounded", "matvec_q8", "matmul_q8"}
+Q8_SHADERS = {"rounded", "matvec_q8", "matmul_q8"}
 MOST_CASES = 8  # with a shader, besides one of each kind
 
 
@@ -166,7 +167,7 @@ def cases_with(name: str) -> list[OpCase]:
     """Cases that use this shader: one of each kind and about MOST_CASES more."""
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
-    if name in ROUNDED:
+    if name in Q8_SHADERS:
         return [case for case, files in zip(q8_cases(), modules("q8"), strict=True) if name in files][::5]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
     return [*one_of_each_kind(cases), *cases[:: max(1, len(cases) // MOST_CASES)]]
@@ -218,7 +219,7 @@ def test_mutation_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> Non
     """With the kernels that a GPU gets."""
     need_driver("llvmpipe")
     monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", GPU_LANES)
-    activations = "q8" if name in ROUNDED else "f32"
+    activations = "q8" if name in Q8_SHADERS else "f32"
     with monkeypatch.context() as patch:
         patch.setattr(shaders, "text", mutated(name))
         caught = asyncio.run(first_wrong(cases_with(name), activations))

@@ -14,12 +14,13 @@ from tests.support.exhaustive import exhaustive
 from tests.support.parity.adapters import need_driver
 from tests.support.parity.cases import one_of_each_kind
 from tests.support.parity.compare import TOLERANCE, errors, run_on
-from tests.support.parity.rounded import q8_capabilities, q8_cases, q8_result
+from tests.support.parity.rounded import long_cases, q8_capabilities, q8_cases, q8_result
 from tests.support.parity.sections import PaperHost
 
 import camelid
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, OpResult
+from camelid.backends.proof.gate import Outcome, first_failure
 from camelid.backends.webgpu.backend import open_backend
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES
 from camelid.backends.webgpu.layouts import PACKED
@@ -42,7 +43,7 @@ def run_q8(driver: str, lanes: int, cases: list[OpCase]) -> list[OpResult]:
     ("way", "is_whole"), [("llvmpipe as a GPU", False), *(exhaustive((way, True)) for way in WAYS)]
 )
 def test_products_match_the_reference_with_rounded_activations(way: str, is_whole: bool) -> None:
-    cases = CASES if is_whole else one_of_each_kind(CASES)
+    cases = CASES if is_whole else [*one_of_each_kind(CASES), *CASES[-len(long_cases()) :]]
     for case, result in zip(cases, run_q8(*WAYS[way], cases), strict=True):
         assert max(errors(result, q8_result(case))) <= TOLERANCE, case
 
@@ -67,7 +68,7 @@ def test_rounded_activations_differ_from_float_ones() -> None:
 @pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_k"])
 @pytest.mark.parametrize("op", ["norm_linear_glu", "linear_add_norm"])
 def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, lanes: int) -> None:
-    case = case_of(op, type_, 512)
+    case = case_of(op, type_, 1024)
     ways = [alone(case, row, spare) for spare in (0, 2, 10) for row in (0, 7, 10)]
     together, *each = (np.hstack(list(r.views.values())) for r in run_q8("llvmpipe", lanes, [case, *ways]))
     for got, row in zip(each, (0, 7, 10) * 3, strict=True):
@@ -76,12 +77,15 @@ def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, lanes: int) -> Non
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_an_input_that_is_not_finite_reaches_every_output_of_its_row(bad: float) -> None:
-    case = next(case for case in CASES if case.op == "linear" and len(case.views["x"]) > 8)
-    x = case.views["x"].copy()
-    x[2, 40] = bad
-    (got,) = run_q8("llvmpipe", GPU_LANES, [replace(case, views={**case.views, "x": x})])
-    others = np.delete(got.views["y"], 2, axis=0)
-    assert np.isnan(got.views["y"][2]).all() and np.isfinite(others).all()
+    linears = [case for case in CASES if case.op == "linear"]
+    tiled = next(case for case in linears if len(case.views["x"]) > 8)
+    few = next(case for case in linears if 2 < len(case.views["x"]) <= 8)
+    for case in (tiled, few):
+        x = case.views["x"].copy()
+        x[2, 40] = bad
+        (got,) = run_q8("llvmpipe", GPU_LANES, [replace(case, views={**case.views, "x": x})])
+        others = np.delete(got.views["y"], 2, axis=0)
+        assert np.isnan(got.views["y"][2]).all() and np.isfinite(others).all()
 
 
 def test_logits_of_cria_are_near_those_of_the_processor() -> None:
@@ -96,6 +100,19 @@ def test_logits_of_cria_are_near_those_of_the_processor() -> None:
     want, got, exact = logits(backend="cpu"), logits(**gpu, activations="q8"), logits(**gpu)
     error = [((a - want) ** 2).sum() / (want**2).sum() for a in (got, exact)]
     assert error[0] < error[1] < 1e-3
+
+
+def test_the_short_gate_passes() -> None:
+    """The gate rounds the reference's inputs for the types that this backend rounds, and for no other."""
+
+    async def failure() -> Outcome | None:
+        backend = open_backend("Vulkan")
+        await backend.open(OpenSpec(adapter=need_driver("llvmpipe"), activations="q8"))
+        found = await first_failure(backend)
+        await backend.close()
+        return found
+
+    assert asyncio.run(failure()) is None
 
 
 @pytest.mark.parametrize(("backend", "activations"), [("reference", "q8"), ("cpu", "f32")])

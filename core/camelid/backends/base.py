@@ -19,7 +19,7 @@ from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
 PADDING = 1 << 16  # bytes of a device's buffer beyond a weight's blocks, at most: padding, a codebook
-FLOAT_TYPES = frozenset({"f32", "f16"})  # types of weights that multiply unrounded activations
+FLOAT_TYPES = frozenset({"f32", "f16"})
 Sources = Mapping[str, Any]  # source name -> handle: a path natively, a URL, File or OPFS handle in a browser
 
 
@@ -29,13 +29,15 @@ class OpenSpec:
 
     `adapter` is a part of the device's name; on `cpu`, a variant of the kernels. `threads` is the number of
     processor threads (None: all that the process may use). `activations` is "q8" or "f32", as in
-    `Capabilities` ("": the backend's own). `default_limits` plans for WebGPU's default limits on any adapter.
+    `Capabilities` ("": the backend's own). `default_limits` plans for WebGPU's default limits
+    on any adapter. `compiles_all` compiles all pipelines of a program before its first step.
     """
 
     adapter: str = ""
     threads: int | None = None
     activations: str = ""
     default_limits: bool = False
+    compiles_all: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,7 @@ class Capabilities:
     n_stages: int = 1
 
     def rounding(self, weight_type: str) -> str:
-        """The rounding of activations before a product with a weight of this type: "q8" or "f32"."""
+        """`activations` for a product with a weight of this type."""
         return "f32" if weight_type in self.exact_types else self.activations
 
     @property

@@ -35,11 +35,11 @@ class Stored:
     def check_facts(self, facts: Mapping[str, Any]) -> None:
         """Raises a usage error for different conditions, whose ratio would not compare the code."""
         for name, called in SAME.items():
-            if self.facts.get(name, facts[name]) != facts[name]:  # a result of an older version may lack it
+            if self.facts[name] != facts[name]:
                 was, now = (_shown(name, each) for each in (self.facts, facts))
                 raise click.UsageError(
                     f"{self.path} has another {called}: {was}, expected {now}; "
-                    "compare results of the same file, threads and depth"
+                    "compare results of the same file, threads, activations and depth"
                 )
 
     def check_cases(self, cases: Sequence[Case]) -> None:
@@ -75,6 +75,7 @@ def read_stored(path: Path) -> Stored:
         facts: Any = json.loads(path.read_text("utf-8"))
         rows = cast("list[dict[str, Any]]", facts["rows"])
         tps = {_case(row): float(row["tps"]) for row in rows}
+        facts.setdefault("activations", "q8" if facts.get("backend") == "cpu" else "f32")  # of older versions
         if missing := [name for name in SAME if name not in facts]:
             raise ValueError(f"no {missing[0]}")
         if not all(each > 0 for each in tps.values()):

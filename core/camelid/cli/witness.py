@@ -246,6 +246,8 @@ async def load_recorded(
     if not recorded:
         raise Failure("the log does not state the model of some requests, so it cannot be loaded")
     options = {**recorded["options"], **{name: value for name, value in words.items() if value is not None}}
+    if words.get("backend"):  # another backend has its own rounding, which the facts of its build state
+        options.pop("activations", None)
     with loading_bar() as progress:
         llm = await aload_with(
             local_path(model or recorded["file"]), LoadOptions.of(**options), progress=progress

@@ -140,15 +140,23 @@ async def _try_backend(
 
 
 async def open_named(
-    name: str, adapter: str = "", threads: int | None = None, activations: str | None = None
+    name: str,
+    adapter: str = "",
+    threads: int | None = None,
+    activations: str | None = None,
+    *,
+    compiles_all: bool = False,
 ) -> Backend:
-    """Opens a backend by name.
+    """Opens a backend by name; `compiles_all` as in `OpenSpec`.
 
     Raises RequestError for an adapter, threads or activations that it does not accept.
     """
     backend = open_backend(name)
     _check_options(name, adapter, threads)
-    await backend.open(OpenSpec(adapter=adapter, threads=threads, activations=activations or ""))
+    spec = OpenSpec(
+        adapter=adapter, threads=threads, activations=activations or "", compiles_all=compiles_all
+    )
+    await backend.open(spec)
     await _check_activations(backend, activations)
     return backend
 
@@ -193,7 +201,7 @@ async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> Ch
         backend = await open_named(names[0], options.adapter, options.threads, options.activations)
         note = f"{_describe(backend)}, which has all {n_layers} layers"
         return await _deploy(backend, options, model, note)
-    how = (("", options.threads, None), (options.adapter, None, options.activations))
+    how = (("", options.threads, options.activations), (options.adapter, None, options.activations))
     async with AsyncExitStack() as opened:
         parts: list[Backend] = []
         for name, settings in zip(names, how, strict=True):

@@ -97,7 +97,8 @@ class Glass:
     async def parity(self, records: Sequence[Json], tell: Callable[[int, int], object]) -> Json:
         """Outcomes of recorded cases on the model's device, on a backend that is opened for them."""
         options, can = self._llm.running.options, self._llm.capabilities
-        backend = await open_named(can.name, options.adapter, options.threads, options.activations)
+        how = (options.adapter, options.threads, options.activations)
+        backend = await open_named(can.name, *how, compiles_all=True)
         try:
             outcomes = await examine(backend, records, tell)
         finally:

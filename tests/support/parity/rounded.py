@@ -6,6 +6,7 @@ import asyncio
 from functools import cache
 
 import numpy as np
+from tests.support.parity.case_tools import array, empty, weight
 from tests.support.parity.cases import OP_CASES
 from tests.support.parity.compare import reference_result
 from tests.support.parity.sections import PaperHost
@@ -32,9 +33,23 @@ def is_rounded(case: OpCase) -> bool:
     return rounds_activations(case, q8_capabilities()) and (values is None or values.type in PACKED)
 
 
+def long_cases() -> list[OpCase]:
+    """Rows of more columns than a slice of matvec_q8.wgsl, for one token row and for several."""
+    ways = (("q4_0", 1, 4608), ("q4_k", 5, 1024), ("q6_k", 8, 1280), ("q8_0", 2, 2176))
+    return [
+        OpCase(
+            op="linear",
+            views={"y": empty(rows, 10), "x": array(201, rows, n_in)},
+            weights={"weight": weight(type_, 202, 10, n_in)},
+        )
+        for type_, rows, n_in in ways
+    ]
+
+
 def q8_cases() -> list[OpCase]:
     """Inputs away from the ties of codes, on which the last bit of a division decides."""
-    return [inputs_of(case, q8_capabilities())[0] for case in OP_CASES if is_rounded(case)]
+    cases = [*OP_CASES, *long_cases()]
+    return [inputs_of(case, q8_capabilities())[0] for case in cases if is_rounded(case)]
 
 
 def reference_case(case: OpCase) -> OpCase:

@@ -112,7 +112,7 @@ class StagedBackend(Backend):
             page_rows=_page_rows(each),
             chunk=min(can.chunk for can in each),
             row_buckets=tuple(sorted({rows for can in each for rows in can.row_buckets})),
-            activations="q8" if any(can.activations == "q8" for can in each) else "f32",
+            activations="+".join(dict.fromkeys(can.activations for can in each)),
             build="+".join(can.build for can in each if can.build),
             cuts=self._cuts,
             is_concurrent=n_at_once > 1,

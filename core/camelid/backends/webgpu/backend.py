@@ -288,7 +288,8 @@ class WebGpuBackend(Hosted):
         return {**self._limits, binding: min(self._limits[binding], self.piece_bytes)}
 
     def _lowered(self, plan: Plan, units: Mapping[str, PoolSize]) -> Section:
-        has_early = self._has_early and self.capabilities().is_software
+        can_start_early = self._has_early and not self._spec.compiles_all
+        has_early = can_start_early and self.capabilities().is_software
         return program_section(
             plan, units, shaders.join, self._lanes, self._bounds, self._activations, has_early=has_early
         )

@@ -19,7 +19,7 @@ LANES = 64
 GPU_LANES, SOFTWARE_LANES = 16, 2  # lanes that share a weight row; see matvec.wgsl
 TOKENS, TILE_TOKENS = 8, 64  # token rows that share one read of the weights in matvec.wgsl, matmul.wgsl
 # Files in place of these where activations are rounded to 8 bits.
-ROUNDED: Mapping[str, Files] = {
+ROUNDED_FILES: Mapping[str, Files] = {
     "product": ("product", "rounded"),
     "matvec": ("matvec_q8",),
     "matmul": ("matmul_q8",),

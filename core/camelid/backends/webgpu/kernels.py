@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from camelid.backends.webgpu import kernels_basic, kernels_matrix, kernels_qkv, kernels_state
-from camelid.backends.webgpu.kernel import ROUNDED, Constants, Context, Kernel
+from camelid.backends.webgpu.kernel import ROUNDED_FILES, Constants, Context, Kernel
 from camelid.backends.webgpu.layouts import LAYOUTS, PACKED, row_multiple
 from camelid.backends.webgpu.load import check_weight
 from camelid.errors import BackendError
@@ -49,7 +49,7 @@ def shader_files(kernel: Kernel, op: Op, context: Context) -> tuple[str, ...]:
     act = kernel.acts[op.word("act")] if kernel.acts else ()
     files = kernel.tiled if kernel.tiled and context.is_tiled(op) else kernel.files
     if kernel.codec and context.activations == "q8" and op.weight(kernel.codec).type in PACKED:
-        files = tuple(chain.from_iterable(ROUNDED.get(name, (name,)) for name in files))
+        files = tuple(chain.from_iterable(ROUNDED_FILES.get(name, (name,)) for name in files))
     return ("prelude", *codec, *state, *act, *files)
 
 

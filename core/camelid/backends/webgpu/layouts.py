@@ -54,8 +54,8 @@ def _packed(
     is_signed: bool = False,
     **facts: Any,
 ) -> tuple[str, WeightLayout]:
-    words = "packed_signed" if is_signed else "packed"
-    return _row(name, *planes, more=(words, *more), shift=shift, **facts)
+    sign = "packed_signed" if is_signed else "packed_unsigned"
+    return _row(name, *planes, more=("packed", sign, *more), shift=shift, **facts)
 
 
 LAYOUTS: dict[str, WeightLayout] = dict(
