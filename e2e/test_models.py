@@ -232,6 +232,7 @@ async def fill_up(stage: Stage, page: Page) -> None:
     told = await problem(page)
     assert "big-Q4_K_M.gguf needs 21.0 MB more than the 0.0 MB that are stored" in told, told
     assert stage.hub.n_sent <= CHUNK
+    assert await page.evaluate("() => stored()") == [], "a model of which nothing is stored"
     await devtools.send("Storage.overrideQuotaForOrigin", {**override, "quotaSize": 4 * len(BIG)})
     await get(page, "owner/big")
     assert (await opened(page))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
