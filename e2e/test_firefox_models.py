@@ -1,4 +1,4 @@
-"""The models dialog in Firefox with a bounded storage: too small at the start, and full during a download."""
+"""The models dialog in Firefox: a cut and a reload, a storage that is too small or is filled meanwhile."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.hub_server import Hub, serve_hub
 
 from e2e.browser import ROOT, build_site, link_site, serve_site
 from e2e.firefox import Firefox, open_firefox
-from e2e.model_stage import BIG, NAMES, facts, fill
+from e2e.model_stage import BIG, CHUNK, NAMES, facts, fill
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -25,7 +25,9 @@ FILLER = """async (size) => {
   await stream.write(new Uint8Array(size));
   await stream.close();
 }"""
+RESUME = '[aria-label="Resume the download of big-Q4_K_M.gguf"]'
 REMOVE = "async () => (await navigator.storage.getDirectory()).removeEntry('other')"
+CUT_AFTER = 100_000
 BEGUN = "async () => (await stored()).some(({ done }) => done > 0)"
 
 
@@ -104,6 +106,29 @@ def test_a_model_without_room_is_refused_in_numbers_and_fits_after_a_deletion(
     get(page, "owner/moving")
     assert opened(page, 2)["files"] == [facts("moving.gguf", BIG)]
     assert page("notes")["errors"] == []
+
+
+def test_a_download_goes_on_after_a_cut_and_a_reload(page: Firefox, stage: tuple[str, Hub]) -> None:
+    """In the room that it has reserved, whatever else is stored meanwhile."""
+    hub = stage[1]
+    hub.cut_after = [CUT_AFTER]
+    hub.delay_s = 0.02
+    get(page, "owner/big")
+    page.wait(BEGUN)
+    page("reload")
+    page.evaluate(FILLER, GRANTED - len(BIG) - (3 << 20))
+    before = len(hub.downloads())
+    hub.delay_s = 0
+    page.wait(f"() => document.querySelector('{RESUME}')")
+    page("click", RESUME)
+    assert opened(page, 1)["files"] == [facts("big-Q4_K_M.gguf", BIG)]
+    assert min(firsts(hub)[before:]) >= CHUNK, "a stored part was sent again"
+    assert hub.n_sent <= len(BIG) + CUT_AFTER + 3 * CHUNK
+
+
+def firsts(hub: Hub) -> list[int]:
+    """First byte of each request for a model's bytes."""
+    return [int(headers["range"][6:].split("-")[0]) for headers in hub.downloads()]
 
 
 def test_a_storage_that_is_filled_during_a_download_keeps_what_can_go_on(

@@ -115,7 +115,8 @@ class Storing {
       const download = await openDownload({ ...file, size: part.total }, part.done, options);
       if (download.start !== part.done) hasher.init(); // the server sends whole files only
       Object.assign(part, { done: download.start, total: download.total, etag: download.etag });
-      await checkRoom(this.#model.name, this.#missing());
+      const reserved = Math.max(data.getSize() - part.done, 0); // by an earlier download
+      await checkRoom(this.#model.name, Math.max(this.#missing() - reserved, 0));
       data.truncate(part.total ?? 0); // reserves the room, or fails before the download
       for await (const chunk of download.chunks) this.#keep(i, data, hasher, chunk, download.isRanged);
       part.total ??= part.done;
