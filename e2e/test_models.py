@@ -16,6 +16,7 @@ from e2e.browser import ROOT, build_site, open_browser, open_profile, serve_site
 from e2e.model_stage import (
     BIG,
     CHUNK,
+    CLICKED_TWICE,
     IDLE,
     NAMES,
     PARTIAL,
@@ -316,6 +317,13 @@ async def ask_model(page: Page, address: str) -> list[int]:
     return (await ask(page, PROMPT))["token_ids"]
 
 
+async def twice(stage: Stage) -> None:
+    """A double click opens the dialog once."""
+    page = await stage.open()
+    await page.keyboard.press("Escape")
+    assert await page.evaluate(CLICKED_TWICE) == 1
+
+
 async def keyboard(stage: Stage) -> None:
     """The dialog works by keyboard alone, and Escape closes it."""
     page = await stage.open()
@@ -351,7 +359,7 @@ async def looks(stage: Stage) -> None:
 
 SCENES = (
     hub_id, cut, late, reload, closed, notices, cancel, wrong_hash, changed, no_ranges, refusals, quota,
-    two_tabs, tab_closes, languages, files, parts, keyboard, looks,
+    two_tabs, tab_closes, languages, files, parts, twice, keyboard, looks,
 )  # fmt: skip
 
 
