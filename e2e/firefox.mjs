@@ -35,6 +35,7 @@ const COMMANDS = {
     notes = watch(page);
     await page.goto(url);
   },
+  resize: (width, height) => page.setViewport({ width, height }),
   reload: () => page.reload(),
   /** Closes the profile's other tabs. */
   alone: async () => {

@@ -81,7 +81,7 @@ class Firefox:
 
 
 @contextmanager
-def open_firefox(**preferences: bool) -> Iterator[Firefox]:
+def open_firefox(**preferences: bool | int) -> Iterator[Firefox]:
     """A headless Firefox; `preferences` of about:config have `__` for a dot and `_` for a hyphen."""
     names = {name.replace("__", ".").replace("_", "-"): value for name, value in preferences.items()}
     command = [need_node(), "--no-warnings", str(DRIVER), find_firefox(), json.dumps(names)]

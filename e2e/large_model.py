@@ -1,8 +1,8 @@
-"""`python -m e2e.large_model [--layers 19]`: a model of 600 MB opened in the page from a hub on loopback.
+"""`python -m e2e.large_model [--browser firefox] [--layers 19]`: a model of 600 MB opened in the page.
 
-The connection is cut once, and the page is reloaded in the middle of the download; the profile is on disk.
-Prints one JSON object: seconds, bytes that the hub sent, and the peak memory of this machine's
-Chromium processes, so that no other may run.
+It comes from a hub on loopback. The connection is cut once, and the page is reloaded in the middle of the
+download; the profile is on disk. Prints one JSON object: seconds, bytes that the hub sent, and the peak
+memory of all processes of the browser on this machine, so that no other may run.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,44 +24,69 @@ from tests.support.gguf_files import write_tiny_llama
 from tests.support.hub_server import Hub, serve_hub
 
 from e2e.browser import build_site, open_profile, serve_site
+from e2e.firefox import Firefox, open_firefox
 from e2e.visit import ask, wait_ready
 
 SHAPE: dict[str, Any] = {"hidden": 1024, "n_heads": 16, "n_kv_heads": 8, "ffn": 4096, "type": "f16"}
+NAME = "owner/large"
+PROMPT = "What is 12 plus 30?"
 QUERY = "?backend=cpu&max_tokens=8&model=absent"
 CUT_AFTER = 1 << 20  # bytes of the first chunk that arrive before the cut
 STEP_S = 0.1
+MOST_S = 600
+MARKS = ("start", "reloaded", "stored", "ready")
+PROGRAMS = {"chromium": "chrom", "firefox": "firefox"}  # part of the name of a browser's program
 
 
-async def run(address: str, hub: Hub, n_bytes: int, profile: Path) -> dict[str, Any]:
-    """Figures of one run: cut, reload in the middle, resume, load, answer."""
-    hub.cut_after = [CUT_AFTER]
+@dataclass
+class Course:
+    """What one run has in both browsers: the hub, the model's size, and times and bytes at its marks."""
+
+    hub: Hub
+    n_bytes: int
+    marks: dict[str, tuple[float, int]] = field(default_factory=dict)  # seconds, bytes sent so far
+
+    def mark(self, name: str) -> None:
+        self.marks[name] = time.perf_counter(), self.hub.n_sent
+
+    def wait_for_half(self) -> None:
+        """Returns when the hub has sent half of the model."""
+        while self.hub.n_sent < self.n_bytes // 2:
+            time.sleep(STEP_S)
+
+    def figures(self, answer: dict[str, Any]) -> dict[str, Any]:
+        """Figures of the whole run."""
+        (start, _), (_, sent), (stored, _), (ready, _) = (self.marks[name] for name in MARKS)
+        return {
+            "bytes": self.n_bytes,
+            "download_s": round(stored - start, 1),
+            "load_s": round(ready - stored, 1),
+            "tokens": len(answer["token_ids"]),
+            "sent_before_reload": sent,
+            "sent": self.hub.n_sent,
+            "sent_twice": self.hub.n_sent - self.n_bytes,
+        }
+
+
+async def in_chromium(address: str, course: Course, profile: Path) -> dict[str, Any]:
+    """One run: cut, reload in the middle, resume, load, answer."""
     async with open_profile(profile) as context:
         page = await context.new_page()
-        await page.goto(address + QUERY)
-        start = time.perf_counter()
+        await page.goto(address)
+        course.mark("start")
         await open_dialog(page)
-        await page.fill("#models-address", "owner/large")
+        await page.fill("#models-address", NAME)
         await page.press("#models-address", "Enter")
-        while hub.n_sent < n_bytes // 2:
-            await asyncio.sleep(STEP_S)
+        await asyncio.to_thread(course.wait_for_half)
         await page.reload()
-        sent = hub.n_sent
+        course.mark("reloaded")
         await open_dialog(page)
         await page.get_by_role("button", name="Resume").click()
-        await page.wait_for_selector("#models", state="hidden", timeout=600_000)
-        stored = time.perf_counter()
+        await page.wait_for_selector("#models", state="hidden", timeout=1000 * MOST_S)
+        course.mark("stored")
         await wait_ready(page)
-        ready = time.perf_counter()
-        answer = await ask(page, "What is 12 plus 30?")
-    return {
-        "bytes": n_bytes,
-        "download_s": round(stored - start, 1),
-        "load_s": round(ready - stored, 1),
-        "tokens": len(answer["token_ids"]),
-        "sent_before_reload": sent,
-        "sent": hub.n_sent,
-        "sent_twice": hub.n_sent - n_bytes,
-    }
+        course.mark("ready")
+        return await ask(page, PROMPT)
 
 
 async def open_dialog(page: Page) -> None:
@@ -68,15 +94,42 @@ async def open_dialog(page: Page) -> None:
     await page.wait_for_selector("#models[open]")
 
 
+def in_firefox(address: str, course: Course) -> dict[str, Any]:
+    """The run of `in_chromium`."""
+    with open_firefox() as firefox:
+        firefox.open(address)
+        course.mark("start")
+        show_dialog(firefox)
+        firefox("type", "#models-address", NAME)
+        firefox("press", "Enter")
+        course.wait_for_half()
+        firefox("reload")
+        course.mark("reloaded")
+        show_dialog(firefox)
+        firefox.wait("() => document.querySelector('[aria-label^=Resume]')")
+        firefox("click", "[aria-label^=Resume]")
+        firefox.wait("() => !document.querySelector('#models').open", seconds=MOST_S)
+        course.mark("stored")
+        firefox.ready()
+        course.mark("ready")
+        return firefox.ask(PROMPT)
+
+
+def show_dialog(firefox: Firefox) -> None:
+    firefox.wait("() => !document.querySelector('#open-models').disabled")
+    firefox("click", "#open-models")
+    firefox.wait("() => document.querySelector('#models[open] #models-address')")
+
+
 @contextmanager
-def peak_memory(figures: dict[str, Any]) -> Iterator[None]:
-    """Adds the peak of the processes' proportional memory, in MB: of all, and of the largest."""
+def peak_memory(figures: dict[str, Any], browser: str = "chromium") -> Iterator[None]:
+    """Adds the peak of the browser's proportional memory, in MB: of all its processes, and of the largest."""
     done = threading.Event()
     peak = {"all_mb": 0, "largest_mb": 0}
 
     def watch() -> None:
         while not done.wait(5 * STEP_S):
-            sizes = [n for path in Path("/proc").glob("[0-9]*") if (n := chromium_kb(path))]
+            sizes = [n for path in Path("/proc").glob("[0-9]*") if (n := used_kb(path, browser))]
             peak["all_mb"] = max(peak["all_mb"], sum(sizes) // 1000)
             peak["largest_mb"] = max(peak["largest_mb"], max(sizes, default=0) // 1000)
 
@@ -90,32 +143,37 @@ def peak_memory(figures: dict[str, Any]) -> Iterator[None]:
         figures["peak_memory"] = peak
 
 
-def chromium_kb(process: Path) -> int:
-    """Proportional memory in kB of a Chromium process; 0 for any other."""
+def used_kb(process: Path, browser: str) -> int:
+    """Proportional memory in kB of a browser's process; 0 for any other."""
     try:
-        if "chrom" not in (process / "comm").read_text():
+        if PROGRAMS[browser] not in (process / "exe").readlink().name:
             return 0
         rollup = (process / "smaps_rollup").read_text()
         return next(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Pss:"))
-    except (OSError, StopIteration):  # it has ended
+    except (OSError, StopIteration):  # it has ended, or is the system's
         return 0
 
 
 def main() -> None:
     """Command line of `python -m e2e.large_model`."""
     parser = argparse.ArgumentParser(description="Open a large model in the page, interrupted twice.")
+    parser.add_argument("--browser", choices=PROGRAMS, default="chromium", help="(default: %(default)s)")
     parser.add_argument("--layers", type=int, default=19, help="31.5 MB each (default: %(default)s)")
     options = parser.parse_args()
-    figures: dict[str, Any] = {}
+    figures: dict[str, Any] = {"browser": options.browser}
     with tempfile.TemporaryDirectory() as folder, serve_hub() as hub:
         site, model = Path(folder, "site"), Path(folder, "large.gguf")
         write_tiny_llama(model, seed=1, n_layers=options.layers, **SHAPE)
-        hub.add("owner/large", {"large-F16.gguf": model.read_bytes()})
+        hub.add(NAME, {"large-F16.gguf": model.read_bytes()})
+        hub.cut_after = [CUT_AFTER]
+        course = Course(hub, model.stat().st_size)
         build_site(site, {})
-        with serve_site(site, hub=hub.url, connect=[hub.cdn]) as address, peak_memory(figures):
-            size = model.stat().st_size
-            figures |= asyncio.run(run(address, hub, size, Path(folder, "profile")))
-    print(json.dumps(figures, indent=2))
+        with serve_site(site, hub=hub.url, connect=[hub.cdn]) as place, peak_memory(figures, options.browser):
+            if options.browser == "firefox":
+                answer = in_firefox(place + QUERY, course)
+            else:
+                answer = asyncio.run(in_chromium(place + QUERY, course, Path(folder, "profile")))
+    print(json.dumps(figures | course.figures(answer), indent=2))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,16 @@ PARTIAL = "async () => (await stored()).some(({ done, total }) => done > 0 && do
 IDLE = "async () => (await navigator.locks.query()).held.length === 0"
 WAITING = "async () => (await navigator.locks.query()).pending.length > 0"
 
+# How often two clicks make the dialog's content.
+CLICKED_TWICE = """async () => {
+  let made = 0;
+  const observer = new MutationObserver((records) => (made += records.length));
+  observer.observe(document.getElementById("models"), { childList: true });
+  for (const _ of "ab") document.getElementById("show").click();
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  return made;
+}"""
+
 
 @dataclass
 class Stage:

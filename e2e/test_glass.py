@@ -1,124 +1,22 @@
-"""The glass box in Chromium: numbers of cria on SwiftShader and on the processor, reports, axe, a race."""
+"""The glass box: numbers of cria on SwiftShader, on the processor and in Firefox, reports, axe, a race."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import Page, ViewportSize, expect
 
 import camelid
-from e2e.browser import ROOT, build_site, open_browser, serve_site
-from e2e.visit import Notes, open_page, screen, settled, type_prompt, wait_ready
+from e2e.browser import ROOT, build_site, serve_site
+from e2e.glass_visit import ADDRESSES, QUESTION, TABS, Seen, look, look_in_firefox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-ADDRESSES = {
-    "webgpu": "adapter=swiftshader&temperature=0&max_tokens=12",
-    "cpu": "backend=cpu&threads=1&temperature=0&max_tokens=12",
-}
-QUESTION = "What is 12 plus 30?"
-PHONE: ViewportSize = {"width": 390, "height": 760}
-TABS = ("plan", "times", "cache", "tokens", "parity", "race")
-ROWS = """(tab) => [...document.querySelectorAll(`#glass-${tab} tbody tr`)]
-  .map((row) => [...row.children].map((cell) => cell.textContent))"""
-TOKENS = """() => [...document.querySelectorAll("#glass-tokens .token")]
-  .map(({ dataset }) => [Number(dataset.id), Number(dataset.logprob)])"""
-VIOLATIONS = """async () => (await axe.run("#glass")).violations
-  .map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)}`)"""
-
-
-@dataclass
-class Seen:
-    """Observations of one backend."""
-
-    notes: Notes = field(default_factory=Notes)
-    rows: dict[str, list[list[str]]] = field(default_factory=dict)
-    axe: dict[str, list[str]] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
-    reports: dict[str, str] = field(default_factory=dict)
-    tokens: list[tuple[int, float]] = field(default_factory=list)
-    first_urls: list[str] = field(default_factory=list)
-
-
-async def open_tab(page: Page, name: str) -> None:
-    await page.click(f"#glass-tab-{name}")
-    await expect(page.locator(f"#glass-{name}")).to_be_visible()
-
-
-async def press(page: Page, tab: str, label: str, until: str) -> None:
-    """Presses a button of a tab and waits for its result, or fails with the tab's problem."""
-    await page.get_by_role("button", name=label).click()
-    done = f"""() => document.querySelector("#glass-{tab} [role=alert]").textContent
-      || document.querySelector({json.dumps(f"#glass-{tab} {until}")})"""
-    await page.wait_for_function(done, timeout=240_000)
-    assert await page.inner_text(f"#glass-{tab} [role=alert]") == ""
-
-
-async def look(address: str, backend: str) -> Seen:
-    async with open_browser() as browser:
-        page, notes = await open_page(browser, f"{address}?{ADDRESSES[backend]}")
-        await wait_ready(page)
-        seen = Seen(notes=notes, first_urls=[*notes.urls])
-        await page.evaluate(AXE.read_text())
-        await type_prompt(page, QUESTION)
-        await settled(page)
-        await page.click("#open-menu")
-        await page.click("#open-glass")
-        await expect(page.locator("#glass-plan tbody tr").first).to_be_visible()
-        seen.rows["plan"] = await page.evaluate(ROWS, "plan")
-        seen.words["plan"] = await page.inner_text("#glass-plan .quiet")
-        await page.locator("#glass-plan tbody .link").nth(3).click()
-        await expect(page.locator("#glass-plan h4").first).to_be_visible()
-        seen.words["source"] = await page.inner_text("#glass-plan h3 ~ *:last-child")
-        await page.locator("#glass-plan th .sort").nth(4).click()
-        seen.rows["sorted"] = await page.evaluate(ROWS, "plan")
-        await page.focus("#glass-tab-plan")
-        await page.keyboard.press("ArrowRight")
-        await expect(page.locator("#glass-times")).to_be_visible()
-        await press(page, "times", "Measure", "tbody tr")
-        seen.rows["times"] = await page.evaluate(ROWS, "times")
-        seen.words["times"] = await page.inner_text("#glass-times [aria-live]")
-        await open_tab(page, "cache")
-        await expect(page.locator("#glass-cache tbody tr").first).to_be_visible()
-        seen.rows["cache"] = await page.evaluate(ROWS, "cache")
-        seen.words["cache"] = await page.inner_text("#glass-cache")
-        await open_tab(page, "tokens")
-        await press(page, "tokens", "Answer with candidates", ".primary:not(:disabled)")
-        await expect(page.locator("#glass-tokens .primary")).to_be_enabled(timeout=120_000)
-        seen.tokens = [tuple(pair) for pair in await page.evaluate(TOKENS)]
-        await page.locator("#glass-tokens .token").first.focus()
-        seen.rows["tokens"] = await page.evaluate(ROWS, "tokens")
-        await open_tab(page, "parity")
-        await press(page, "parity", "Check this device", ".report")
-        seen.rows["parity"] = await page.evaluate(ROWS, "parity")
-        seen.reports["parity"] = await page.inner_text("#glass-parity .report")
-        await open_tab(page, "race")
-        if backend == "cpu":
-            await page.fill("#glass-race-prompt", "24")
-            await page.fill("#glass-race-tokens", "6")
-            await press(page, "race", "Start", ".report")
-            seen.reports["race"] = await page.inner_text("#glass-race .report")
-            assert await page.locator("iframe").count() == 0
-        for name in TABS:
-            await open_tab(page, name)
-            seen.axe[name] = await page.evaluate(VIOLATIONS)
-            await screen(page, f"glass-{backend}-{name}")
-        await page.set_viewport_size(PHONE)
-        wide = "() => document.querySelector('#glass').scrollWidth - innerWidth"
-        seen.words["phone"] = str(await page.evaluate(wide))
-        await screen(page, f"glass-{backend}-phone")
-        await page.keyboard.press("Escape")
-        await expect(page.locator("#glass")).to_be_hidden()
-        return seen
 
 
 @pytest.fixture(scope="module")
@@ -128,10 +26,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module", params=[*ADDRESSES])
-def visit(request: pytest.FixtureRequest, site: Path) -> Iterator[tuple[str, Seen]]:
+@pytest.fixture(scope="module", params=[*ADDRESSES, "firefox"])
+def visit(request: pytest.FixtureRequest, site: Path) -> tuple[str, Seen]:
+    """The backend, and what was seen."""
     with serve_site(site) as address:
-        yield request.param, asyncio.run(look(address, request.param))
+        if request.param == "firefox":
+            return "cpu", look_in_firefox(address)
+        return request.param, asyncio.run(look(address, request.param))
 
 
 @pytest.fixture(scope="module")

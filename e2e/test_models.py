@@ -16,6 +16,7 @@ from e2e.browser import ROOT, build_site, open_browser, open_profile, serve_site
 from e2e.model_stage import (
     BIG,
     CHUNK,
+    CLICKED_TWICE,
     IDLE,
     NAMES,
     PARTIAL,
@@ -232,6 +233,7 @@ async def fill_up(stage: Stage, page: Page) -> None:
     told = await problem(page)
     assert "big-Q4_K_M.gguf needs 21.0 MB more than the 0.0 MB that are stored" in told, told
     assert stage.hub.n_sent <= CHUNK
+    assert await page.evaluate("() => stored()") == [], "a model of which nothing is stored"
     await devtools.send("Storage.overrideQuotaForOrigin", {**override, "quotaSize": 4 * len(BIG)})
     await get(page, "owner/big")
     assert (await opened(page))["files"] == [facts("big-Q4_K_M.gguf", BIG)]
@@ -315,6 +317,13 @@ async def ask_model(page: Page, address: str) -> list[int]:
     return (await ask(page, PROMPT))["token_ids"]
 
 
+async def twice(stage: Stage) -> None:
+    """A double click opens the dialog once."""
+    page = await stage.open()
+    await page.keyboard.press("Escape")
+    assert await page.evaluate(CLICKED_TWICE) == 1
+
+
 async def keyboard(stage: Stage) -> None:
     """The dialog works by keyboard alone, and Escape closes it."""
     page = await stage.open()
@@ -350,7 +359,7 @@ async def looks(stage: Stage) -> None:
 
 SCENES = (
     hub_id, cut, late, reload, closed, notices, cancel, wrong_hash, changed, no_ranges, refusals, quota,
-    two_tabs, tab_closes, languages, files, parts, keyboard, looks,
+    two_tabs, tab_closes, languages, files, parts, twice, keyboard, looks,
 )  # fmt: skip
 
 

@@ -22,6 +22,8 @@ QUERY = "?backend=cpu&temperature=0&max_tokens=24"
 PROMPTS = ["What is 12 plus 30?", "What is 3 plus 4?", "Hello"]
 ENDLESS = """() => window.camelid.ask("Hello", {max_tokens: 900, ignore_eos: true})
   .then((answer) => answer.finish_reason, ({ message }) => message)"""
+SILENT_S = 10  # without a sign of life of a tab, after which others wait no longer
+LIMIT_S = 120
 SAY = "(prompt) => window.camelid.say(prompt).then(({ token_ids }) => token_ids, ({ message }) => message)"
 
 
@@ -84,12 +86,61 @@ async def lose(address: str, model: Path) -> dict[str, Any]:
         return {"first": first, "ends": ends, "later": (await ask(later, PROMPTS[0]))["token_ids"]}
 
 
+async def pause(address: str) -> dict[str, Any]:
+    """Stops the page of the tab that runs the model, as a debugger does, during the answer of another tab."""
+    async with open_browser() as browser:
+        context = await browser.new_context()
+        host, guest, idle = [await open_tab(context, address + QUERY) for _ in range(3)]
+        seen: dict[str, Any] = {"turns": [await idle.evaluate(SAY, PROMPTS[0])]}
+        lost = asyncio.create_task(guest.evaluate(ENDLESS))
+        await guest.wait_for_function(BUSY_WITH_TEXT)
+        devtools = await context.new_cdp_session(host)
+        await devtools.send("Debugger.enable")
+        await devtools.send("Debugger.pause")
+        began = time.monotonic()
+        seen["turns"].append(await idle.evaluate(SAY, PROMPTS[1]))
+        seen["turn_s"] = time.monotonic() - began
+        seen["lost"], seen["problem"] = await lost, await guest.inner_text("#problem-text")
+        seen["answers"] = [(await ask(guest, PROMPTS[0]))["token_ids"]]
+        seen["notes"] = [await tab.inner_text("#note") for tab in (guest, idle)]
+        late = await open_tab(context, address + QUERY)
+        seen["answers"].append((await ask(late, PROMPTS[0]))["token_ids"])
+        seen["workers"] = [len(tab.workers) > 0 for tab in (guest, idle, late)]
+        await devtools.send("Debugger.resume")
+        seen["answers"].append((await ask(host, PROMPTS[0]))["token_ids"])
+        return seen
+
+
+async def pause_shortly(address: str) -> dict[str, Any]:
+    """Stops the page of a tab during its answer for a moment, in which Chromium drops messages to it."""
+    async with open_browser() as browser:
+        context = await browser.new_context()
+        host, guest = [await open_tab(context, address + QUERY) for _ in range(2)]
+        reading = asyncio.create_task(guest.evaluate(ENDLESS))
+        await guest.wait_for_function(BUSY_WITH_TEXT)
+        devtools = await context.new_cdp_session(guest)
+        await devtools.send("Debugger.enable")
+        await devtools.send("Debugger.pause")
+        await asyncio.sleep(1)
+        await devtools.send("Debugger.resume")
+        end = await reading
+        return {"end": end, "answers": [(await ask(tab, PROMPTS[0]))["token_ids"] for tab in (host, guest)]}
+
+
 @pytest.fixture(scope="module")
 def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
     site = tmp_path_factory.mktemp("page") / "site"
     build_site(site, {"lost.gguf": CRIA.read_bytes()})
     with serve_site(site) as address:
         yield asyncio.run(visit(address)) | {"gone": asyncio.run(lose(address, site / "lost.gguf"))}
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    site = tmp_path_factory.mktemp("tabs") / "site"
+    build_site(site, {})
+    with serve_site(site) as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +165,7 @@ def test_a_closed_tab_ends_its_answer(seen: dict[str, Any], wanted: list[list[in
 
 def test_the_next_tab_takes_over(seen: dict[str, Any], wanted: list[list[int]]) -> None:
     assert seen["lost"] == "the tab that ran this model stopped it, and another loads it; ask again"
-    assert seen["note"] == "the tab that ran this model stopped it; it is loaded again"
+    assert seen["note"] == "The tab that ran this model was closed; it is loaded again."
     assert seen["again"] == wanted[0] and seen["moved"] > 0
 
 
@@ -131,3 +182,23 @@ def test_a_model_that_is_gone_is_an_error_and_can_be_opened_again(
     assert gone["first"] == gone["later"] == wanted[0]
     for end in gone["ends"]:
         assert "404" in end and "load the model again" in end
+
+
+def test_a_tab_that_does_not_answer_is_left_with_a_word(address: str, wanted: list[list[int]]) -> None:
+    seen = asyncio.run(asyncio.wait_for(pause(address), LIMIT_S))
+    assert SILENT_S / 2 < seen["turn_s"] < 3 * SILENT_S
+    assert seen["turns"][0] == wanted[0]
+    assert isinstance(seen["turns"][1], list) and seen["turns"][1], seen["turns"][1]
+    assert "lost touch" in seen["lost"] and seen["lost"].endswith("ask again")
+    words = "This tab lost touch with the tab that {} the model: one of them was frozen or paused. This tab "
+    assert seen["problem"] == f"{words.format('runs')}loads the model itself. Ask again."
+    note = f"{words.format('ran')}runs the model itself; close the other tab to free its memory."
+    assert seen["notes"] == 2 * [note]
+    assert seen["workers"] == [True, True, True], "a tab that is opened later waits no longer, either"
+    assert seen["answers"] == 3 * [wanted[0]], "the last of them after the pause, in the paused tab"
+
+
+def test_lost_messages_are_told(address: str, wanted: list[list[int]]) -> None:
+    seen = asyncio.run(asyncio.wait_for(pause_shortly(address), LIMIT_S))
+    assert "lost touch" in seen["end"] and seen["end"].endswith("ask again")
+    assert seen["answers"] == 2 * [wanted[0]]

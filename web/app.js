@@ -6,8 +6,10 @@ import { at } from "./chat/elements.js";
 import { Lazy } from "./chat/lazy.js";
 import { options } from "./chat/settings.js";
 import { faultText } from "./chat/sheets.js";
+import { noteFault } from "./chat/shelf.js";
 import {
   beginProgress,
+  faultWords,
   hideProblem,
   readyLine,
   showNote,
@@ -70,15 +72,20 @@ function showOpening(name) {
 
 /** Shows the loading of a model, and uses it. */
 async function follow(model) {
-  model.listen({ onProgress: showProgress, onNotice: showNote });
+  model.listen({ onProgress: showProgress, onNotice: showNotice });
   try {
     const [loaded] = await Promise.all([model.llm, restored]);
     if (model.isStopped) return void loaded.close();
     llm = loaded;
     ready(llm.info);
   } catch (error) {
-    if (!model.isStopped) fail(error.message, text("again"));
+    if (!model.isStopped) fail(faultWords(error), text("again"));
   }
+}
+
+/** Shows a notice of the client, in the page's language if the page has its text. */
+function showNotice(words, key) {
+  showNote(key ? text(key) : words);
 }
 
 /** Loads the model inside this page. */
@@ -125,7 +132,7 @@ await useLanguage(preferredLanguage()).catch(() => useLanguage("en"));
 chat = new Chat();
 restored = openStore()
   .then((store) => chat.open(store))
-  .catch(({ message }) => showNote(message, "store-note"));
+  .catch(noteFault);
 if (first) {
   opening = first;
   showOpening(first.name);
@@ -136,5 +143,6 @@ else void startEmbedded();
 for (const id of ["file", "open-models"]) at(id).disabled = Boolean(flaw);
 // One file has no store for models, and no network; its policy permits no rival.
 for (const id of ["open-models", "open-glass"]) at(id).hidden = isOneFile;
-listenToActions(chat, { openModel: start });
+listenToActions(chat, { openModel: start }); // it judges about the sidebar itself, a drawer of narrow screens
+for (const id of ["bar", "composer-row"]) at(id).inert = false;
 at("open-glass").addEventListener("click", () => showGlass().catch(({ message }) => showProblem(message)));

@@ -32,7 +32,7 @@ export class Opening {
       ...loadOptions(),
       shared: true,
       onProgress: (progress) => this.#tell("onProgress", progress),
-      onNotice: (notice) => this.#tell("onNotice", notice),
+      onNotice: (...notice) => this.#tell("onNotice", ...notice),
       signal: this.#stop.signal,
     });
     this.llm.catch(() => {}); // the page shows it
@@ -41,7 +41,7 @@ export class Opening {
 
   /** Passes all progress and notices to a listener, from the first on. */
   listen(listener) {
-    this.#tell = (kind, value) => listener[kind](value);
+    this.#tell = (kind, ...values) => listener[kind](...values);
     for (const event of this.#told.splice(0)) this.#tell(...event);
   }
 

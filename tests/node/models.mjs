@@ -3,6 +3,7 @@
 
 import { fromAddress } from "../../web/models/address.js";
 import { KNOWN, needOf, verdict } from "../../web/models/device.js";
+import { download } from "../../web/models/downloads.js";
 import { modelOf } from "../../web/models/dropped.js";
 import { chooseFiles, parseHubId, quantTag } from "../../web/models/hub_id.js";
 import { read, sums } from "../../web/models/journal.js";
@@ -17,6 +18,21 @@ const FUNCTIONS = {
     return checkRoom(...given);
   },
   known: () => KNOWN,
+  /** The end of a download that is stopped while the store is asked. */
+  stopped: async () => {
+    globalThis.Worker = class {
+      postMessage() {}
+      terminate() {}
+    };
+    const none = { getDirectoryHandle: () => Promise.reject(new Error()) };
+    const value = { storage: { getDirectory: async () => ({ getDirectoryHandle: async () => none }) } };
+    Object.defineProperty(globalThis, "navigator", { value, configurable: true });
+    const stop = new AbortController();
+    const ended = download({ key: "a" }, { signal: stop.signal, onProgress: () => {} });
+    stop.abort(new Error("stopped"));
+    const late = new Promise((resolve) => setTimeout(() => resolve("it goes on"), 500));
+    return Promise.race([ended, late]);
+  },
   table: async (name) => Object.values(await import(`../../web/models/texts/${name}.js`))[0],
   translated: async (language, key, values) => (await useLanguage(language), text(key, values)),
 };
@@ -33,3 +49,4 @@ const asked = JSON.parse((await process.stdin.toArray()).join(""));
 const answers = [];
 for (const each of asked) answers.push(await answer(each));
 console.log(JSON.stringify(answers));
+process.exit(0); // a channel of downloads.js would keep the process

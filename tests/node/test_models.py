@@ -213,3 +213,7 @@ def test_texts_of_a_language() -> None:
     assert german["value"].startswith("m braucht noch 1,50 GB, doch dieser Browser gibt dieser Seite 2,0 MB")
     assert french["value"].startswith("m demande encore 1,50 Go")
     assert other["value"].startswith("m needs 1.50 GB more")
+
+
+def test_a_download_that_is_stopped_before_its_worker_starts_ends() -> None:
+    assert in_node(["stopped"]) == [{"error": "stopped"}]

@@ -61,6 +61,7 @@ class Hub:
     is_down: bool = False  # 503 to every request
     delay_s: float = 0.0  # before each 64 KiB of a download
     ignores_range: bool = False
+    hides_size: bool = False  # no Content-Length of a download, which ends with its connection
     claimed_size: int = 0  # reported size of large files; 0: the true size
     asked: list[tuple[str, str, dict[str, str]]] = field(default_factory=list)  # method, path, headers
     n_sent: int = 0  # bytes of downloads
@@ -215,7 +216,9 @@ class Handler(BaseHTTPRequestHandler):
 
     def send(self, status: int, body: bytes, headers: dict[str, str], *, is_download: bool = False) -> None:
         self.send_response(status)
-        for key, value in {**CORS, **headers, "Content-Length": str(len(body))}.items():
+        is_sized = not (is_download and self.hub.hides_size)
+        size = {"Content-Length": str(len(body))} if is_sized else {"Connection": "close"}
+        for key, value in {**CORS, **headers, **size}.items():
             self.send_header(key, value)
         self.end_headers()
         if self.command == "HEAD":

@@ -1,11 +1,10 @@
 // The open conversation: prompts, answers, edits, versions, storage.
 
-import { damageOf } from "./checks.js";
 import { at, tell } from "./elements.js";
 import { allSettings, keep, keepSetting, kept } from "./kept.js";
 import { options, schemaOption } from "./settings.js";
-import { showList } from "./sidebar.js";
-import { hideProblem, showFigures, showNote, showProblem, showState } from "./status.js";
+import { noteFault, Shelf } from "./shelf.js";
+import { faultWords, hideProblem, showFigures, showProblem, showState } from "./status.js";
 import { Talk } from "./talk.js";
 import { text } from "./texts.js";
 import { knownTools } from "./tools.js";
@@ -18,11 +17,10 @@ const lastOf = (conversation) => path(conversation).at(-1)?.id ?? ROOT;
 
 /** The chat of this page. */
 export class Chat {
-  #store = null;
+  #shelf = new Shelf();
   #talk = null;
   #running = Promise.resolve();
   #switching = null; // identity of the latest switch of conversations
-  #unkept = new WeakSet(); // conversations that leave no trace
   #view = new View();
   #words = () => "";
 
@@ -36,9 +34,8 @@ export class Chat {
 
   /** Shows the conversation that the address names, else a new one; messages said before stay. */
   async open(store) {
-    this.#store = store;
-    store.onChange((id) => this.#changedElsewhere(id).catch(noteFault));
-    const found = await this.#load(location.hash.slice(1));
+    this.#shelf.open(store, (id) => this.#changedElsewhere(id));
+    const found = await this.#shelf.get(location.hash.slice(1));
     if (this.conversation.nodes.length) await this.#save();
     else this.#show(found ?? this.conversation);
     await this.list();
@@ -60,13 +57,13 @@ export class Chat {
   begin({ isKept = true } = {}) {
     hideProblem();
     const conversation = tree.newConversation(kept("system", ""));
-    if (!isKept) this.#unkept.add(conversation);
+    if (!isKept) this.#shelf.exclude(conversation);
     this.#show(conversation);
   }
 
   /** Shows a kept conversation, after the end of a running answer. */
   select(id) {
-    return this.#switch(() => this.#load(id));
+    return this.#switch(() => this.#shelf.get(id));
   }
 
   async new() {
@@ -82,15 +79,6 @@ export class Chat {
     const found = await find();
     if (found && mine === this.#switching) this.#show(found);
     await this.list();
-  }
-
-  /** A stored conversation; undefined if it is unknown, or damaged, which is shown. */
-  async #load(id) {
-    const found = await this.#store.get(id);
-    const where = found ? damageOf(found) : "";
-    if (!where) return found;
-    showProblem(text("store.damaged", { where }));
-    return undefined;
   }
 
   /** Sends a prompt as the next message. Rejects if the model fails; the prompt then returns to its field. */
@@ -139,7 +127,7 @@ export class Chat {
     } catch (error) {
       this.#view.drop();
       const hint = error.name === "DeviceLostError" ? text("again") : "";
-      if (talk === this.#talk) showProblem(error.message, hint);
+      if (talk === this.#talk) showProblem(faultWords(error), hint);
       throw error;
     } finally {
       if (this.state === "busy" && talk === this.#talk) this.setState("ready");
@@ -244,7 +232,7 @@ export class Chat {
       const session = await talk.open(file);
       if (talk === this.#talk) await this.#showSession(talk, session);
     } catch (error) {
-      if (talk === this.#talk) showProblem(error.message);
+      if (talk === this.#talk) showProblem(faultWords(error));
     } finally {
       if (talk === this.#talk) this.setState("ready");
     }
@@ -267,16 +255,16 @@ export class Chat {
   /** Keeps imported conversations and shows the last of them. */
   async adopt(conversations) {
     await this.rest();
-    await this.#store.put(...conversations);
+    await this.#shelf.put(...conversations);
     if (conversations.length) await this.select(conversations.at(-1).id);
   }
 
   all() {
-    return this.#store.list();
+    return this.#shelf.all();
   }
 
   async rename(id, title) {
-    const found = id === this.conversation.id ? this.conversation : await this.#load(id);
+    const found = id === this.conversation.id ? this.conversation : await this.#shelf.get(id);
     if (!found) return;
     tree.setField(found, "title", title);
     this.#view.showTitle(this.conversation);
@@ -285,14 +273,14 @@ export class Chat {
 
   async delete(id) {
     if (id === this.conversation.id) await this.rest();
-    await this.#store.remove(id);
+    await this.#shelf.remove(id);
     if (id === this.conversation.id) this.begin();
     await this.list();
   }
 
   async deleteAll() {
     await this.rest();
-    await this.#store.clear();
+    await this.#shelf.clear();
     this.begin();
     await this.list();
   }
@@ -323,8 +311,8 @@ export class Chat {
   }
 
   /** Shows the list of conversations. */
-  async list() {
-    if (this.#store) showList(await this.#store.list(), this.conversation.id);
+  list() {
+    return this.#shelf.show(this.conversation.id);
   }
 
   #show(conversation) {
@@ -352,7 +340,7 @@ export class Chat {
   }
 
   async #save(conversation = this.conversation) {
-    if (!this.#store || this.#unkept.has(conversation)) return;
+    if (!this.#shelf.keeps(conversation)) return;
     conversation.changed = Date.now();
     if (conversation === this.conversation) showAddress(conversation.id);
     await this.#put(conversation).catch(noteFault);
@@ -360,17 +348,17 @@ export class Chat {
 
   /** Stores a conversation and takes over the changes of other tabs. */
   async #put(conversation) {
-    const [stored] = await this.#store.put(conversation);
+    const [stored] = await this.#shelf.put(conversation);
     this.#takeOver(conversation, stored);
     await this.list();
   }
 
   async #changedElsewhere(id) {
     const { conversation } = this;
-    const isMine = (id ?? conversation.id) === conversation.id && !this.#unkept.has(conversation);
+    const isMine = (id ?? conversation.id) === conversation.id && this.#shelf.keeps(conversation);
     if (isMine && conversation.nodes.length) {
-      const stored = await this.#store.get(conversation.id);
-      if (!stored || !damageOf(stored)) this.#takeOver(conversation, stored);
+      const stored = await this.#shelf.changed(conversation);
+      if (stored !== null) this.#takeOver(conversation, stored);
     }
     await this.list();
   }
@@ -394,7 +382,3 @@ export class Chat {
 }
 
 const idsOf = ({ nodes }) => nodes.map(({ id }) => id).join();
-
-function noteFault(error) {
-  showNote(error.message, "store-note");
-}

@@ -64,6 +64,11 @@ export function showProblem(message, hint = "") {
   at("problem").hidden = false;
 }
 
+/** An error's message, in the page's language if its text has a key of the page. */
+export function faultWords({ message, facts }) {
+  return facts?.key ? text(facts.key) : message;
+}
+
 export function hideProblem() {
   at("problem").hidden = true;
 }

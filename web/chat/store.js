@@ -9,10 +9,11 @@ import { merged } from "./tree.js";
 const NAME = "camelid-chat";
 const CONVERSATIONS = "conversations";
 const VERSION = 1;
+const KEPT_DAYS = 30; // of a deletion's record: a tab that still shows the conversation is closed by then
 
 /**
  * The conversations of this browser. A deleted one leaves {id, deleted}: a tab that still shows it cannot
- * bring it back. Such a record has no `changed`, so that the index does not list it.
+ * bring it back. Such a record has no `changed`, so that the index does not list it; it is kept for 30 days.
  */
 export class Store {
   #database;
@@ -27,7 +28,18 @@ export class Store {
     const upgrade = (database) => {
       database.createObjectStore(CONVERSATIONS, { keyPath: "id" }).createIndex("changed", "changed");
     };
-    return new Store(await openDB(NAME, VERSION, { upgrade }));
+    const store = new Store(await openDB(NAME, VERSION, { upgrade }));
+    store.#prune(Date.now() - KEPT_DAYS * 86_400_000).catch(() => {}); // the next visit tries it again
+    return store;
+  }
+
+  /** Forgets the conversations that were deleted before a time. */
+  async #prune(before) {
+    const { store, done } = this.#database.transaction(CONVERSATIONS, "readwrite");
+    const [all, listed] = await Promise.all([store.getAllKeys(), store.index("changed").getAllKeys()]);
+    const known = new Set(listed);
+    const forget = async (id) => (await store.get(id)).deleted < before && store.delete(id);
+    await Promise.all([...all.filter((id) => !known.has(id)).map(forget), done]);
   }
 
   /** @returns {Promise<Conversation[]>} all conversations, the last changed first */

@@ -91,13 +91,13 @@ export class Talk {
     return this.#session;
   }
 
-  /** False if the model was loaded again, in another tab or after a lost one. */
+  /** False if the model was loaded again, in another tab or after a lost one, or is being loaded again. */
   async #isOpen() {
     try {
       await this.#session.refresh();
       return true;
     } catch ({ facts }) {
-      return facts?.field !== "session";
+      return facts?.field !== "session" && facts?.backend !== "worker";
     }
   }
 

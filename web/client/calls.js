@@ -19,7 +19,7 @@ export class Calls {
   #open = new Map();
   /** @type {Error | null} error that ended the worker */
   #fault = null;
-  /** @type {(text: string) => void} gets notices about the device, which belong to no call */
+  /** @type {(text: string, key?: string) => void} gets notices about the device or tabs, of no call */
   onNotice = () => {};
 
   /** @param {Worker} worker */
@@ -64,7 +64,7 @@ export class Calls {
   }
 
   #receive(message) {
-    if (message.kind === "notice") return this.onNotice(message.text);
+    if (message.kind === "notice") return this.onNotice(message.text, message.key);
     if (message.kind === "thread") return relay(message, this.#threads);
     const call = this.#open.get(message.id);
     if (!call) return;

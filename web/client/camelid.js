@@ -29,7 +29,8 @@ const WORKER = new URL("../worker.js", import.meta.url);
  * @param {string} [given.kv_type] storage type of the KV cache
  * @param {(progress: {what: "python" | "model" | "stages", done: number, total: number, text?: string}) =>
  *   void} [given.onProgress] bytes of the model, and steps of the others
- * @param {(text: string) => void} [given.onNotice] gets notices: the device was lost and is open again
+ * @param {(text: string, key?: string) => void} [given.onNotice] gets notices: the device was lost and is
+ *   open again, another tab runs the model no longer; `key` names the text for a translation
  * @param {AbortSignal} [given.signal] stops loading
  * @param {boolean} [given.shared] tabs of one site that open the same file run it once, in one of them. A
  *   chosen file and a model in parts are never shared

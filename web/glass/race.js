@@ -1,6 +1,7 @@
 // A race against wllama on this device: the same file, the same prompt, greedy, in turns.
 
 import { make } from "../elements.js";
+import { partNames } from "../models/hub_id.js";
 import { button, copyButton, numberField, table } from "./elements.js";
 import { median, number } from "./numbers.js";
 import { report } from "./report.js";
@@ -37,7 +38,7 @@ export function showRace(at, { llm, model, signal, attempt }) {
 async function race(llm, model, { n, tokens }, signal, tell) {
   checkSizes(llm, n, tokens);
   tell("race.loading");
-  const rival = await openRival(await filesOf(model), { context: n + tokens + 16, signal });
+  const rival = await openRival(await filesOf(model, signal), { context: n + tokens + 16, signal });
   try {
     const runs = [];
     for (let round = 0; round <= ROUNDS; round += 1) {
@@ -80,15 +81,25 @@ async function askCamelid(llm, prompt, tokens, signal) {
   return { n: token_ids.length, prompt: n, prefill: n / timings.ttft_s, decode: timings.decode_tps };
 }
 
-/** The files of what was loaded, as Blobs; those of an address are fetched. */
-async function filesOf(model) {
-  return Promise.all([model].flat().map(async (one) => {
+/** The files of what was loaded; those of an address are fetched, of a model in parts all of them. */
+async function filesOf(model, signal) {
+  const places = [model].flat().flatMap((one) => (typeof one === "string" ? partsOf(one) : [one]));
+  return Promise.all(places.map(async (one) => {
     if (one instanceof Blob) return one;
     if (one.getFile) return one.getFile();
-    const response = await fetch(one);
-    if (!response.ok) throw new Error(`${one}: ${response.status}`);
-    return response.blob();
+    const response = await fetch(one, { signal });
+    if (!response.ok) throw new Error(text("race.fetch", { address: one.href, status: response.status }));
+    return new File([await response.blob()], nameOf(one)); // wllama orders parts by their names
   }));
+}
+
+function partsOf(address) {
+  const url = new URL(address);
+  return partNames(nameOf(url)).map((name) => new URL(encodeURIComponent(name), url));
+}
+
+function nameOf({ pathname }) {
+  return decodeURIComponent(pathname.split("/").at(-1));
 }
 
 function view({ runs, rival }, info, { tokens }) {

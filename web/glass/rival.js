@@ -3,6 +3,7 @@
 import { make } from "../elements.js";
 import { text } from "./texts.js";
 
+const GREETING_MS = 10_000; // in which the frame's script answers, if it has come
 const PAGE = new URL("rival.html", import.meta.url);
 
 /**
@@ -11,14 +12,19 @@ const PAGE = new URL("rival.html", import.meta.url);
  * @param {{context: number, signal: AbortSignal}} how
  */
 export async function openRival(files, { context, signal }) {
+  signal.throwIfAborted(); // its event is over
   const frame = make("iframe", { src: PAGE.href, hidden: true, title: "wllama" });
+  const aborted = new Promise((_, reject) => {
+    signal.addEventListener("abort", () => (frame.remove(), reject(signal.reason)), { once: true });
+  });
+  aborted.catch(() => {}); // the calls in progress throw it
   document.body.append(frame);
   const close = () => frame.remove();
-  signal.addEventListener("abort", close, { once: true });
   try {
-    const call = await connect(frame, signal);
-    const facts = await call({ method: "load", files, context });
-    return { facts, ask: (prompt, tokens) => call({ method: "ask", prompt, tokens }), close };
+    const call = await Promise.race([connect(frame), aborted]);
+    const ask = (given) => Promise.race([call(given), aborted]);
+    const facts = await ask({ method: "load", files, context });
+    return { facts, ask: (prompt, tokens) => ask({ method: "ask", prompt, tokens }), close };
   } catch (error) {
     close();
     throw error;
@@ -26,16 +32,19 @@ export async function openRival(files, { context, signal }) {
 }
 
 /** A function that sends a call to the frame and resolves to its answer. */
-async function connect(frame, signal) {
+async function connect(frame) {
   await new Promise((resolve) => frame.addEventListener("load", resolve, { once: true }));
   const { port1, port2 } = new MessageChannel();
-  frame.contentWindow.postMessage("connect", location.origin, [port2]);
-  return (given) => new Promise((resolve, reject) => {
-    signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+  const call = (given) => new Promise((resolve, reject) => {
     port1.onmessage = ({ data: { value, error, isAbsent } }) => {
       if (isAbsent || error) reject(new Error(isAbsent ? text("race.absent") : error));
       else resolve(value);
     };
-    port1.postMessage(given);
+    if (given) port1.postMessage(given);
   });
+  const greeted = call(null);
+  frame.contentWindow.postMessage("connect", location.origin, [port2]);
+  const late = new Promise((resolve) => setTimeout(() => resolve("late"), GREETING_MS));
+  if ((await Promise.race([greeted, late])) === "late") throw new Error(text("race.frame"));
+  return call;
 }

@@ -16,6 +16,7 @@ addEventListener("message", ({ data, origin, ports: [port] }) => {
       port.postMessage({ error: `wllama: ${error.message ?? error}` });
     }
   };
+  port.postMessage({ value: "ready" });
 });
 
 const METHODS = {

@@ -8,6 +8,9 @@ import { JOURNAL, checkRoom, lockName, models, stateOf } from "./store.js";
 import { ModelError } from "./texts.js";
 
 const PROGRESS_MS = 100;
+const SPOILT = ["changed", "hash"]; // errors after which the stored bytes are of no use
+const NO_ROOM = ["quota", "full", "full-unsized"];
+const FULL = ["QuotaExceededError", "NS_ERROR_FILE_NO_DEVICE_SPACE"]; // the second: Firefox's truncate
 const stopping = new AbortController();
 const channel = new BroadcastChannel("camelid-models");
 
@@ -35,7 +38,7 @@ function share(model) {
 class Storing {
   #model;
   #folder;
-  #parts;
+  #parts = [];
   #journal;
   #arriving = 0; // bytes of chunks that are not stored yet
   #reportedAt = 0;
@@ -53,11 +56,18 @@ class Storing {
       this.#parts = (state ?? (await this.#begin())).parts;
       for (const [i, file] of this.#model.files.entries()) await this.#store(i, file);
     } catch (error) {
-      if (["changed", "hash"].includes(error.key)) await this.#forget();
-      throw error;
+      throw await this.#judged(error);
     } finally {
       this.#journal.close();
     }
+  }
+
+  /** The error for the visitor; deletes bytes that no later download can use. */
+  async #judged(error) {
+    const told = FULL.includes(error.name) ? this.#full() : error;
+    const { done } = sums((await stateOf(this.#folder))?.parts ?? []);
+    if (SPOILT.includes(told.key) || (NO_ROOM.includes(told.key) && !done)) await this.#forget();
+    return told;
   }
 
   /** Starts the journal anew. */
@@ -83,8 +93,6 @@ class Storing {
       await this.#resume(part, data, hasher);
       if (part.done !== part.total) await this.#fetch(i, file, data, hasher);
       this.#finish(i, file, hasher.digest());
-    } catch (error) {
-      throw error.name === "QuotaExceededError" ? this.#full() : error;
     } finally {
       data.close();
     }
@@ -107,7 +115,8 @@ class Storing {
       const download = await openDownload({ ...file, size: part.total }, part.done, options);
       if (download.start !== part.done) hasher.init(); // the server sends whole files only
       Object.assign(part, { done: download.start, total: download.total, etag: download.etag });
-      await checkRoom(this.#model.name, this.#missing());
+      const reserved = Math.max(data.getSize() - part.done, 0); // by an earlier download
+      await checkRoom(this.#model.name, Math.max(this.#missing() - reserved, 0));
       data.truncate(part.total ?? 0); // reserves the room, or fails before the download
       for await (const chunk of download.chunks) this.#keep(i, data, hasher, chunk, download.isRanged);
       part.total ??= part.done;
@@ -162,7 +171,8 @@ class Storing {
   /** The error of a write that the browser refused. Its estimate is no help: some tell no true quota. */
   #full() {
     const [need, done] = [this.#missing(), sums(this.#parts).done].map((bytes) => ({ bytes }));
-    return new ModelError("full", { name: this.#model.name, need, done });
+    const isSized = this.#parts.every(({ total }) => total !== null);
+    return new ModelError(isSized ? "full" : "full-unsized", { name: this.#model.name, need, done });
   }
 }
 

@@ -36,6 +36,7 @@ export async function download(model, { onProgress, signal }) {
 }
 
 function inWorker(model, signal) {
+  signal.throwIfAborted(); // its event is over
   const script = new URL("download_worker.js", import.meta.url);
   const worker = new Worker(script, { type: "module", name: "download" });
   const stop = () => worker.postMessage({ kind: "stop" });

@@ -22,6 +22,7 @@ const running = new Map();
  */
 export async function openModels(dialog, { onOpen, onNotice }) {
   await useLanguage();
+  if (dialog.open) return; // by a second click
   const view = new View(dialog, onOpen, onNotice);
   dialog.showModal();
   await view.fill();

@@ -34,11 +34,15 @@ export interface LoadOptions {
   /** Prompt rows of a step. */
   chunk?: number;
   onProgress?: (progress: Progress) => void;
-  /** Gets notices: the device was lost and is open again. */
-  onNotice?: (text: string) => void;
+  /**
+   * Gets notices: the device was lost and is open again, another tab runs the model no longer. `key` names the
+   * text of the latter for a translation.
+   */
+  onNotice?: (text: string, key?: string) => void;
   /**
    * Tabs of one site that open the same file run it once. A chosen file and a model in parts are not shared. When
-   * the tab that runs the model is closed, another loads it: calls in progress fail, and sessions are gone.
+   * the tab that runs the model is closed, another loads it, and a tab that it leaves without an answer for ten
+   * seconds loads it itself: calls in progress fail, and sessions are gone.
    */
   shared?: boolean;
   /** Stops loading and frees the worker. */

@@ -63,7 +63,10 @@ class Glass:
         }  # fmt: skip
 
     def source(self, entry: str, number: int) -> list[Json]:
-        """The kernels of an op: names, and the WGSL that the device gets; "" for kernels without a text."""
+        """The kernels of an op: names, and the WGSL that the device gets; "" for kernels without a text.
+
+        Raises RequestError for an unknown entry, or an op that it does not have.
+        """
         plan = self._plan(entry)
         if not 0 <= number < len(plan.ops):
             raise RequestError(
@@ -77,7 +80,8 @@ class Glass:
     async def profile(self, held: int) -> Json:
         """Seconds and GB/s of each op of a decode step after `held` rows; `how` names the clock.
 
-        Raises RequestError while an answer runs: its steps would be in the times.
+        Raises RequestError while an answer runs, whose steps would be in the times, or for rows beyond the
+        context.
         """
         if self._llm.running.engine.n_running:
             raise RequestError(
@@ -95,7 +99,10 @@ class Glass:
         return {"held": held, "ops": rows, "seconds": seconds, "bytes": planned["bytes"], **how}
 
     async def parity(self, records: Sequence[Json], tell: Callable[[int, int], object]) -> Json:
-        """Outcomes of recorded cases on the model's device, on a backend that is opened for them."""
+        """Outcomes of recorded cases on the model's device, on a backend that is opened for them.
+
+        Raises RequestError for a damaged record, BackendError if the device cannot be opened a second time.
+        """
         options, can = self._llm.running.options, self._llm.capabilities
         how = (options.adapter, options.threads, options.activations)
         backend = await open_named(can.name, *how, compiles_all=True)

@@ -21,7 +21,8 @@ from camelid.plan.step import FROM_ID, ProgramKey, Step, StepRow, StepSampling, 
 from camelid.plan.weights import Weight
 
 REPEATS = 32
-ROUNDS = 7  # runs of each program, of which the fastest counts
+ROUNDS = 7  # measurements of each program, of which the fastest counts
+CLOCK_STEPS = 20  # least length of a measurement: browsers round the clock, some of them to 1 ms
 TIMESTAMPS, SUBMISSIONS = "timestamps", "submissions"  # clocks: the device's, and that of this process
 
 
@@ -39,6 +40,7 @@ class OpTimer:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self.how = SUBMISSIONS  # the clock of the last measurement
+        self._least_s = 0.0  # seconds of a measurement by this process's clock
         self._programs: dict[tuple[Any, ...], tuple[Program, Program]] = {}
         self._lock = asyncio.Lock()  # programs have names by their number
 
@@ -47,6 +49,7 @@ class OpTimer:
         kinds = Counter(map(_kind, plan.ops))
         firsts = {_kind(op): op for op in reversed(plan.ops)}
         async with self._lock:
+            self._least_s = CLOCK_STEPS * clock_step()
             seconds = {kind: await self._seconds(plan, op, held) for kind, op in firsts.items()}
         return [OpTime(seconds[_kind(op)], kinds[_kind(op)]) for op in plan.ops]
 
@@ -72,9 +75,22 @@ class OpTimer:
         if seconds is not None:
             self.how = TIMESTAMPS
             return seconds
-        start = perf_counter()
-        await self._backend.read(self._backend.run(program, step))
-        return perf_counter() - start
+        start, taken, n_runs = perf_counter(), 0.0, 0
+        while taken <= self._least_s:
+            await self._backend.read(self._backend.run(program, step))
+            taken, n_runs = perf_counter() - start, n_runs + 1
+        return taken / n_runs
+
+
+def clock_step() -> float:
+    """The smallest difference seen between two times of this process's clock, in seconds."""
+    steps: list[float] = []
+    for _ in range(4):
+        start = now = perf_counter()
+        while now == start:
+            now = perf_counter()
+        steps.append(now - start)
+    return min(steps)
 
 
 def unread_step(plan: Plan, held: int) -> Step:

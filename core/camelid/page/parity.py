@@ -19,13 +19,17 @@ from camelid.plan.plan import Plan
 
 Json = dict[str, Any]
 PASSED, FAILED, REFUSED = "passed", "failed", "refused"
+NAN = "nan"  # the status of a row with NaN or +inf among its logits
 RING = "tokens"  # the state group of token ids, which are compared as they are
 
 
 async def examine(
     backend: Backend, records: Sequence[Json], tell: Callable[[int, int], object]
 ) -> list[Json]:
-    """Runs the records that fit the backend's rounding of activations; `tell` gets done and total."""
+    """Runs the records that fit the backend's rounding of activations; `tell` gets done and total.
+
+    Raises RequestError for a plan that is damaged.
+    """
     can = backend.capabilities()
     chosen = [
         record for record in records if record["activations"] in ("", can.rounding(record["weight_type"]))
@@ -39,7 +43,10 @@ async def examine(
 
 
 async def judge(backend: Backend, record: Json) -> Json:
-    """The outcome of one record: status, NMSE (None if not comparable), limit, reason of a refusal."""
+    """The outcome of one record: status, NMSE (None if not comparable), limit, reason of a refusal.
+
+    Raises RequestError for a plan that is damaged.
+    """
     facts: Json = {name: record[name] for name in ("case", "op", "allowed")}
     can = backend.capabilities()
     plan: Plan = from_plain(record["plan"])
@@ -73,8 +80,14 @@ async def _run(backend: Backend, plan: Plan, record: Json) -> float:
     errors = [_nmse(got, b64decode(want)) for got, (_, want) in zip(raw, record["outputs"], strict=True)]
     rows = await backend.read(ticket) if record["rows"] else ()
     errors += [_row_error(row, want) for row, want in zip(rows, record["rows"], strict=True)]
-    errors += [await _state_error(backend, *read) for read in record["reads"]]
+    errors += [await _state_error(backend, *read) for read in _reads(record)]
     return max(errors, default=0.0)
+
+
+def _reads(record: Json) -> list[list[Any]]:
+    """The state to compare. A row that is not a number has no token id, so none is compared in the ring."""
+    has_nan = any(status == NAN for _, status, *_ in record["rows"])
+    return [read for read in record["reads"] if not (has_nan and read[0] == RING)]
 
 
 async def _state_error(backend: Backend, group: str, unit: int, want: str) -> float:
@@ -86,6 +99,8 @@ async def _state_error(backend: Backend, group: str, unit: int, want: str) -> fl
 
 def _row_error(row: Any, want: Sequence[Any]) -> float:
     token_id, status, *figures = want
+    if status == NAN:  # engines refuse such a row, so its numbers do not matter
+        return 0.0 if row.status == NAN else math.inf
     if (row.token_id, row.status) != (token_id, status):
         return math.inf
     return _errors(array("f", [row.logit, row.log_sum_exp]), array("f", figures))

@@ -82,6 +82,9 @@ export default {
   "race.absent":
     "Diese Site wurde ohne wllama gebaut. Mit npm ci, dann python web/build.py kommt es aus " +
     "node_modules.",
+  "race.fetch": "Die Datei {address} ist für wllama nicht zu laden: Der Server antwortete {status}.",
+  "race.frame":
+    "Der Rahmen von wllama antwortet nicht: Sein Skript wurde nicht geladen. Laden Sie die Seite neu.",
   "race.sizes": "Prompt und Antwort brauchen mindestens 1 und 2 Tokens, zusammen höchstens {context}.",
   "race.unequal":
     "Ungleiche Arbeit: Camelid las {prompt} und schrieb {n} Tokens, wllama las {prompt2} und schrieb " +

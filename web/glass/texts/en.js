@@ -80,6 +80,9 @@ export default {
   "race.absent":
     "This site was built without wllama. Run npm ci, then python web/build.py, which takes it from " +
     "node_modules.",
+  "race.fetch": "The model's file {address} cannot be fetched for wllama: the server answered {status}.",
+  "race.frame":
+    "wllama's frame does not answer: its script could not be loaded. Reload the page and try again.",
   "race.sizes": "Prompt and answer need at least 1 and 2 tokens, and together at most {context}.",
   "race.unequal":
     "Unequal work: Camelid read {prompt} and made {n} tokens, wllama read {prompt2} and made " +

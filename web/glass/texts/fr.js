@@ -86,6 +86,8 @@ export default {
   "race.absent":
     "Ce site a été construit sans wllama. Lancez npm ci, puis python web/build.py, qui le prend dans " +
     "node_modules.",
+  "race.fetch": "Le fichier {address} ne peut être lu pour wllama : le serveur a répondu {status}.",
+  "race.frame": "Le cadre de wllama ne répond pas : son script n’a pu être chargé. Rechargez la page.",
   "race.sizes": "Le prompt et la réponse ont au moins 1 et 2 jetons, ensemble au plus {context}.",
   "race.unequal": "Travail inégal : Camelid a lu {prompt} et écrit {n} jetons, wllama {prompt2} et {n2}.",
   "race.summary":

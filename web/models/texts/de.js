@@ -106,8 +106,11 @@ export default {
   "error.quota": "{name} braucht noch {need}, doch dieser Browser gibt dieser Seite {free} (von {quota}). "
     + "Löschen Sie ein gespeichertes Modell, oder schaffen Sie Platz auf der Festplatte.",
   "error.full": "{name} braucht noch {need} zu den gespeicherten {done}, und der Speicher des Browsers oder "
-    + "die Festplatte ist voll. Löschen Sie ein gespeichertes Modell, oder schaffen Sie Platz, und setzen "
-    + "Sie fort.",
+    + "die Festplatte ist voll. Löschen Sie ein gespeichertes Modell, oder schaffen Sie Platz, und laden "
+    + "Sie es noch einmal herunter.",
+  "error.full-unsized": "{name} passt nicht: Der Speicher des Browsers oder die Festplatte ist nach {done} "
+    + "voll, und der Server nennt die Größe der Datei nicht. Löschen Sie ein gespeichertes Modell, oder "
+    + "schaffen Sie Platz, und laden Sie es noch einmal herunter.",
   "error.no-store": "Dieser Browser speichert für diese Seite keine Dateien ({reason}), vielleicht in einem "
     + "privaten Fenster. Nehmen Sie ein gewöhnliches Fenster, oder legen Sie eine Datei hier ab.",
   "error.busy": "Ein anderer Tab lädt gerade {name}; brechen Sie dort zuerst ab.",

@@ -104,7 +104,10 @@ export const EN = {
   "error.quota": "{name} needs {need} more, but this browser gives this site {free} (of {quota}). Delete a "
     + "stored model, or free space on the disk.",
   "error.full": "{name} needs {need} more than the {done} that are stored, and the browser's storage or "
-    + "the disk is full. Delete a stored model, or free space on the disk, and resume.",
+    + "the disk is full. Delete a stored model, or free space on the disk, and download it again.",
+  "error.full-unsized": "{name} does not fit: the browser's storage or the disk is full after {done}, and "
+    + "the server does not tell the size of the file. Delete a stored model, or free space on the disk, "
+    + "and download it again.",
   "error.no-store": "This browser keeps no files for this page ({reason}), perhaps in a private window. Use "
     + "an ordinary window, or drop a file here.",
   "error.busy": "{name} is being downloaded in another tab; stop it there first.",

@@ -106,7 +106,10 @@ export default {
   "error.quota": "{name} demande encore {need}, mais ce navigateur accorde {free} à ce site (sur {quota}). "
     + "Supprimez un modèle stocké, ou libérez de l’espace sur le disque.",
   "error.full": "{name} demande encore {need} en plus des {done} stockés, et le stockage du navigateur ou le "
-    + "disque est plein. Supprimez un modèle stocké, ou libérez de l’espace, puis reprenez.",
+    + "disque est plein. Supprimez un modèle stocké, ou libérez de l’espace, puis téléchargez-le de nouveau.",
+  "error.full-unsized": "{name} ne tient pas : le stockage du navigateur ou le disque est plein après "
+    + "{done}, et le serveur ne dit pas la taille du fichier. Supprimez un modèle stocké, ou libérez de "
+    + "l’espace, puis téléchargez-le de nouveau.",
   "error.no-store": "Ce navigateur ne garde aucun fichier pour cette page ({reason}), peut-être dans une "
     + "fenêtre privée. Utilisez une fenêtre ordinaire, ou déposez un fichier ici.",
   "error.busy": "{name} est en cours de téléchargement dans un autre onglet ; arrêtez-le d’abord là-bas.",
