@@ -55,7 +55,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "codec_q5_k": ("part / 2u * 2u", "part / 2u"),
     "codec_q6_k": ("part >= 4u", "part >= 5u"),
     "pairs": ("8u * i", "8u * (i ^ 1u)"),
-    "codec_iq4_nl": ("PLANE_1, block", "PLANE_1, block + 1u"),
+    "codec_iq4_nl": ("PLANE_1, row, c", "PLANE_1, row, c + 1u"),
     "codec_iq4_xs": ("- 32.0", "- 31.0"),
     "codec_mxfp4": ("e - 1u", "e - 2u"),
     "codec_nvfp4": ("- 11", "- 10"),

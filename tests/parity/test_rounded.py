@@ -12,7 +12,7 @@ from tests.parity.test_batch import alone, case_of
 from tests.parity.test_ops import WAYS
 from tests.support.exhaustive import exhaustive
 from tests.support.parity.adapters import need_driver
-from tests.support.parity.cases import one_of_each_kind
+from tests.support.parity.cases import one_of_each_kind, shaders_of
 from tests.support.parity.compare import TOLERANCE, errors, run_on
 from tests.support.parity.rounded import long_cases, q8_capabilities, q8_cases, q8_result
 from tests.support.parity.sections import PaperHost
@@ -43,7 +43,7 @@ def run_q8(driver: str, lanes: int, cases: list[OpCase]) -> list[OpResult]:
     ("way", "is_whole"), [("llvmpipe as a GPU", False), *(exhaustive((way, True)) for way in WAYS)]
 )
 def test_products_match_the_reference_with_rounded_activations(way: str, is_whole: bool) -> None:
-    cases = CASES if is_whole else [*one_of_each_kind(CASES), *CASES[-len(long_cases()) :]]
+    cases = CASES if is_whole else [*one_of_each_kind(CASES, shaders_of), *CASES[-len(long_cases()) :]]
     for case, result in zip(cases, run_q8(*WAYS[way], cases), strict=True):
         assert max(errors(result, q8_result(case))) <= TOLERANCE, case
 
