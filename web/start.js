@@ -2,7 +2,7 @@
 
 import { allSettings, given, kept } from "./chat/kept.js";
 import { faultOf } from "./chat/settings.js";
-import { load } from "./client/camelid.js";
+import { WORKER, load, startWorker } from "./client/camelid.js";
 import { isOneFile } from "./files.js";
 import { useNewest } from "./offline.js";
 
@@ -15,6 +15,9 @@ export class Opening {
   #stop = new AbortController();
   #told = []; // events before `listen`
   #tell = (...event) => this.#told.push(event);
+  #start; // resolves `started`
+  /** The start of the worker; never in a tab that shares another's. */
+  started = new Promise((done) => (this.#start = done));
   /** @type {Promise<import("./client/llm.js").LLM> | null} */
   llm = null;
 
@@ -31,6 +34,10 @@ export class Opening {
     this.llm = load(this.#model, {
       ...loadOptions(),
       shared: true,
+      worker: () => {
+        this.#start();
+        return startWorker(WORKER);
+      },
       onProgress: (progress) => this.#tell("onProgress", progress),
       onNotice: (...notice) => this.#tell("onNotice", ...notice),
       signal: this.#stop.signal,
@@ -79,6 +86,8 @@ const { model } = allSettings();
 export const first =
   flaw || isOneFile ? null : new Opening(new URL(model, location.href).href, model).begin();
 
+// The worker's files are fetched before the page's; a tab that shares another's worker waits this long.
+if (first) await Promise.race([first.started, new Promise((done) => setTimeout(done, 100))]);
 import("./app.js").catch(({ message }) => {
   first?.stop();
   document.getElementById("status").dataset.state = "failed";

@@ -10,7 +10,7 @@ export { LLM } from "./llm.js";
 export { Session } from "./session.js";
 export { Stream } from "./stream.js";
 
-const WORKER = new URL("../worker.js", import.meta.url);
+export const WORKER = new URL("../worker.js", import.meta.url);
 
 /**
  * @typedef {string | URL | Blob | FileSystemFileHandle} ModelPart a GGUF file: its address, or the file
