@@ -170,6 +170,8 @@ def cases_with(name: str) -> list[OpCase]:
     if name in Q8_SHADERS:
         return [case for case, files in zip(q8_cases(), modules("q8"), strict=True) if name in files][::5]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
+    if name == "deferred":  # part of every product, but only these divide by a norm
+        return [case for case in cases if case.op.startswith("norm_linear")]
     return [*one_of_each_kind(cases), *cases[:: max(1, len(cases) // MOST_CASES)]]
 
 

@@ -1,6 +1,7 @@
 """Every op of the webgpu backend against the reference: on lavapipe, also as on a GPU, and on SwiftShader.
 
-Ordinary runs test the cases of `sample_of_types`, exhaustive runs the others.
+Ordinary runs test the cases of `sample_of_types` with the kernels that a GPU gets, exhaustive runs others;
+those of software adapters are also in `e2e/test_parity.py`.
 """
 
 from __future__ import annotations
@@ -31,15 +32,15 @@ REFERENCE_ONLY = {
     "scan_delta", "scan_mamba2",
 }  # fmt: skip
 
-# Adapter, and lanes per weight row; in ordinary runs the first two.
+# Adapter, and lanes per weight row; in ordinary runs the first.
 WAYS = {
-    "llvmpipe": ("llvmpipe", SOFTWARE_LANES),
     "llvmpipe as a GPU": ("llvmpipe", GPU_LANES),
+    "llvmpipe": ("llvmpipe", SOFTWARE_LANES),
     "SwiftShader": ("SwiftShader", SOFTWARE_LANES),
 }
 
 
-@pytest.fixture(scope="module", params=share_of(WAYS, 2))
+@pytest.fixture(scope="module", params=share_of(WAYS))
 def results(request: Any) -> dict[int, OpResult]:
     """The result of each case in this run."""
     driver, lanes = WAYS[request.param]
