@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from tests.support.gguf_files import write_tiny_llama
 
 import camelid
 from camelid.api.llm import LLM
+from camelid.api.sessions.file import HEAD
 from camelid.api.sessions.session import Session
 from e2e.browser import ROOT, build_site, open_browser, serve_site
 from e2e.visit import ON_GPU, Json, Notes, open_page, screen, settled, type_prompt, wait_ready
@@ -41,6 +44,7 @@ class Visit:
     fresh: Json = field(default_factory=dict)
     refused: str = ""
     damaged: str = ""
+    keyless: str = ""
     after_refusal: list[str] = field(default_factory=list)
 
 
@@ -95,13 +99,23 @@ async def visit(address: str, folder: Path) -> Visit:
 
 async def refuse(page: Page, folder: Path, seen: Visit) -> None:
     """Opens unusable session files, which must leave the conversation unchanged."""
-    for name in ("other", "damaged"):
+    for name in ("other", "damaged", "keyless"):
         await page.set_input_files("#session", folder / f"{name}.camelid")
         await page.wait_for_selector("#problem:not([hidden])")
         setattr(seen, "refused" if name == "other" else name, await page.inner_text("#problem"))
         await screen(page, f"session-{name}")
         await page.evaluate("() => document.getElementById('problem').hidden = true")
     seen.after_refusal = await turns(page)
+
+
+def without(key: str, data: bytes) -> bytes:
+    """A session file whose header lacks a key."""
+    magic, version, length, _ = HEAD.unpack_from(data)
+    header = json.loads(data[HEAD.size :][:length])
+    del header[key]
+    text = json.dumps(header).encode()
+    head = HEAD.pack(magic, version, len(text), hashlib.sha256(text).digest())
+    return head + text + data[HEAD.size + length :]
 
 
 async def small_screen(page: Page, name: str) -> None:
@@ -144,6 +158,7 @@ def terminal(model: Path, folder: Path) -> Terminal:
         data = bytearray((folder / "terminal.camelid").read_bytes())
         data[len(data) // 2] ^= 1
         (folder / "damaged.camelid").write_bytes(data)
+        (folder / "keyless.camelid").write_bytes(without("drawn", (folder / "terminal.camelid").read_bytes()))
         ids, messages = session.token_ids, list(session.messages)
         done = session.generate(NEXT)
     write_tiny_llama(folder / "tiny.gguf", seed=7)
@@ -201,5 +216,6 @@ def test_a_new_chat_forgets(seen: Visit) -> None:
 def test_files_that_cannot_be_used_change_nothing(seen: Visit) -> None:
     assert "was saved with tiny.gguf" in seen.refused and "cria.gguf" in seen.refused
     assert "damaged" in seen.damaged
+    assert "drawn" in seen.keyless  # the error's key is no text of the page
     assert seen.after_refusal == [TEXTS[0], seen.fresh["text"]]
     assert seen.notes.errors == []

@@ -165,7 +165,7 @@ def test_a_closed_tab_ends_its_answer(seen: dict[str, Any], wanted: list[list[in
 
 def test_the_next_tab_takes_over(seen: dict[str, Any], wanted: list[list[int]]) -> None:
     assert seen["lost"] == "the tab that ran this model stopped it, and another loads it; ask again"
-    assert seen["note"] == "The tab that ran this model was closed; it is loaded again."
+    assert seen["note"] == "The tab that ran this model stopped it or was closed; it is loaded again."
     assert seen["again"] == wanted[0] and seen["moved"] > 0
 
 

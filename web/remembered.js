@@ -10,6 +10,7 @@ const PLACE = "/camelid-pipelines"; // of the record in the cache; nothing is fe
 
 let last = ""; // the record, as JSON
 let waiting = null; // promise of {spec, opened}: a device that no executor has opened yet; or of null
+let isKept = false; // what is compiled later, as for a lost device, belongs to no start
 let used = null; // {spec, section}: the device that was opened last, and what was compiled first
 
 /**
@@ -32,7 +33,12 @@ async function begun(name) {
 
 function prepared(found, { section }) {
   const compiled = new Compiled();
-  new Build(found.device, section, new Map(), compiled, { objects: 0 }).prepare();
+  try {
+    new Build(found.device, section, new Map(), compiled, { objects: 0 }).prepare();
+  } catch (error) {
+    found.device.destroy();
+    throw error;
+  }
   found.device.lost.then(() => (compiled.isLost = true));
   return { ...found, compiled };
 }
@@ -51,6 +57,7 @@ export async function taken(spec) {
 
 /** Notes a device that is opened, or a section whose pipelines are compiled first. */
 export function note({ spec, section }) {
+  if (isKept) return;
   const empty = { name: "last visit", kind: "program", layouts: {}, modules: {}, pipelines: [] };
   if (spec) used = { spec, section: empty };
   if (!section || !used) return;
@@ -72,7 +79,7 @@ export async function forget() {
  */
 export async function keep(name) {
   const record = used && JSON.stringify({ name: BUILD + name, ...used });
-  used = null;
+  [used, isKept] = [null, true];
   if (!record || record === last) return;
   const cache = await caches.open(CACHE);
   await cache.put(PLACE, new Response(record));

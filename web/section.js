@@ -164,15 +164,15 @@ export class Build {
 /** A compiled section: replays dispatches and reads results through a ring of mapped buffers. */
 export class Program {
   #device;
-  #section;
-  #groups;
+  #late; // dispatches and bind groups of a section with early pipelines, until these are replaced
   #dispatches;
   #step;
   #results;
   #free;
 
   constructor(device, section, built, buffers) {
-    [this.#device, this.#section, this.#groups] = [device, section, built.groups];
+    this.#device = device;
+    if (section.early?.length) this.#late = { dispatches: dispatchesOf(section), groups: built.groups };
     this.#dispatches = resolve(firstDispatches(section), built);
     this.#step = buffers.get(section.step[0]);
     this.#results = section.results.map(([name, ...rest]) => [buffers.get(name), ...rest]);
@@ -184,7 +184,8 @@ export class Program {
 
   /** Replaces the early pipelines, once all are compiled. */
   hasten(pipelines) {
-    this.#dispatches = resolve(dispatchesOf(this.#section), { pipelines, groups: this.#groups });
+    this.#dispatches = resolve(this.#late.dispatches, { pipelines, groups: this.#late.groups });
+    this.#late = undefined;
   }
 
   submit(step) {

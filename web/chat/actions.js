@@ -9,7 +9,7 @@ import { Lazy, loadStyle } from "./lazy.js";
 import { ask, openHelp, openSchema, openSettings } from "./sheets.js";
 import { isNarrow, listenToDrawer, showDrawer } from "./sidebar.js";
 import { canDictate, dictate, onVoices, toggleReading } from "./speech.js";
-import { hideProblem, showProblem } from "./status.js";
+import { faultWords, hideProblem, showProblem } from "./status.js";
 import { text, useLanguage } from "./texts.js";
 import { path, textOf } from "./tree.js";
 
@@ -65,7 +65,7 @@ async function tried(action) {
   try {
     await action;
   } catch (error) {
-    showProblem(error.message);
+    showProblem(faultWords(error));
   }
 }
 

@@ -9,7 +9,7 @@ import { text } from "./texts.js";
 
 let hasFault = false; // of the store, in its note
 
-/** Shows a fault of the store until a later use succeeds. */
+/** Shows a fault of the store until a later change succeeds. */
 export function noteFault({ message }) {
   hasFault = true;
   showNote(message, "store-note");
@@ -67,12 +67,14 @@ export class Shelf {
     return this.#store.list();
   }
 
-  remove(id) {
-    return this.#store.remove(id);
+  async remove(id) {
+    await this.#store.remove(id);
+    clearFault();
   }
 
-  clear() {
-    return this.#store.clear();
+  async clear() {
+    await this.#store.clear();
+    clearFault();
   }
 
   /** Shows the list of conversations. */

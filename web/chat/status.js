@@ -64,9 +64,9 @@ export function showProblem(message, hint = "") {
   at("problem").hidden = false;
 }
 
-/** An error's message, in the page's language if its text has a key of the page. */
+/** An error's message, in the page's language if it is of tabs. The `key` of a model's error is its file's. */
 export function faultWords({ message, facts }) {
-  return facts?.key ? text(facts.key) : message;
+  return String(facts?.key).startsWith("tab.") ? text(facts.key) : message;
 }
 
 export function hideProblem() {

@@ -36,6 +36,7 @@ export class Store {
   /** Forgets the conversations that were deleted before a time. */
   async #prune(before) {
     const { store, done } = this.#database.transaction(CONVERSATIONS, "readwrite");
+    done.catch(() => {}); // awaited below, unless a request fails before
     const [all, listed] = await Promise.all([store.getAllKeys(), store.index("changed").getAllKeys()]);
     const known = new Set(listed);
     const forget = async (id) => (await store.get(id)).deleted < before && store.delete(id);

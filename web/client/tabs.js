@@ -233,6 +233,7 @@ class Host {
 
   /** Gives a tab a sign of life, and tells whether all `n` messages of it have come. */
   #answerPing(from, n) {
+    if (n && !this.#guests.has(from)) return; // from a guest of the last host, before it knows this one
     const { nBefore, nRead, nSent } = this.#guests.get(from) ?? { nBefore: 0, nRead: 0, nSent: 0 };
     this.#send(from, { kind: "pong", isWhole: nBefore + nRead === n }, nSent);
   }

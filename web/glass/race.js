@@ -95,11 +95,18 @@ async function filesOf(model, signal) {
 
 function partsOf(address) {
   const url = new URL(address);
-  return partNames(nameOf(url)).map((name) => new URL(encodeURIComponent(name), url));
+  const names = partNames(nameOf(url));
+  if (names.length === 1) return [url];
+  return names.map((name) => Object.assign(new URL(encodeURIComponent(name), url), { search: url.search }));
 }
 
 function nameOf({ pathname }) {
-  return decodeURIComponent(pathname.split("/").at(-1));
+  const name = pathname.split("/").at(-1);
+  try {
+    return decodeURIComponent(name);
+  } catch {
+    return name; // a stray %
+  }
 }
 
 function view({ runs, rival }, info, { tokens }) {

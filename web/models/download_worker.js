@@ -65,8 +65,12 @@ class Storing {
   /** The error for the visitor; deletes bytes that no later download can use. */
   async #judged(error) {
     const told = FULL.includes(error.name) ? this.#full() : error;
-    const { done } = sums((await stateOf(this.#folder))?.parts ?? []);
-    if (SPOILT.includes(told.key) || (NO_ROOM.includes(told.key) && !done)) await this.#forget();
+    try {
+      const { done } = sums((await stateOf(this.#folder))?.parts ?? []);
+      if (SPOILT.includes(told.key) || (NO_ROOM.includes(told.key) && !done)) await this.#forget();
+    } catch {
+      // The storage that caused the error may refuse this, too; the dialog lists what is left.
+    }
     return told;
   }
 

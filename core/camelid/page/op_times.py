@@ -23,6 +23,7 @@ from camelid.plan.weights import Weight
 REPEATS = 32
 ROUNDS = 7  # measurements of each program, of which the fastest counts
 CLOCK_STEPS = 20  # least length of a measurement: browsers round the clock, some of them to 1 ms
+MOST_S = 0.1  # of that length: a browser that resists fingerprinting has steps of 16 ms and more
 TIMESTAMPS, SUBMISSIONS = "timestamps", "submissions"  # clocks: the device's, and that of this process
 
 
@@ -49,7 +50,7 @@ class OpTimer:
         kinds = Counter(map(_kind, plan.ops))
         firsts = {_kind(op): op for op in reversed(plan.ops)}
         async with self._lock:
-            self._least_s = CLOCK_STEPS * clock_step()
+            self._least_s = min(CLOCK_STEPS * clock_step(), MOST_S)
             seconds = {kind: await self._seconds(plan, op, held) for kind, op in firsts.items()}
         return [OpTime(seconds[_kind(op)], kinds[_kind(op)]) for op in plan.ops]
 

@@ -69,10 +69,12 @@ export default {
   "status.processor": "Das Modell läuft auf dem Prozessor, nicht mit WebGPU: {why}.",
   "status.no-store": "Dieser Browser bewahrt keine Daten dieser Seite auf: Unterhaltungen enden mit dem "
     + "Tab. Exportieren Sie, was Sie brauchen.",
-  "tab.closed.load": "Der Tab, in dem dieses Modell lief, wurde geschlossen; dieser Tab lädt es neu.",
-  "tab.closed.loaded": "Der Tab, in dem dieses Modell lief, wurde geschlossen; es ist wieder geladen.",
-  "tab.closed.ask": "Der Tab, in dem dieses Modell lief, wurde geschlossen; ein anderer lädt es. Fragen Sie "
-    + "noch einmal.",
+  "tab.closed.load": "Der Tab, in dem dieses Modell lief, hat es beendet oder ist geschlossen; "
+    + "dieser Tab lädt es neu.",
+  "tab.closed.loaded": "Der Tab, in dem dieses Modell lief, hat es beendet oder ist geschlossen; "
+    + "es ist wieder geladen.",
+  "tab.closed.ask": "Der Tab, in dem dieses Modell lief, hat es beendet oder ist geschlossen; "
+    + "ein anderer lädt es. Fragen Sie noch einmal.",
   "tab.silent.load": "Dieser Tab erreicht den Tab nicht mehr, in dem das Modell läuft: Einer der beiden war "
     + "eingefroren oder angehalten. Dieser Tab lädt das Modell selbst.",
   "tab.silent.loaded": "Dieser Tab erreicht den Tab nicht mehr, in dem das Modell lief: Einer der beiden war "

@@ -64,9 +64,9 @@ export const EN = {
   "status.processor": "The model runs on the CPU, not on WebGPU: {why}.",
   "status.no-store": "This browser keeps no data for this page: conversations end with this tab. Export "
     + "what you need.",
-  "tab.closed.load": "The tab that ran this model was closed; this tab loads it again.",
-  "tab.closed.loaded": "The tab that ran this model was closed; it is loaded again.",
-  "tab.closed.ask": "The tab that ran this model was closed, and another loads it. Ask again.",
+  "tab.closed.load": "The tab that ran this model stopped it or was closed; this tab loads it again.",
+  "tab.closed.loaded": "The tab that ran this model stopped it or was closed; it is loaded again.",
+  "tab.closed.ask": "The tab that ran this model stopped it or was closed, and another loads it. Ask again.",
   "tab.silent.load": "This tab lost touch with the tab that runs the model: one of them was frozen or "
     + "paused. This tab loads the model itself.",
   "tab.silent.loaded": "This tab lost touch with the tab that ran the model: one of them was frozen or "

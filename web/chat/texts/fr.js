@@ -68,9 +68,10 @@ export default {
   "status.processor": "Le modèle s’exécute sur le processeur, et non avec WebGPU : {why}.",
   "status.no-store": "Ce navigateur ne garde aucune donnée de cette page : les conversations finissent "
     + "avec l’onglet. Exportez ce dont vous avez besoin.",
-  "tab.closed.load": "L’onglet où tournait ce modèle a été fermé ; cet onglet le recharge.",
-  "tab.closed.loaded": "L’onglet où tournait ce modèle a été fermé ; il est de nouveau chargé.",
-  "tab.closed.ask": "L’onglet où tournait ce modèle a été fermé, et un autre le charge. Redemandez.",
+  "tab.closed.load": "L’onglet où tournait ce modèle l’a arrêté ou a été fermé ; cet onglet le recharge.",
+  "tab.closed.loaded": "L’onglet où tournait ce modèle l’a arrêté ou a été fermé ; il est de nouveau chargé.",
+  "tab.closed.ask": "L’onglet où tournait ce modèle l’a arrêté ou a été fermé, et un autre le charge. "
+    + "Redemandez.",
   "tab.silent.load": "Cet onglet n’atteint plus celui où tourne le modèle : l’un des deux était gelé ou en "
     + "pause. Cet onglet charge lui-même le modèle.",
   "tab.silent.loaded": "Cet onglet n’atteint plus celui où tournait le modèle : l’un des deux était gelé ou "
