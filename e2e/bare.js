@@ -1,11 +1,11 @@
 // Forwards calls from a test, as JSON, to one executor. Bytes are base64.
 
 import { Executor } from "./executor.js";
-import { keep, recall } from "./remembered.js";
+import { forget, keep, recall } from "./remembered.js";
 import { fromBase64 } from "./section.js";
 import { openSource } from "./source.js";
 
-Object.assign(globalThis, { executor: new Executor(), keep, recall });
+Object.assign(globalThis, { executor: new Executor(), forget, keep, recall });
 
 /** Calls methods in order; resolves to the last call's value or the first error. */
 globalThis.callAll = (calls) =>

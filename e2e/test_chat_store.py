@@ -103,7 +103,7 @@ def test_records_of_deletions_are_forgotten_after_a_month(seen: dict[str, Any]) 
 def test_a_fault_of_the_store_is_shown_until_it_works_again(seen: dict[str, Any]) -> None:
     assert seen["note"] == "no room"
     assert seen["later"] == ["", True]
-    assert seen["errors"] == []
+    assert [error for error in seen["errors"] if not error.endswith(" failed")] == []  # a reload aborts
 
 
 def test_controls_wait_for_their_script(address: str) -> None:

@@ -238,6 +238,8 @@ async def lose_files(page: Page, seen: Visit) -> None:
             f"() => document.querySelector('.assistant')?.textContent.includes('= {n}')"
         )
         await page.wait_for_timeout(500)
+        if n == 2:
+            await page.wait_for_selector("#transcript .hljs-comment")
         found.append([await page.locator(f"#transcript {name}").count() for name in ("pre", ".hljs-comment")])
     seen.found["libraries"] = found
     await page.keyboard.press("Alt+m")

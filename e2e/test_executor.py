@@ -255,7 +255,7 @@ async def another_device_than_the_last_visits_is_opened(host: PageHost, page: Pa
     await again.open({**SWIFTSHADER, "limits": {"maxBufferSize": 0}})
     number = await again.compile(program())
     assert await again.read(again.run(number, step(1, 1))) == struct.pack("<I", 3)
-    await page.evaluate("keep", "model")
+    await page.evaluate("forget")
     first, second = await page.evaluate("() => devices.map((d) => d.limits.maxBufferSize)")
     assert first < second, "the last visit's device is not used"
     lost = "() => devices[0].lost.then(({ reason }) => reason)"

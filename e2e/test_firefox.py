@@ -22,7 +22,7 @@ AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 PROMPT = "What is 12 plus 30?"
 QUERY = "?temperature=0&max_tokens=48"
 TURNS = "() => [...document.querySelectorAll('#transcript > li > .text')].map((it) => it.innerText)"
-IDLE = "() => window.camelid.state === 'ready'"
+IDLE = "() => window.camelid?.state === 'ready'"
 FORCED = """() => window.camelid.say('What is 12 plus 30?',
   { tool_choice: { type: 'function', function: { name: 'calculator' } } })"""
 PROBLEM = "#models .problem"
@@ -152,13 +152,13 @@ def test_models_are_downloaded_to_opfs_and_chosen(
     hub.add("owner/whole", {"whole.gguf": whole.read_bytes()})
     hub.cut_after = [10_000]
     firefox.open(f"{address}{QUERY}&model=absent")
-    firefox.wait("() => window.camelid.state === 'failed'")
+    firefox.wait("() => window.camelid?.state === 'failed'")
     get(firefox, "owner/whole")
     asked = [answer(firefox)]
     assert hub.n_sent == len(whole.read_bytes()) + 10_000
     hub.is_down = True
     firefox("reload")
-    firefox.wait("() => window.camelid.state === 'failed'")
+    firefox.wait("() => window.camelid?.state === 'failed'")
     firefox("click", "#open-models")
     firefox.wait("() => document.querySelector('[aria-label=\"Open whole.gguf\"]')")
     firefox.screen("models")
@@ -182,7 +182,7 @@ def get(firefox: Firefox, name: str) -> None:
 
 def answer(firefox: Firefox) -> list[int]:
     """Token ids of the model that is being opened."""
-    firefox.wait("() => window.camelid.state === 'loading'")
+    firefox.wait("() => window.camelid?.state === 'loading'")
     firefox.ready()
     return firefox.ask(PROMPT)["token_ids"]
 

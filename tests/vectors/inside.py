@@ -6,6 +6,7 @@ import json
 import runpy
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ CACHE = ROOT / "build" / "web.cache"  # bytecode from the site's build
 
 def inside_pyodide(file: str, function: str, data: Path) -> Any:
     """The JSON result of `function` of `file` for the file `data`. Raises RuntimeError if it fails."""
-    build = runpy.run_path(str(ROOT / "web" / "build.py"))
+    build = site_builder()
     site = archives(build, data.parent / "site")
     command = [build["find_node"](), HERE / "pyodide.mjs", site, HERE / file, function, data]
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=False)
@@ -25,6 +26,16 @@ def inside_pyodide(file: str, function: str, data: Path) -> Any:
     if done.returncode:
         raise RuntimeError(f"Pyodide under Node: {found['error']}\n{done.stderr}")
     return found
+
+
+def site_builder() -> dict[str, Any]:
+    """The functions of web/build.py, whose imports are beside it."""
+    folder = str(ROOT / "web")
+    sys.path.insert(0, folder)
+    try:
+        return runpy.run_path(f"{folder}/build.py")
+    finally:
+        sys.path.remove(folder)
 
 
 def archives(build: dict[str, Any], site: Path) -> Path:
