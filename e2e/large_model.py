@@ -40,7 +40,7 @@ PROGRAMS = {"chromium": "chrom", "firefox": "firefox"}  # part of the name of a 
 
 @dataclass
 class Course:
-    """What one run has in both browsers: the hub, the model's size, and times and bytes at its marks."""
+    """One run in either browser: the hub, the model's size, and times and bytes at its marks."""
 
     hub: Hub
     n_bytes: int
@@ -50,9 +50,12 @@ class Course:
         self.marks[name] = time.perf_counter(), self.hub.n_sent
 
     def wait_for_half(self) -> None:
-        """Returns when the hub has sent half of the model."""
+        """Returns when the hub has sent half of the model. Raises TimeoutError after MOST_S seconds."""
+        end = time.monotonic() + MOST_S
         while self.hub.n_sent < self.n_bytes // 2:
-            time.sleep(STEP_S)
+            if time.monotonic() > end:
+                raise TimeoutError(f"the hub sent {self.hub.n_sent:,} of {self.n_bytes:,} bytes")
+            time.sleep(STEP_S)  # the hub runs in threads of its own, and signals no progress
 
     def figures(self, answer: dict[str, Any]) -> dict[str, Any]:
         """Figures of the whole run."""

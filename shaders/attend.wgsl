@@ -74,8 +74,8 @@ fn shared_product(is_tail: bool, row: u32, kv_head: u32, share: u32) -> f32 {  /
   return sums.x + sums.y + sums.z + sums.w;
 }
 
-// Four lanes share a key, so that neighbours read neighbouring values. Products are single floats: a write to one component
-// of a vector may write the others.
+// Four lanes share a key, so that neighbours read neighbouring values. Products are single floats: a write to one
+// component of a vector may write the others.
 fn stage_products(is_tail: bool, table: u32, first: u32, n: u32, kv_head: u32, lane: u32) {
   for (var turn = 0u; turn < 4u; turn++) {
     let slot = LANES / 4u * turn + lane / 4u;

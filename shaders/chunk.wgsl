@@ -1,5 +1,6 @@
 // chunk: 32 weights of a row as two runs of 16; a weight is q * scale + offset of its run. A codec defines
-// chunk_at(row, c), the chunk c of a row, or packed_at for packed.wgsl. SPAN is the distance of its runs, which share the bytes of quants.
+// chunk_at(row, c), the chunk c of a row, or packed_at for packed.wgsl. SPAN is the distance of its runs, which share
+// the bytes of quants.
 // A kernel declares K and the weight's buffer twice: `weights` in units of 16 bytes, `words` in words.
 override SPAN: u32 = 4u;  // in vec4 of x
 

@@ -22,7 +22,8 @@ fn weights_at(i: u32, slot: u32) -> mat4x4<f32> {  // four columns of four weigh
 }
 
 fn add_products(w: mat4x4<f32>, input: vec4<f32>, sums: vec4<f32>) -> vec4<f32> {
-  return vec4(fma4(w[0], input, sums.x), fma4(w[1], input, sums.y), fma4(w[2], input, sums.z), fma4(w[3], input, sums.w));
+  return vec4(
+    fma4(w[0], input, sums.x), fma4(w[1], input, sums.y), fma4(w[2], input, sums.z), fma4(w[3], input, sums.w));
 }
 
 fn affine_of(run: u32, slot: u32) -> mat2x4<f32> {  // scales and offsets of 4 weight rows

@@ -1,5 +1,5 @@
-// matmul_q8: the sums of matmul_tile, with x rounded to 8 bits. A chunk of all weight rows and token rows is in workgroup
-// memory.
+// matmul_q8: the sums of matmul_tile, with x rounded to 8 bits. A chunk of all weight rows and token rows is in
+// workgroup memory.
 var<workgroup> quants: array<vec4<u32>, 128>;  // [2, weight rows] runs
 var<workgroup> affine: array<vec4<f32>, 64>;  // [weight rows] scale and offset of both runs
 var<workgroup> codes: array<vec4<u32>, 128>;  // [2, token rows] runs
@@ -20,7 +20,9 @@ fn stage_run(x_at: u32, run: u32, slot: u32) {
 
 fn packed_of(slot: u32) -> Packed { return Packed(quants[slot], quants[64u + slot], affine[slot].xy, affine[slot].zw); }
 
-fn input_of(t: u32) -> Input { return Input(Rounded(codes[t], scale_sum[t]), Rounded(codes[64u + t], scale_sum[64u + t])); }
+fn input_of(t: u32) -> Input {
+  return Input(Rounded(codes[t], scale_sum[t]), Rounded(codes[64u + t], scale_sum[64u + t]));
+}
 
 fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, SHARE> {
   let slot = lane / 16u * 4u;

@@ -1,6 +1,5 @@
 // matmul_tile: 16 quads of weight rows times TOKENS token rows, at most 64, by 256 lanes: each has a quad and every
-// 16th token row. matmul and matmul_q8 define tile_totals(row, first, last, lane), the
-// sums of a lane.
+// 16th token row. matmul and matmul_q8 define tile_totals(row, first, last, lane), the sums of a lane.
 // grid: (tiles of quads, tiles of TOKENS t, tiles / 32768).
 const TILE_QUADS: u32 = 16u;
 const SHARE: u32 = 4u;  // token rows of a lane, at most

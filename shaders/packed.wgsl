@@ -1,7 +1,6 @@
-// packed: chunks whose weights are bytes, from -128 to 127: signed, or unsigned below 128. A codec defines
-// packed_at(row, c): runs a and b, in the bytes of words; packed_unsigned or packed_signed reads them. Fields of the second
-// run that stay in place, times 4 or 16, need no shift; a scale of the run that is as many times smaller gives the same
-// bits.
+// packed: chunks whose weights are bytes, signed or unsigned below 128. A codec defines packed_at(row, c): runs a and
+// b, in the bytes of words, which packed_signed or packed_unsigned reads. Fields of the second run that stay in place,
+// times 4 or 16, need no shift; a scale of the run that is as many times smaller gives the same bits.
 struct Packed { a: vec4<u32>, b: vec4<u32>, scale: vec2<f32>, offset: vec2<f32> }
 
 fn chunk_at(row: u32, c: u32) -> Chunk {

@@ -1,2 +1,2 @@
-// packed_unsigned: the second run may be up to 240, 16 times its weights.
+// packed_unsigned: weights in unsigned bytes; those of the second run are up to 240, 16 times the weight.
 fn weights4(word: u32) -> vec4<f32> { return bytes(word); }

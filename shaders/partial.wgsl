@@ -4,8 +4,8 @@ const MAX_TOKENS: u32 = 8u;
 
 var<workgroup> partial: array<vec4<f32>, 64u * TOKENS>;  // [TOKENS, lanes]
 
-// x_at: the first token row, in vec4; last: the number of its last token. All lanes of a workgroup call it; one that is not
-// `is_own` has no sums.
+// x_at: the first token row, in vec4; last: the number of its last token. All lanes of a workgroup call it; a lane
+// that is not `is_own` has no sums.
 fn partial_sums(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
   if (TOKENS == 1u) {
     one_token(is_own, rows, x_at, lane);

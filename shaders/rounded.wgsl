@@ -9,7 +9,7 @@ struct Input { a: Rounded, b: Rounded }  // a chunk of a token row
 const LEAST: f32 = 1e-30;  // smaller blocks have codes of 0; the reciprocal of their scale may overflow
 const WHOLE: f32 = 12582912.0;  // 1.5 * 2^23: a sum with it has the nearest integer in its low bits
 
-fn top_bits(v: vec4<f32>) -> u32 {  // those of the largest size; a NaN is above all numbers
+fn top_bits(v: vec4<f32>) -> u32 {  // bits of the largest |v|; a NaN is above all numbers
   let bits = bitcast<vec4<u32>>(v) & vec4(0x7fffffffu);
   return max(max(bits.x, bits.y), max(bits.z, bits.w));
 }

@@ -143,6 +143,6 @@ else void startEmbedded();
 for (const id of ["file", "open-models"]) at(id).disabled = Boolean(flaw);
 // One file has no store for models, and no network; its policy permits no rival.
 for (const id of ["open-models", "open-glass"]) at(id).hidden = isOneFile;
-listenToActions(chat, { openModel: start }); // it judges about the sidebar itself, a drawer of narrow screens
+listenToActions(chat, { openModel: start }); // the sidebar, a drawer on narrow screens, becomes active there
 for (const id of ["bar", "composer-row"]) at(id).inert = false;
 at("open-glass").addEventListener("click", () => showGlass().catch(({ message }) => showProblem(message)));

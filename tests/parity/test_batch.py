@@ -120,7 +120,7 @@ class EarlyHost(WgpuHost):
 @pytest.mark.parametrize("driver", share_of(DRIVERS))
 @pytest.mark.parametrize("type_", share_of(TYPES, 2))
 def test_early_pipelines_keep_the_bits(type_: str, driver: str) -> None:
-    """Of token rows and of outputs, of which a step may have more than token rows."""
+    """Rows of tokens and of outputs; a step may have more outputs than token rows."""
     cases = [case_of(op, type_) for op in MATRICES]
     cases += [case for case in OP_CASES if case.of_outputs and case.op in MATRICES]
     assert len(cases) > len(MATRICES)

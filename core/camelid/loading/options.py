@@ -27,7 +27,7 @@ class LoadOptions:
     `gpu_layers` puts the last layers on a GPU and the others on the CPU; the head counts as one layer, 0 is
     the CPU alone, -1 the GPU alone (None: no split). `activations` "q8" rounds the input of matrix products
     to 8 bits, as `cpu` always does: on webgpu faster where integer dot products are native (most GPUs but
-    Apple's and Adreno), with a relative squared error of about 2e-5 per product (None: the backend's own).
+    Apple's and Adreno), with an NMSE of about 3e-5 per product (None: the backend's own).
 
     `context` bounds prompt and answer of a sequence (None: the model's own length, up to 4096), `parallel`
     the sequences that run at once, `chunk` the prompt rows of a step (None: the backend's default). A step

@@ -21,7 +21,7 @@ from camelid.backends.webgpu.layouts import PACKED
 
 @cache
 def q8_capabilities() -> Capabilities:
-    """Those of webgpu with activations "q8"."""
+    """Capabilities of webgpu with activations "q8"."""
     backend = WebGpuBackend(PaperHost())
     asyncio.run(backend.open(OpenSpec(activations="q8")))
     return backend.capabilities()

@@ -125,11 +125,10 @@ def program_section(
     context = Context(plan, dict(pools), lanes, limits, activations)
     section = Section(str(plan.key), "program")
     ops = _parts(context)
-    lowering = _lowering(section, context, join, _shared_scratch(ops, context))
+    early = (replace(context, most_tokens=1),) if has_early else ()
+    lowering = _lowering(section, (context, *early), join, _shared_scratch(ops, context))
     for name, n_bytes in lowering.sizes.items():
         section.add_buffer(lowering.names[name], n_bytes, READ_WRITE)
-    if has_early:
-        lowering.contexts = (context, replace(context, most_tokens=1))
     for op in ops:
         lowering.add(op)
     section.step = (lowering.names["step"], lowering.sizes["step"])
@@ -151,15 +150,16 @@ def op_sections(
     scratch, sections = most_scratch(context), list[Section]()
     for op in plan.ops:
         sections.append(Section(op.name, "program"))
-        lowering = _lowering(sections[-1], context, join, scratch)
+        lowering = _lowering(sections[-1], (context,), join, scratch)
         for part in lowered(_checked(op, plan), context):
             lowering.add(part)
     return sections
 
 
-def _lowering(section: Section, context: Context, join: Join, scratch: int) -> _Lowering:
+def _lowering(section: Section, contexts: Sequence[Context], join: Join, scratch: int) -> _Lowering:
     """The lowering of a plan's ops to a section; `scratch` bytes are shared by its ops."""
-    plan, arena = context.plan, plan_arena(context.plan)
+    plan = contexts[0].plan
+    arena = plan_arena(plan)
     sizes = {
         "step": 4 * plan.layout.n_words,
         **{name: n_bytes * plan.key.capacity.outputs for name, n_bytes in _results(plan).items()},
@@ -167,7 +167,7 @@ def _lowering(section: Section, context: Context, join: Join, scratch: int) -> _
     }
     sizes |= {SCRATCH: scratch} if scratch else {}
     names = {role: f"{role}/{plan.key}" for role in sizes}
-    return _Lowering(section, plan, context, arena, sizes, names, join)
+    return _Lowering(section, plan, contexts, arena, sizes, names, join)
 
 
 def most_scratch(context: Context) -> int:
@@ -192,20 +192,22 @@ def _checked(op: Op, plan: Plan) -> Op:
 
 
 class _Lowering:
-    """Lowers the ops of a plan to dispatches of one section."""
+    """Lowers the ops of a plan to dispatches of one section.
+
+    The second of two `contexts` has the early pipelines.
+    """
 
     def __init__(
         self,
         section: Section,
         plan: Plan,
-        context: Context,
+        contexts: Sequence[Context],
         arena: Arena,
         sizes: Mapping[str, int],
         names: Mapping[str, str],
         join: Join,
     ) -> None:
-        self.section, self.plan, self.context = section, plan, context
-        self.contexts: tuple[Context, ...] = (context,)  # and that of early pipelines
+        self.section, self.plan, self.context, self.contexts = section, plan, contexts[0], contexts
         self.arena, self.sizes, self.names, self.join = arena, sizes, names, join
 
     def add(self, op: Op) -> None:
