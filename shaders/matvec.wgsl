@@ -3,6 +3,7 @@
 // software adapters pay for every lane at a barrier and use 2.
 const SOFTWARE_LANES: u32 = 2u;
 
+alias Chunks = array<Chunk, 4>;  // of the rows of a quad
 struct Input { x: array<vec4<f32>, 8>, sum: vec2<f32> }  // a chunk of a token row, and the sums of its runs
 
 fn input_at(x_at: u32, c: u32) -> Input {
@@ -20,35 +21,41 @@ fn add_chunk(chunk: Chunk, input: Input, sum: f32) -> f32 {
   return fma(chunk.scale.y, b, fma(chunk.offset.y, input.sum.y, first));
 }
 
+fn add_rows(rows: vec4<u32>, c: u32, input: Input, sums: vec4<f32>) -> vec4<f32> {
+  if (LANES == SOFTWARE_LANES) {  // a loop compiles in half the time in SwiftShader, and runs as fast
+    var looped = sums;
+    for (var r = 0u; r < 4u; r++) { looped[r] = add_chunk(chunk_at(rows[r], c), input, looped[r]); }
+    return looped;
+  }
+  return vec4(
+    add_chunk(chunk_at(rows.x, c), input, sums.x), add_chunk(chunk_at(rows.y, c), input, sums.y),
+    add_chunk(chunk_at(rows.z, c), input, sums.z), add_chunk(chunk_at(rows.w, c), input, sums.w));
+}
+
 fn one_token(is_own: bool, rows: vec4<u32>, x_at: u32, lane: u32) {
   if (!is_own) { return; }
   var sums = vec4<f32>();
-  for (var c = lane % LANES; c < n_chunks(); c += LANES) {
-    let input = input_at(x_at, c);
-    if (LANES == SOFTWARE_LANES) {  // a loop compiles in half the time in SwiftShader, and runs as fast
-      for (var r = 0u; r < 4u; r++) { sums[r] = add_chunk(chunk_at(rows[r], c), input, sums[r]); }
-      continue;
-    }
-    sums.x = add_chunk(chunk_at(rows.x, c), input, sums.x);
-    sums.y = add_chunk(chunk_at(rows.y, c), input, sums.y);
-    sums.z = add_chunk(chunk_at(rows.z, c), input, sums.z);
-    sums.w = add_chunk(chunk_at(rows.w, c), input, sums.w);
-  }
+  for (var c = lane % LANES; c < n_chunks(); c += LANES) { sums = add_rows(rows, c, input_at(x_at, c), sums); }
   partial[lane] = sums;
+}
+
+fn chunks_at(rows: vec4<u32>, c: u32) -> Chunks {
+  return Chunks(chunk_at(rows.x, c), chunk_at(rows.y, c), chunk_at(rows.z, c), chunk_at(rows.w, c));
+}
+
+fn add_chunks(chunks: Chunks, input: Input, sums: vec4<f32>) -> vec4<f32> {
+  return vec4(
+    add_chunk(chunks[0], input, sums.x), add_chunk(chunks[1], input, sums.y),
+    add_chunk(chunks[2], input, sums.z), add_chunk(chunks[3], input, sums.w));
 }
 
 fn many_tokens(is_own: bool, rows: vec4<u32>, x_at: u32, last: u32, lane: u32) {
   if (!is_own) { return; }
   var sums: array<vec4<f32>, MAX_TOKENS>;
   for (var c = lane % LANES; c < n_chunks(); c += LANES) {
-    let chunks = array<Chunk, 4>(
-      chunk_at(rows.x, c), chunk_at(rows.y, c), chunk_at(rows.z, c), chunk_at(rows.w, c));
+    let chunks = chunks_at(rows, c);
     for (var t = 0u; t < TOKENS; t++) {
-      let input = input_at(x_at + min(t, last) * (X_STRIDE / 4u), c);
-      sums[t].x = add_chunk(chunks[0], input, sums[t].x);
-      sums[t].y = add_chunk(chunks[1], input, sums[t].y);
-      sums[t].z = add_chunk(chunks[2], input, sums[t].z);
-      sums[t].w = add_chunk(chunks[3], input, sums[t].w);
+      sums[t] = add_chunks(chunks, input_at(x_at + min(t, last) * (X_STRIDE / 4u), c), sums[t]);
     }
   }
   for (var t = 0u; t < TOKENS; t++) { partial[t * GROUP_LANES + lane] = sums[t]; }

@@ -15,15 +15,16 @@ from tests.support.parity.adapters import DRIVERS, need_driver
 from tests.support.parity.case_tools import array, empty, vector, weight
 from tests.support.parity.cases import OP_CASES, TYPES, norm_rope_cases, qkv_cases
 from tests.support.parity.cases_state import attention_case
+from tests.support.parity.cases_wide import FOUR_QUADS, TWO_QUADS, wide_case
 from tests.support.parity.compare import TOLERANCE, errors, nmse, reference_result, run_on
 from tests.support.parity.sections import LIMITS, module_names
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.common.op_runner import OpCase
+from camelid.backends.common.op_runner import OpCase, case_plan
 from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.backend import WebGpuBackend, launched, open_backend
 from camelid.backends.webgpu.host_python import WgpuHost
-from camelid.backends.webgpu.kernel import GPU_LANES, ROW_WORDS, SOFTWARE_LANES, TOKENS
+from camelid.backends.webgpu.kernel import GPU_LANES, ROW_WORDS, SOFTWARE_LANES, TOKENS, Context
 from camelid.backends.webgpu.kernels import KERNELS
 from camelid.backends.webgpu.lower import program_section
 from camelid.backends.webgpu.tape import Section
@@ -89,6 +90,31 @@ def test_a_batch_changes_no_bit_of_a_row(
     together, *each = outputs(driver, [case, *ways])
     for got, row in zip(each, (0, 7, 8, 10) * 3, strict=True):
         assert np.array_equal(got[0], together[row])
+
+
+@pytest.mark.parametrize("driver", share_of(DRIVERS))
+@pytest.mark.parametrize("type_", share_of(reversed(TYPES)))
+def test_quads_that_share_a_load_keep_the_bits(
+    type_: str, driver: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One, two and four quads per lane of software adapters, the last workgroup in part."""
+    many = [wide_case(type_, n_out) for n_out in (N_OUT, TWO_QUADS, FOUR_QUADS)]
+    cases = [*many, *(alone(case, 3, 0) for case in many)]
+    assert [*map(quads_of, cases)] == [1, 4, 4, 1, 2, 4]
+    wide = outputs(driver, cases)
+    monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_WIDE", 1 << 31)
+    assert [*map(quads_of, cases)] == [1] * len(cases)
+    for case, got, want in zip(cases, wide, outputs(driver, cases), strict=True):
+        assert np.array_equal(got, want)
+        assert nmse(got, next(iter(reference_result(case).views.values()))) <= TOLERANCE
+
+
+def quads_of(case: OpCase) -> int:
+    """Quads per lane of a case on software adapters."""
+    plan, _ = case_plan(case)
+    op = next(op for op in plan.ops if op.name == case.op)
+    context = Context(plan, {}, SOFTWARE_LANES)
+    return context.quads(op)
 
 
 @pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])

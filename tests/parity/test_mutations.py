@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.support.parity.adapters import need_driver
 from tests.support.parity.cases import OP_CASES, one_of_each_kind, sample_of_types, shaders_of
+from tests.support.parity.cases_wide import wide_cases
 from tests.support.parity.compare import TOLERANCE, errors, reference_result
 from tests.support.parity.rounded import q8_cases, reference_case
 from tests.support.parity.sections import module_names
@@ -86,6 +87,8 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "matmul_q8": ("rows[3], input", "rows[2], input"),
     "matmul_tile": ("lane % 64u / 4u", "lane % 32u / 4u"),
     "matvec_quads": ("total(i % quads, t)", "total(i % quads, t) * 1.001"),
+    "matvec_wide": ("own + q", "own"),
+    "squares": ("t * PIECES + i", "t * PIECES"),
     "consecutive": ("vec4(0u, 1u, 2u, 3u)", "vec4(0u, 1u, 2u, 2u)"),
     "linear": ("with_bias(sums[r], scale, n)", "with_bias(sums.x, scale, n)"),
     "linear_glu": ("gated(v.y, v.w)", "gated(v.y, v.z)"),
@@ -151,6 +154,8 @@ MUTATIONS: dict[str, tuple[str, str]] = {
 
 # Files of activations "q8" alone.
 Q8_SHADERS = {"rounded", "matvec_q8", "matmul_q8"}
+# Files of software adapters alone.
+SOFTWARE_SHADERS = {"matvec_wide"}
 MOST_CASES = 8  # with a shader, besides one of each kind
 
 
@@ -167,10 +172,12 @@ def cases_with(name: str) -> list[OpCase]:
     """Cases that use this shader: one of each kind and about MOST_CASES more."""
     if name in {"prelude", "tables"}:
         return [case for case in OP_CASES if case.op in {"kv_write", "attention"}][:6]
+    if name in SOFTWARE_SHADERS:
+        return wide_cases()
     if name in Q8_SHADERS:
         return [case for case, files in zip(q8_cases(), modules("q8"), strict=True) if name in files][::5]
     cases = [case for case, files in zip(OP_CASES, modules(), strict=True) if name in files]
-    if name == "deferred":  # part of every product, but only these divide by a norm
+    if name in {"deferred", "squares"}:  # part of every product, but only these divide by a norm
         return [case for case in cases if case.op.startswith("norm_linear")]
     return [*one_of_each_kind(cases), *cases[:: max(1, len(cases) // MOST_CASES)]]
 
@@ -218,9 +225,10 @@ def test_every_sample_uses_every_shader(sample: str) -> None:
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_mutation_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With the kernels that a GPU gets."""
+    """With the kernels that a GPU gets, and one of software adapters."""
     need_driver("llvmpipe")
-    monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", GPU_LANES)
+    if name not in SOFTWARE_SHADERS:
+        monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", GPU_LANES)
     activations = "q8" if name in Q8_SHADERS else "f32"
     with monkeypatch.context() as patch:
         patch.setattr(shaders, "text", mutated(name))

@@ -17,7 +17,10 @@ from camelid.model.arch import Model
 
 CHUNK = 32  # weights of a row that a lane takes at once
 ROWS = 4  # weight rows of a lane in matvec.wgsl
-PRODUCT = ("deferred", "partial", "matvec", "matvec_q8", "matvec_quads", "matmul_tile", "matmul", "matmul_q8")
+PRODUCT = {
+    *("deferred", "partial", "matvec", "matvec_q8", "squares", "matvec_quads"),
+    *("matmul_tile", "matmul", "matmul_q8"),
+}
 LOOP, NO_LOOP = "c < n_chunks(); c += LANES", "c < 0u; c += LANES"  # in matvec.wgsl
 LIMITS = {**DEFAULTS, "maxStorageBuffersPerShaderStage": 10}  # of most GPUs
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.support.parity.cases import OP_CASES
+from tests.support.parity.cases_wide import wide_cases
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, run_case
@@ -24,12 +25,13 @@ LIMITS = {  # of most GPUs
 class PaperHost:
     """A host that records sections and computes nothing: every byte that it returns is zero."""
 
-    def __init__(self) -> None:
+    def __init__(self, adapter: str = "paper") -> None:
+        self.adapter = adapter
         self.sections: list[dict[str, Any]] = []
         self.writes: list[tuple[str, int, bytes]] = []
 
     async def open(self, spec: dict[str, Any]) -> dict[str, Any]:
-        return {"adapter": {"device": "paper"}, "limits": LIMITS, "language": [DOT_PRODUCTS]}
+        return {"adapter": {"device": self.adapter}, "limits": LIMITS, "language": [DOT_PRODUCTS]}
 
     async def load(self, section: dict[str, Any], sources: Mapping[str, Any]) -> None:
         self.sections.append(section)
@@ -70,6 +72,7 @@ def all_pipelines() -> list[dict[str, Any]]:
     """Every distinct pipeline of all op cases: its WGSL, the access of its bindings, its constants."""
     found: list[dict[str, Any]] = []
     every = [*asyncio.run(_collect(OP_CASES)), *asyncio.run(_collect(OP_CASES, "q8"))]
+    every += asyncio.run(_collect(wide_cases(), adapter="llvmpipe"))
     for section in (section for sections in every for section in sections):
         for entry in section["pipelines"]:
             access = section["layouts"][entry["layout"]]
@@ -84,9 +87,11 @@ def module_names(cases: Sequence[OpCase], activations: str = "f32") -> list[list
     return [[n for s in sections for n in s["modules"]] for sections in every]
 
 
-async def _collect(cases: Sequence[OpCase], activations: str = "f32") -> list[list[dict[str, Any]]]:
+async def _collect(
+    cases: Sequence[OpCase], activations: str = "f32", adapter: str = "paper"
+) -> list[list[dict[str, Any]]]:
     """The sections of each case."""
-    host = PaperHost()
+    host = PaperHost(adapter)
     backend = WebGpuBackend(host)
     await backend.open(OpenSpec(activations=activations))
     sections: list[list[dict[str, Any]]] = []

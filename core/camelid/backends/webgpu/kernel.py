@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from camelid.backends.base import PoolSize
+from camelid.backends.webgpu.layouts import PACKED
 from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.backends.webgpu.tape import GridEntry
+from camelid.plan.op_rows_fused import QUAD  # also the weight rows per lane in matvec.wgsl
 from camelid.plan.plan import Op, Plan
 from camelid.plan.step import StepLayout
 
@@ -18,6 +20,9 @@ Files = tuple[str, ...]
 LANES = 64
 GPU_LANES, SOFTWARE_LANES = 16, 2  # lanes that share a weight row; see matvec.wgsl
 TOKENS, TILE_TOKENS = 8, 64  # token rows that share one read of the weights in matvec.wgsl, matmul.wgsl
+MAX_QUADS = 4  # quads of weight rows of a lane; see matvec_wide.wgsl
+MIN_GROUPS = 4  # workgroups of one token row, for the processors of a software adapter
+MIN_WIDE = 1 << 19  # weights of a product with several quads per lane: SwiftShader compiles it for longer
 # Files in place of these where activations are rounded to 8 bits.
 ROUNDED_FILES: Mapping[str, Files] = {
     "product": ("product", "rounded"),
@@ -46,10 +51,27 @@ class Context:
         """True if the op's rows fill tiles of matmul.wgsl; its 256 lanes and barriers suit GPUs only."""
         return not self.is_software and self.plan.rows[op.view("y").rows] > TOKENS
 
+    def is_rounded(self, op: Op) -> bool:
+        """True if the op multiplies rounded activations."""
+        return self.activations == "q8" and op.weight("weight").type in PACKED
+
     def tokens(self, op: Op, role: str) -> int:
         """Token rows per workgroup; the bits of a row do not depend on this number."""
         rows = self.plan.rows[op.view(role).rows]
         return min(TILE_TOKENS, 16 * tiles(rows, 16)) if self.is_tiled(op) else min(self.most_tokens, rows)
+
+    def quads(self, op: Op) -> int:
+        """Quads of weight rows per lane of a product; the bits of a row do not depend on this number.
+
+        With one token row, they leave MIN_GROUPS workgroups.
+        """
+        weight = op.weight("weight")
+        if not self.is_software or self.is_rounded(op) or weight.rows * weight.cols < MIN_WIDE:
+            return 1
+        if self.tokens(op, "y") > 1:
+            return MAX_QUADS
+        groups = tiles(weight.rows, QUAD * LANES // self.lanes)
+        return next((n for n in (MAX_QUADS, 2) if groups >= n * MIN_GROUPS), 1)
 
 
 ConstantsOf = Callable[[Op, Context], Constants]
@@ -66,7 +88,8 @@ class Kernel:
       operand (if absent, the step is bound in its place and the constant HAS_<ROLE> is 0); `a|b` is a binding
       for either of two operands.
     - `constants` and `grid` compute the override constants and the dispatch grid.
-    - `tiled` are the files in place of `files` for more than TOKENS token rows of y, on GPUs.
+    - `tiled` are the files in place of `files` for more than TOKENS token rows of y, on GPUs; `wide` those
+      for several quads per lane, on software adapters.
     - `codec` names the weight whose codec is joined; `state_codec` has the files by kv_type, `acts` the files
       by activation function.
     - `attrs` are the attributes that the kernel supports with all values; `words` maps other attributes to
@@ -84,6 +107,7 @@ class Kernel:
     constants: ConstantsOf
     grid: Callable[[Op, Context], Grid]
     tiled: Files = ()
+    wide: Files = ()
     codec: str = ""
     state_codec: Mapping[str, Files] = field(default_factory=dict[str, Files])
     acts: Mapping[str, Files] = field(default_factory=dict[str, Files])

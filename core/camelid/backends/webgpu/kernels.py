@@ -7,7 +7,7 @@ from itertools import chain
 
 from camelid.backends.webgpu import kernels_basic, kernels_matrix, kernels_qkv, kernels_state
 from camelid.backends.webgpu.kernel import ROUNDED_FILES, Constants, Context, Kernel
-from camelid.backends.webgpu.layouts import LAYOUTS, PACKED, row_multiple
+from camelid.backends.webgpu.layouts import LAYOUTS, row_multiple
 from camelid.backends.webgpu.load import check_weight
 from camelid.errors import BackendError
 from camelid.plan.dtypes import F32
@@ -47,8 +47,12 @@ def shader_files(kernel: Kernel, op: Op, context: Context) -> tuple[str, ...]:
         kernel.state_codec[context.plan.state(op.state("state").group).kv_type] if kernel.state_codec else ()
     )
     act = kernel.acts[op.word("act")] if kernel.acts else ()
-    files = kernel.tiled if kernel.tiled and context.is_tiled(op) else kernel.files
-    if kernel.codec and context.activations == "q8" and op.weight(kernel.codec).type in PACKED:
+    files = kernel.files
+    if kernel.tiled and context.is_tiled(op):
+        files = kernel.tiled
+    elif kernel.wide and context.quads(op) > 1:
+        files = kernel.wide
+    if kernel.codec and context.is_rounded(op):
         files = tuple(chain.from_iterable(ROUNDED_FILES.get(name, (name,)) for name in files))
     return ("prelude", *codec, *state, *act, *files)
 

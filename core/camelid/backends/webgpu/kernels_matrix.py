@@ -57,7 +57,7 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
 
 def _product_grid(op: Op, c: Context) -> Grid:
     quads = tiles(op.weight("weight").rows, QUAD)
-    n = tiles(quads, TILE_QUADS if c.is_tiled(op) else LANES // c.lanes)
+    n = tiles(quads, TILE_QUADS if c.is_tiled(op) else LANES // c.lanes * c.quads(op))
     return (min(n, TILES_X), rows_of(op, "y", c.tokens(op, "y")), tiles(n, TILES_X))
 
 
@@ -67,8 +67,8 @@ def product_constants(op: Op, c: Context) -> Constants:
     # One row is within T and within O, so both share a pipeline.
     tokens = c.tokens(op, "y")
     rows = op.view("y").rows if c.plan.rows[op.view("y").rows] > 1 else "T"
-    row = {"LANES": c.lanes, "TOKENS": tokens, "ROWS_WORD": ROW_WORDS[rows], "SLICE": _slice(tokens)}
-    return sizes | row | _codec_constants(op)
+    row = {"LANES": c.lanes, "TOKENS": tokens, "QUADS": c.quads(op), "ROWS_WORD": ROW_WORDS[rows]}
+    return sizes | row | {"SLICE": _slice(tokens)} | _codec_constants(op)
 
 
 def _slice(tokens: int) -> int:
@@ -116,8 +116,11 @@ def _refuses_many(op: Op, _: Plan) -> str:
 def product(files: Files, bindings: tuple[str, ...], constants: ConstantsOf, **more: Any) -> Kernel:
     """The kernel of a product; `files` have its outputs."""
     tiled = (*files, "deferred", "matmul_tile", "matmul")
-    few = (*files, "deferred", "partial", "matvec", "matvec_quads")
-    return Kernel(few, bindings, constants, _product_grid, tiled, codec="weight", vec4=("x",), **more)
+    few = (*files, "deferred", "partial", "matvec", "squares", "matvec_quads")
+    # Naga: the override of matvec_wide stands before the array of partial.
+    wide = (*files, "deferred", "matvec_wide", "partial", "matvec", "squares")
+    more |= {"codec": "weight", "vec4": ("x",)}
+    return Kernel(few, bindings, constants, _product_grid, tiled, wide, **more)
 
 
 RESIDUAL = ("bias", "product", "consecutive", "residual")

@@ -212,23 +212,25 @@ class _Lowering:
 
     def add(self, op: Op) -> None:
         for piece, places in op_pieces(op, most_bytes(self.context.limits)):
-            constants = [self._constants(piece, context) | places for context in self.contexts]
             for kernel in kernels_of(piece, self.context):
-                self._add_kernel(piece, kernel, constants)
+                self._add_kernel(piece, kernel, places)
 
-    def _add_kernel(self, op: Op, kernel: Kernel, constants: Sequence[Constants]) -> None:
-        files = shader_files(kernel, op, self.context)
-        wgsl = self.join(*files)
+    def _add_kernel(self, op: Op, kernel: Kernel, places: Constants) -> None:
         for bindings, more in self._dispatches(op, kernel):
             access = ("read", *(word for word, _ in bindings))
             layout = self.section.add_layout(access)
             group = self.section.add_group(layout, [self._step(), *(place for _, place in bindings)])
-            known = [_declared(wgsl, each | more) for each in constants]
-            pipelines = [self.section.add_pipeline("+".join(files), wgsl, layout, each) for each in known]
+            pipelines = [self._pipeline(op, kernel, c, layout, places | more) for c in self.contexts]
             grids = [kernel.grid(op, context) for context in self.contexts]
             self.section.dispatch(pipelines[0], group, grids[0])
             if pipelines[-1] != pipelines[0]:
                 self.section.early.append((len(self.section.commands) - 1, pipelines[-1], grids[-1]))
+
+    def _pipeline(self, op: Op, kernel: Kernel, context: Context, layout: str, places: Constants) -> int:
+        files = shader_files(kernel, op, context)
+        wgsl = self.join(*files)
+        known = _declared(wgsl, self._constants(op, context) | places)
+        return self.section.add_pipeline("+".join(files), wgsl, layout, known)
 
     def results(self) -> Iterable[tuple[str, int, int, int]]:
         word = StepLayout.header_word("outputs")
