@@ -74,6 +74,8 @@ class Kernel:
     - `vec4` lists views that are read four floats at a time.
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
     - `split` has the kernels that replace this one where they are faster.
+    - `both` makes the kernel of an op with weights of two types (`halves.py`), in which `second` names the
+      weight of the second half, and `unbound` are variables of the shaders without a binding.
     - `parts` are the ops that the op consists of; `lower` chooses the ops that run in its place: itself, its
       parts, or others with kernels of their own.
     - `refuses` returns the reason why an op cannot run, or "".
@@ -93,6 +95,9 @@ class Kernel:
     access: str = "write"
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
     split: Split | None = None
+    both: Callable[[Kernel, Op], Kernel] | None = None
+    second: str = ""
+    unbound: tuple[str, ...] = ()
     parts: Callable[[Op], tuple[Op, ...]] | None = None
     lower: Callable[[Op, Context], tuple[Op, ...]] = lambda op, context: (op,)
 

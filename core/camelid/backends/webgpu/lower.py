@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from camelid.backends.base import PoolSize
 from camelid.backends.webgpu.kernel import Constants, Context, Kernel, roles_of
 from camelid.backends.webgpu.kernels import (
-    KERNELS,
     kernels_of,
     lowered,
+    module_of,
     op_constants,
     refusal,
     scratch_bytes,
-    shader_files,
 )
 from camelid.backends.webgpu.layouts import (
     READ_WRITE,
@@ -27,7 +26,7 @@ from camelid.backends.webgpu.layouts import (
     buffer_name,
 )
 from camelid.backends.webgpu.limits import DEFAULTS, most_bytes
-from camelid.backends.webgpu.load import add_weight
+from camelid.backends.webgpu.load import Join, add_weight
 from camelid.backends.webgpu.pieces import op_pieces, pieces
 from camelid.backends.webgpu.state_buffers import (
     KV_TYPES,
@@ -45,7 +44,6 @@ from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS, StepLayout
 from camelid.plan.tiers import is_tail
 from camelid.plan.weights import Weight
 
-Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
 Binding = tuple[str, int, int]
 
 STATE_KINDS = ("paged", "window", "ring")
@@ -212,19 +210,18 @@ class _Lowering:
 
     def add(self, op: Op) -> None:
         for piece, places in op_pieces(op, most_bytes(self.context.limits)):
-            constants = [self._constants(piece, context) | places for context in self.contexts]
             for kernel in kernels_of(piece, self.context):
+                constants = [self._constants(piece, kernel, each) | places for each in self.contexts]
                 self._add_kernel(piece, kernel, constants)
 
     def _add_kernel(self, op: Op, kernel: Kernel, constants: Sequence[Constants]) -> None:
-        files = shader_files(kernel, op, self.context)
-        wgsl = self.join(*files)
+        key, wgsl = module_of(kernel, op, self.context, self.join)
         for bindings, more in self._dispatches(op, kernel):
             access = ("read", *(word for word, _ in bindings))
             layout = self.section.add_layout(access)
             group = self.section.add_group(layout, [self._step(), *(place for _, place in bindings)])
             known = [_declared(wgsl, each | more) for each in constants]
-            pipelines = [self.section.add_pipeline("+".join(files), wgsl, layout, each) for each in known]
+            pipelines = [self.section.add_pipeline(key, wgsl, layout, each) for each in known]
             grids = [kernel.grid(op, context) for context in self.contexts]
             self.section.dispatch(pipelines[0], group, grids[0])
             if pipelines[-1] != pipelines[0]:
@@ -239,9 +236,8 @@ class _Lowering:
             logits = sample.view("logits")
             yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, logits.row_bytes
 
-    def _constants(self, op: Op, context: Context) -> Constants:
-        known = step_constants(self.plan.layout) | op_constants(op)
-        return known | KERNELS[op.name].constants(op, context)
+    def _constants(self, op: Op, kernel: Kernel, context: Context) -> Constants:
+        return step_constants(self.plan.layout) | op_constants(op) | kernel.constants(op, context)
 
     def _dispatches(self, op: Op, kernel: Kernel) -> Iterable[tuple[list[tuple[str, Binding]], Constants]]:
         """Bindings and additional constants of each dispatch; `state.*`: a dispatch per tensor and layer."""
