@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tests.perf.isa.compiled import COMPILERS, CompilationError, Compiled, compile_on
 from tests.perf.isa.devices import CHOSEN, DEVICES, DRIVERS, NoDriverError
-from tests.perf.isa.pipelines import Pipeline, pipelines_of
+from tests.perf.isa.pipelines import Pipeline, pipelines_of, with_values
 from tests.perf.isa.table import HEAD, line
 
 from camelid.engine.programs import DECODE, ENTRIES
@@ -30,9 +30,10 @@ from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 
 
-def model_of(name: str, type_name: str) -> Model:
-    """A preset with weights of a type, without a file, or the model of a file."""
-    return bare_model(PRESETS[name], type_name) if name in PRESETS else asyncio.run(open_model(name)).model
+def model_of(name: str, type_name: str, values: str) -> Model:
+    """A preset with weights of a type, without a file, or the model of a file; `values` is another type."""
+    model = bare_model(PRESETS[name], type_name) if name in PRESETS else asyncio.run(open_model(name)).model
+    return with_values(model, values) if values else model
 
 
 def tables(args: argparse.Namespace, pipelines: list[Pipeline]) -> Iterator[tuple[str, Compiled]]:
@@ -59,6 +60,7 @@ def main() -> None:
     )
     parser.add_argument("model", nargs="?", default="8b", help="8b, 70b, cria or a file")
     parser.add_argument("--type", default="q4_0", help="weight type of a preset")
+    parser.add_argument("--values", default="", help="weight type of the values, if another; Q4_K_M has q6_k")
     parser.add_argument("--program", choices=sorted(ENTRIES), default=DECODE)
     parser.add_argument("--kv-type", default="f16")
     parser.add_argument("--activations", choices=ACTIVATIONS, default="f32")
@@ -73,7 +75,7 @@ def main() -> None:
     options = LoadOptions(
         backend="webgpu", kv_type=args.kv_type, parallel=args.parallel, activations=args.activations
     )
-    found = pipelines_of(model_of(args.model, args.type), options, args.program)
+    found = pipelines_of(model_of(args.model, args.type, args.values), options, args.program)
     pipelines = [pipeline for pipeline in found if args.only in pipeline.name]
     print(HEAD)
     rows = list[tuple[str, Compiled]]()

@@ -1,8 +1,8 @@
 """Bounds of the compiled kernels: `make isa`, or `python -m tests.perf.isa.gate` for a table of all types.
 
-Compiles the matvec of every weight type, also with 8-bit activations, and every pipeline of an 8B shape in
-Q4_0, for GPUs of four vendors, and Intel's where its shim is built, by both WGSL compilers, without the
-drivers' bounds checks. Ends with status 1 beyond a bound.
+Compiles the matvec of every weight type, also with 8-bit activations, every pipeline of an 8B shape in
+Q4_0, and its queries, keys and values in Q4_K and Q6_K, for GPUs of four vendors, and Intel's where its
+shim is built, by both WGSL compilers, without the drivers' bounds checks. Ends with status 1 beyond a bound.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from tests.perf.isa.compiled import COMPILERS, Compiled, compile_on
 from tests.perf.isa.devices import CHOSEN, DEVICES, DRIVERS, present
-from tests.perf.isa.pipelines import Pipeline, pipelines_of
+from tests.perf.isa.pipelines import Pipeline, pipelines_of, with_values
 from tests.perf.isa.table import HEAD, line
 
 from camelid.backends.webgpu.layouts import LAYOUTS, PACKED
@@ -31,7 +31,8 @@ WIDE = 16  # bytes of a load
 ONLY = {"nvidia": ("naga",)}
 MAY_SPILL = {"f64", "i64"}  # no model has matrices of these types
 NARROW = {"q1_0", "q2_0"}  # a chunk has 4 or 8 bytes
-# Most spilled registers: for Tint's modules Mesa has 16 lanes per thread, and so registers for 64 values.
+# Most spilled registers of a kernel, of which two halves have two: for Tint's modules Mesa has 16 lanes per
+# thread, and so registers for 64 values.
 SPILLS = {("intel", "tint"): (32, 130)}  # of tiles: the second number
 
 # Most arithmetic instructions per weight on AMD's GPUs, by weight type.
@@ -72,16 +73,22 @@ def programs() -> list[Pipeline]:
     return [pipeline for program in (DECODE, MIXED) for pipeline in pipelines_of(model, OPTIONS, program)]
 
 
+def mixed() -> list[Pipeline]:
+    """Queries, keys and values of two types in one dispatch."""
+    model = with_values(bare_model(MODEL, "q4_k"), "q6_k")
+    ways = ((DECODE, "f32"), (DECODE, "q8"), (MIXED, "f32"))
+    found = (pipelines_of(model, replace(OPTIONS, activations=each), program) for program, each in ways)
+    return [pipeline for pipelines in found for pipeline in pipelines if pipeline.has_halves]
+
+
 def faults(c: Compiled, compiler: str) -> Iterator[str]:
     """A line per figure beyond its bound."""
     if c.error:
         yield c.error
         return
     isa = DEVICES[c.device].isa
-    if (
-        c.scratch > SPILLS.get((isa, compiler), (0, 0))[c.pipeline.is_tiled]
-        and c.pipeline.weight_type not in MAY_SPILL
-    ):
+    most = SPILLS.get((isa, compiler), (0, 0))[c.pipeline.is_tiled] * (1 + c.pipeline.has_halves)
+    if c.scratch > most and c.pipeline.weight_type not in MAY_SPILL:
         yield f"{c.scratch:g} bytes of scratch, or spills; expected none"
     if not c.per_product:
         return
@@ -115,7 +122,7 @@ def main() -> None:
         raise SystemExit(f"no drivers in {drivers}: .ci/gpu-drivers {args.drivers}")
     print(f"without a driver here: {', '.join(sorted(set(CHOSEN) - set(names))) or 'none'}\n{HEAD}")
     n_faults = 0
-    for compiler, one in compiled(drivers, names, [*matvecs(), *programs()]):
+    for compiler, one in compiled(drivers, names, [*matvecs(), *programs(), *mixed()]):
         found = list(faults(one, compiler))
         n_faults += len(found)
         if found or not args.quiet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 from camelid.backends.registry import open_backend
@@ -29,7 +30,8 @@ LIMITS = {**DEFAULTS, "maxStorageBuffersPerShaderStage": 10}  # of most GPUs
 class Pipeline:
     """A pipeline: shader files, WGSL, access of its bindings, override constants, and its use in a step.
 
-    `weight_type` is the type of the weights that it reads, "" for none; `weight_bytes` their bytes in a step.
+    `weight_type` is the type of the weights that it reads, "" for none, two with + for two halves;
+    `weight_bytes` are their bytes in a step.
     """
 
     files: tuple[str, ...]
@@ -48,10 +50,15 @@ class Pipeline:
     def name(self) -> str:
         """The op's file, and the sizes that tell pipelines of one op apart."""
         sizes = [f"{key}={self.constants[key]:g}" for key in ("K", "N", "TOKENS") if key in self.constants]
-        op = [file for file in self.files if file not in PRODUCT][-1]
+        op = [file for file in takewhile("deferred".__ne__, self.files) if file not in PRODUCT][-1]
         op = f"norm_{op}" if self.constants.get("IS_DEFERRED") else op
         op = f"{op}_matmul" if self.is_tiled else op
         return " ".join(filter(None, [op, self.weight_type, "x q8" if self.is_rounded else "", *sizes]))
+
+    @property
+    def has_halves(self) -> bool:
+        """True for two kernels in one."""
+        return "halves" in self.files
 
     @property
     def has_loop(self) -> bool:
@@ -80,9 +87,10 @@ class Pipeline:
     def products(self) -> int:
         """Products of a weight and a value per lane in an iteration of the hot loop, 0 if it is unknown.
 
-        A tile has loops in its loop, which compilers unroll or not.
+        A tile has loops in its loop, which compilers unroll or not; two halves have a hot loop each.
         """
-        return ROWS * CHUNK * int(self.constants.get("TOKENS", 1)) if "matvec_quads" in self.files else 0
+        is_known = "matvec_quads" in self.files and not self.has_halves
+        return ROWS * CHUNK * int(self.constants.get("TOKENS", 1)) if is_known else 0
 
     @property
     def key(self) -> Hashable:
@@ -92,6 +100,12 @@ class Pipeline:
     def json(self) -> dict[str, Any]:
         """The entry of a worker."""
         return {key: asdict(self)[key] for key in ("wgsl", "access", "constants")}
+
+
+def with_values(model: Model, type_name: str) -> Model:
+    """The model with values of another type, as files of several types have them in half of their layers."""
+    own = {n: replace(w, type=type_name) for n, w in model.weights.items() if n.endswith(".attn_v")}
+    return replace(model, weights={**model.weights, **own})
 
 
 def pipelines_of(model: Model, options: LoadOptions, program: str) -> list[Pipeline]:
@@ -114,7 +128,7 @@ def _pipelines(section: Mapping[str, Any]) -> Iterator[Pipeline]:
             section["modules"][entry["module"]],
             tuple(section["layouts"][entry["layout"]]),
             entry["constants"],
-            next((file.removeprefix("codec_") for file in files if file.startswith("codec_")), ""),
+            "+".join(file.removeprefix("codec_") for file in files if file.startswith("codec_")),
             len(groups),
             sum(_weight_bytes(section["groups"][group]) for group in groups),
         )

@@ -101,6 +101,17 @@ def test_the_gate_reports_each_kind_of_excess() -> None:
         assert word in fault
 
 
+def test_two_types_in_one_dispatch_are_bounded_by_spills_alone() -> None:
+    pipelines = gate.mixed()
+    kinds = {(pipeline.is_tiled, pipeline.is_rounded) for pipeline in pipelines}
+    assert kinds == {(False, False), (False, True), (True, False)}
+    for pipeline in pipelines:
+        assert "qkv" in pipeline.name.split()[0] and pipeline.weight_type == "q4_k+q6_k"
+        assert not [*gate.faults(Compiled("rdna3", pipeline, stats={}, loop=Mix({"alu": 10**6})), "naga")]
+        (fault,) = gate.faults(Compiled("rdna3", pipeline, stats={"Scratch size": 64}), "naga")
+        assert "scratch" in fault
+
+
 def test_products_of_8_bit_activations_have_bounds_where_dot_products_are_native() -> None:
     pipeline = gate.square("q4_0", "q8")
     loop = Mix({"alu": 300, "dot": 32}, {16: 4})

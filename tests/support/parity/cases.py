@@ -150,41 +150,54 @@ def rope_cases() -> Iterator[OpCase]:
                     yield OpCase(op="rope", views=x, weights=tables, positions=[3, 700], attrs=how)
 
 
+QkvWay = tuple[str, str, int, int, str, int, Sequence[int]]
+
+
 def qkv_cases() -> Iterator[OpCase]:
     """Both orders of pairs, parts of a head, a bias, values narrower than keys, values with a map of their
     own, every type of state.
     """
-    ways = (
+    ways: tuple[QkvWay, ...] = (
         ("qkv", "norm", 32, 0, "f32", 64, [15]),
         ("norm_qkv", "neox", 32, 0, "f32", 64, [14, 15, 16, 17, 18, 19, 20, 21, 22]),
         ("norm_qkv", "neox", 16, 12, "f16", 32, [3, 30]),
         ("qkv", "norm", 16, 8, "f16", 64, list(range(20, 40))),
         ("norm_qkv", "norm", 32, 0, "q8_0", 64, [5]),
     )
-    for way, v_type in [*((way, "") for way in ways), (ways[1], "q4_0"), (ways[2], "f16"), (ways[4], "q4_0")]:
-        op, style, dim, offset, kv_type, v_cols, positions = way
-        n, n_out = len(positions), 128 + 64 + v_cols
-        fine, coarse = rope_tables(RopeSpec(theta=10000.0, dim=dim, style=style), 4096)
-        x, squares = array(96, n, 64), array(95, n, 16) ** 2
-        is_deferred, n_own = op == "norm_qkv", v_cols if v_type else 0
-        sizes = {"k_cols": 64, "v_cols": v_cols, "head_dim": 32, "dim": dim, "offset": offset, "style": style}
-        yield OpCase(
-            op=op,
-            views={"y": empty(n, n_out), "x": np.hstack([x, squares]) if is_deferred else x},
-            weights={
-                "weight": weight("q8_0", 97, n_out - n_own, 64),
-                **({"v_weight": weight(v_type, 99, v_cols, 64)} if v_type else {}),
-                **({"bias": vector(98, n_out - n_own)} if dim < 32 else {}),
-                **({"v_bias": vector(94, v_cols)} if dim < 32 and v_type else {}),
-                "fine": _table(fine),
-                "coarse": _table(coarse),
-            },
-            positions=positions,
-            keys=array(11, 45, 64),
-            values=array(12, 45, v_cols),
-            kv_type=kv_type,
-            attrs={**sizes, "eps": 1e-5} if is_deferred else sizes,
-        )
+    yield from (qkv_case(way, "q8_0") for way in ways)
+    yield qkv_case(ways[1], "q8_0", "q4_0")
+    yield qkv_case(ways[2], "q8_0", "f16")
+    yield qkv_case(ways[4], "q8_0", "q4_0")
+    yield qkv_case(ways[0], "q4_k", "q6_k", 256)
+
+
+def qkv_case(way: QkvWay, type_: str, v_type: str = "", n_in: int = 64) -> OpCase:
+    """A way is an op, style, dim, offset, type of state, columns of values, positions; rotated parts of heads
+    have a bias.
+    """
+    op, style, dim, offset, kv_type, v_cols, positions = way
+    n, n_out, n_held = len(positions), 128 + 64 + v_cols, max(45, max(positions) + 6)
+    fine, coarse = rope_tables(RopeSpec(theta=10000.0, dim=dim, style=style), 4096)
+    x, squares = array(96, n, n_in), array(95, n, n_in // 4) ** 2
+    is_deferred, n_own = op == "norm_qkv", v_cols if v_type else 0
+    sizes = {"k_cols": 64, "v_cols": v_cols, "head_dim": 32, "dim": dim, "offset": offset, "style": style}
+    return OpCase(
+        op=op,
+        views={"y": empty(n, n_out), "x": np.hstack([x, squares]) if is_deferred else x},
+        weights={
+            "weight": weight(type_, 97, n_out - n_own, n_in),
+            **({"v_weight": weight(v_type, 99, v_cols, n_in)} if v_type else {}),
+            **({"bias": vector(98, n_out - n_own)} if dim < 32 else {}),
+            **({"v_bias": vector(94, v_cols)} if dim < 32 and v_type else {}),
+            "fine": _table(fine),
+            "coarse": _table(coarse),
+        },
+        positions=positions,
+        keys=array(11, n_held, 64),
+        values=array(12, n_held, v_cols),
+        kv_type=kv_type,
+        attrs={**sizes, "eps": 1e-5} if is_deferred else sizes,
+    )
 
 
 def norm_rope_cases() -> Iterator[OpCase]:

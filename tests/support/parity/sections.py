@@ -16,7 +16,7 @@ from camelid.backends.webgpu.limits import DEFAULTS
 
 LIMITS = {  # of most GPUs
     **DEFAULTS,
-    "maxStorageBuffersPerShaderStage": 10,
+    "maxStorageBuffersPerShaderStage": 16,
     "maxStorageBufferBindingSize": 1 << 30,
     "maxBufferSize": 1 << 30,
 }

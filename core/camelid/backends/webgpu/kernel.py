@@ -51,22 +51,22 @@ class Context:
         """True if the op's rows fill tiles of matmul.wgsl; its 256 lanes and barriers suit GPUs only."""
         return not self.is_software and self.plan.rows[op.view("y").rows] > TOKENS
 
-    def is_rounded(self, op: Op) -> bool:
-        """True if the op multiplies rounded activations."""
-        return self.activations == "q8" and op.weight("weight").type in PACKED
+    def is_rounded(self, op: Op, role: str = "weight") -> bool:
+        """True if this weight of the op multiplies rounded activations."""
+        return self.activations == "q8" and op.weight(role).type in PACKED
 
     def tokens(self, op: Op, role: str) -> int:
         """Token rows per workgroup; the bits of a row do not depend on this number."""
         rows = self.plan.rows[op.view(role).rows]
         return min(TILE_TOKENS, 16 * tiles(rows, 16)) if self.is_tiled(op) else min(self.most_tokens, rows)
 
-    def quads(self, op: Op) -> int:
-        """Quads of weight rows per lane of a product; the bits of a row do not depend on this number.
+    def quads(self, op: Op, role: str = "weight") -> int:
+        """Quads of rows of this weight per lane; the bits of a row do not depend on this number.
 
         With one token row, they leave MIN_GROUPS workgroups.
         """
-        weight = op.weight("weight")
-        if not self.is_software or self.is_rounded(op) or weight.rows * weight.cols < MIN_WIDE:
+        weight = op.weight(role)
+        if not self.is_software or self.is_rounded(op, role) or weight.rows * weight.cols < MIN_WIDE:
             return 1
         if self.tokens(op, "y") > 1:
             return MAX_QUADS
@@ -97,6 +97,8 @@ class Kernel:
     - `vec4` lists views that are read four floats at a time.
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
     - `split` has the kernels that replace this one where they are faster.
+    - `both` makes the kernel of an op with weights of two types (`halves.py`), in which `second` names the
+      weight of the second half, and `unbound` are variables of the shaders without a binding.
     - `parts` are the ops that the op consists of; `lower` chooses the ops that run in its place: itself, its
       parts, or others with kernels of their own.
     - `refuses` returns the reason why an op cannot run, or "".
@@ -117,6 +119,9 @@ class Kernel:
     access: str = "write"
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
     split: Split | None = None
+    both: Callable[[Kernel, Op], Kernel] | None = None
+    second: str = ""
+    unbound: tuple[str, ...] = ()
     parts: Callable[[Op], tuple[Op, ...]] | None = None
     lower: Callable[[Op, Context], tuple[Op, ...]] = lambda op, context: (op,)
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import chain
 
-from camelid.backends.webgpu import kernels_basic, kernels_matrix, kernels_qkv, kernels_state
+from camelid.backends.webgpu import halves, kernels_basic, kernels_matrix, kernels_qkv, kernels_state
 from camelid.backends.webgpu.kernel import ROUNDED_FILES, Constants, Context, Kernel
 from camelid.backends.webgpu.layouts import LAYOUTS, row_multiple
-from camelid.backends.webgpu.load import check_weight
+from camelid.backends.webgpu.load import Join, check_weight
 from camelid.errors import BackendError
 from camelid.plan.dtypes import F32
 from camelid.plan.ops import OPS
@@ -26,6 +27,8 @@ KERNELS: dict[str, Kernel] = {
 def kernels_of(op: Op, context: Context) -> tuple[Kernel, ...]:
     """The kernels of the op's dispatches, in order."""
     kernel = KERNELS[op.name]
+    if kernel.both and op.has("v_weight"):
+        return (kernel.both(kernel, op),)
     return kernel.split.kernels if kernel.split and scratch_bytes(op, context) else (kernel,)
 
 
@@ -40,6 +43,18 @@ def scratch_bytes(op: Op, context: Context) -> int:
     return split.n_bytes(op, context) if split else 0
 
 
+def module_of(kernel: Kernel, op: Op, context: Context, join: Join) -> tuple[str, str]:
+    """Key and text of a kernel's module; the key names all files, and what else selects the text."""
+    files = shader_files(kernel, op, context)
+    if not kernel.second:
+        return "+".join(files), join(*files)
+    more = shader_files(replace(kernel, codec=kernel.second), op, context)
+    key = "+".join(
+        (*dict.fromkeys((*files, *more, halves.FILE)), *(f"has_{role}" for role in kernel.optional))
+    )
+    return key, halves.module(join(*files), join(*more), join(halves.FILE), kernel.unbound)
+
+
 def shader_files(kernel: Kernel, op: Op, context: Context) -> tuple[str, ...]:
     """Shader files of a kernel's module, prelude first."""
     codec = LAYOUTS[op.weight(kernel.codec).type].files if kernel.codec else ()
@@ -50,9 +65,9 @@ def shader_files(kernel: Kernel, op: Op, context: Context) -> tuple[str, ...]:
     files = kernel.files
     if kernel.tiled and context.is_tiled(op):
         files = kernel.tiled
-    elif kernel.wide and context.quads(op) > 1:
+    elif kernel.wide and context.quads(op, kernel.codec) > 1:
         files = kernel.wide
-    if kernel.codec and context.is_rounded(op):
+    if kernel.codec and context.is_rounded(op, kernel.codec):
         files = tuple(chain.from_iterable(ROUNDED_FILES.get(name, (name,)) for name in files))
     return ("prelude", *codec, *state, *act, *files)
 

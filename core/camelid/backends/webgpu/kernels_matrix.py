@@ -28,7 +28,7 @@ from camelid.plan.plan import Op, Plan
 
 WEIGHT = ("weight", "weight.words")  # one buffer, in units of 16 bytes and in words
 TILES_X = 32768
-TILE_QUADS = 16  # quads of weight rows of a workgroup in matmul.wgsl
+TILE_QUADS, TILE_LANES = 16, 256  # quads of weight rows and lanes of a workgroup in matmul_tile.wgsl
 MAX_TILES = DEFAULTS["maxComputeWorkgroupsPerDimension"]
 MAX_EXPERTS, MAX_SLOTS = 1024, 64  # array sizes in router.wgsl
 ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2}
@@ -55,9 +55,14 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
     return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
 
 
-def _product_grid(op: Op, c: Context) -> Grid:
+def product_groups(op: Op, c: Context) -> int:
+    """Workgroups of all weight rows."""
     quads = tiles(op.weight("weight").rows, QUAD)
-    n = tiles(quads, TILE_QUADS if c.is_tiled(op) else LANES // c.lanes * c.quads(op))
+    return tiles(quads, TILE_QUADS if c.is_tiled(op) else LANES // c.lanes * c.quads(op))
+
+
+def _product_grid(op: Op, c: Context) -> Grid:
+    n = product_groups(op, c)
     return (min(n, TILES_X), rows_of(op, "y", c.tokens(op, "y")), tiles(n, TILES_X))
 
 

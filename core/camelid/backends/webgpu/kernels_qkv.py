@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
+from camelid.backends.webgpu.halves import prefixed
 from camelid.backends.webgpu.kernel import LANES, Constants, Context, Files, Grid, Kernel, rows_of, tiles
-from camelid.backends.webgpu.kernels_matrix import WEIGHT, norm_constants, product, product_constants
+from camelid.backends.webgpu.kernels_matrix import (
+    TILE_LANES,
+    TILES_X,
+    WEIGHT,
+    norm_constants,
+    product,
+    product_constants,
+    product_groups,
+)
 from camelid.backends.webgpu.kernels_state import STYLES, paged_constants, spec_of, turn_constants
-from camelid.backends.webgpu.layouts import bound_bytes
+from camelid.backends.webgpu.layouts import bound_bytes, reads_words
 from camelid.backends.webgpu.limits import most_bytes
 from camelid.backends.webgpu.state_buffers import layer_binding, regions
 from camelid.plan.norm_rope import norm_rope_parts
@@ -18,6 +28,8 @@ from camelid.plan.qkv import qkv_halves, qkv_parts
 PUT_PAIR: dict[str, Files] = {"f32": ("kv_pair_f32",), "f16": ("half_bits", "kv_pair_f16")}
 FILES = ("product", "pages", "turn", "qkv")
 BINDINGS = ("y", "x", *WEIGHT, "state.tables", "state.*+", "fine", "coarse", "bias?")
+SECOND = ("v_weight", "v_weight.words", "v_bias?")  # bindings of values with a weight of their own
+HALVES = ("", "v_")  # what the roles of a half begin with
 GAINS = ("x", "fine", "coarse", "q_gain")
 CUT = ("k_cols", "v_cols", "head_dim", "dim", "offset")
 
@@ -38,10 +50,28 @@ def _fits(op: Op, c: Context) -> bool:
     return enough and is_small and _can_write(op, c) and not any(size % QUAD for size in sizes)
 
 
+def _unbound(op: Op) -> dict[str, str]:
+    """Bindings that an op of two halves does without, each with its variable."""
+    blocks = [half for half in HALVES if not reads_words(op.weight(f"{half}weight").type)]
+    found = {f"{half}weight.words": f"{half}words" for half in blocks}
+    return found | {f"{half}bias?": f"{half}bias" for half in HALVES if not op.has(f"{half}bias")}
+
+
+def _both_bindings(op: Op) -> tuple[str, ...]:
+    return tuple(role for role in (*BINDINGS, *SECOND) if role not in _unbound(op))
+
+
+def _is_one_dispatch(op: Op, c: Context) -> bool:
+    """True if both halves multiply x rounded, or both as it is, and a dispatch holds and binds them."""
+    is_rounded = {c.is_rounded(op, f"{half}weight") for half in HALVES}
+    is_small = len(is_rounded) == 1 and op.view("y").cols <= TILES_X
+    return is_small and c.limits["maxStorageBuffersPerShaderStage"] > len(_both_bindings(op))
+
+
 def _lower_qkv(op: Op, c: Context) -> tuple[Op, ...]:
     if not _fits(op, c):
         return qkv_parts(op)
-    return qkv_halves(op) if op.has("v_weight") else (op,)
+    return qkv_halves(op) if op.has("v_weight") and not _is_one_dispatch(op, c) else (op,)
 
 
 def _lower_norm_rope(op: Op, c: Context) -> tuple[Op, ...]:
@@ -74,7 +104,28 @@ def _qkv(of_product: Callable[[Op, Context], Constants], *attrs: str) -> Kernel:
         return of_product(op, c) | _cut_constants(op, "y") | _write_constants(op, c) | style
 
     return product(FILES, BINDINGS, constants, attrs=(*CUT, *attrs), words={"style": STYLES},
-                   state_codec=PUT_PAIR, parts=qkv_parts, lower=_lower_qkv)  # fmt: skip
+                   state_codec=PUT_PAIR, parts=qkv_parts, lower=_lower_qkv, both=_both)  # fmt: skip
+
+
+def _both(one: Kernel, op: Op) -> Kernel:
+    """The kernel of both halves of an op, from the kernel of one half."""
+    first, second = qkv_halves(op)
+
+    def constants(_: Op, c: Context) -> Constants:
+        places: Constants = {"Y_OFFSET": second.view("y").offset, "HAS_BIAS": int(second.has("bias"))}
+        own = prefixed({**one.constants(second, c), **places})
+        sizes: Constants = {
+            "FIRST_GROUPS": product_groups(first, c),
+            "GROUP_SIZE": TILE_LANES if c.is_tiled(op) else LANES,
+        }
+        return {**one.constants(first, c), **own, **sizes}
+
+    def grid(_: Op, c: Context) -> Grid:
+        n_groups = product_groups(first, c) + product_groups(second, c)
+        return n_groups, rows_of(op, "y", c.tokens(op, "y")), 1
+
+    return replace(one, bindings=_both_bindings(op), constants=constants, grid=grid, second="v_weight",
+                   unbound=tuple(_unbound(op).values()))  # fmt: skip
 
 
 def _norm_rope_constants(op: Op, _: Context) -> Constants:

@@ -138,6 +138,11 @@ def more_bytes(type_: str) -> int:
     return ALIGNMENT * len(planes_of(type_)) + (_aligned(len(book_bytes(book))) if book else 0)
 
 
+def reads_words(type_: str) -> bool:
+    """True if the codec reads single words, too: fields behind the first plane, or a codebook."""
+    return bool(LAYOUTS[type_].planes)
+
+
 def row_multiple(type_: str) -> int:
     """The columns of a weight are a multiple of this number, so that each row starts at 16 bytes."""
     row = QUANTS[type_]

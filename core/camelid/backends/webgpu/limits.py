@@ -19,7 +19,7 @@ DEFAULTS: dict[str, int] = {
 }
 
 # Limits that are requested beyond the defaults if the adapter has more: two bound the size of a model, and
-# kernels_qkv.py needs ten bindings.
+# kernels_qkv.py needs ten to thirteen bindings.
 WANTED = ("maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage")
 
 

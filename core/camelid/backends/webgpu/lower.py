@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from camelid.backends.base import PoolSize
 from camelid.backends.webgpu.kernel import Constants, Context, Kernel, roles_of
 from camelid.backends.webgpu.kernels import (
-    KERNELS,
     kernels_of,
     lowered,
+    module_of,
     op_constants,
     refusal,
     scratch_bytes,
-    shader_files,
 )
 from camelid.backends.webgpu.layouts import (
     READ_WRITE,
@@ -27,7 +26,7 @@ from camelid.backends.webgpu.layouts import (
     buffer_name,
 )
 from camelid.backends.webgpu.limits import DEFAULTS, most_bytes
-from camelid.backends.webgpu.load import add_weight
+from camelid.backends.webgpu.load import Join, add_weight
 from camelid.backends.webgpu.pieces import op_pieces, pieces
 from camelid.backends.webgpu.state_buffers import (
     KV_TYPES,
@@ -45,7 +44,6 @@ from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS, StepLayout
 from camelid.plan.tiers import is_tail
 from camelid.plan.weights import Weight
 
-Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
 Binding = tuple[str, int, int]
 
 STATE_KINDS = ("paged", "window", "ring")
@@ -227,10 +225,9 @@ class _Lowering:
                 self.section.early.append((len(self.section.commands) - 1, pipelines[-1], grids[-1]))
 
     def _pipeline(self, op: Op, kernel: Kernel, context: Context, layout: str, places: Constants) -> int:
-        files = shader_files(kernel, op, context)
-        wgsl = self.join(*files)
-        known = _declared(wgsl, self._constants(op, context) | places)
-        return self.section.add_pipeline("+".join(files), wgsl, layout, known)
+        key, wgsl = module_of(kernel, op, context, self.join)
+        known = _declared(wgsl, self._constants(op, kernel, context) | places)
+        return self.section.add_pipeline(key, wgsl, layout, known)
 
     def results(self) -> Iterable[tuple[str, int, int, int]]:
         word = StepLayout.header_word("outputs")
@@ -241,9 +238,8 @@ class _Lowering:
             logits = sample.view("logits")
             yield self.names["arena"], self.arena.offsets[logits.buffer.name], word, logits.row_bytes
 
-    def _constants(self, op: Op, context: Context) -> Constants:
-        known = step_constants(self.plan.layout) | op_constants(op)
-        return known | KERNELS[op.name].constants(op, context)
+    def _constants(self, op: Op, kernel: Kernel, context: Context) -> Constants:
+        return step_constants(self.plan.layout) | op_constants(op) | kernel.constants(op, context)
 
     def _dispatches(self, op: Op, kernel: Kernel) -> Iterable[tuple[list[tuple[str, Binding]], Constants]]:
         """Bindings and additional constants of each dispatch; `state.*`: a dispatch per tensor and layer."""
