@@ -18,5 +18,5 @@ fn packed_at(row: u32, c: u32) -> Packed {
   let a = (w & vec4(PAIRS_OF_BITS)) | ((high & vec4(ONES)) << vec4(2u));
   let b = (w & vec4(NEXT_PAIRS)) | ((high & vec4(2u * ONES)) << vec4(3u));
   let scale = half(PLANE_2, block) * scales_of(block, part);
-  return Packed(a, b, two_bit_scale(scale), -4.0 * scale);
+  return Packed(a, b, scale, vec2(0.0));
 }

@@ -2,5 +2,5 @@
 fn packed_at(row: u32, c: u32) -> Packed {
   let block = chunk_number(row, c);
   let d = chunk_half(PLANE_1, row, c);
-  return nibbles(weights[block], vec2(d), vec2(-8.0 * d));
+  return nibbles(weights[block], vec2(d), vec2(0.0));
 }

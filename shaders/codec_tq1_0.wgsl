@@ -23,5 +23,5 @@ fn packed_at(row: u32, c: u32) -> Packed {
   let a = run_at(number / 8u, number % 8u * 2u);
   let b = run_at(number / 8u, number % 8u * 2u + 1u);
   let d = half(PLANE_2, number / 8u);
-  return Packed(a, b, vec2(d), vec2(-d));
+  return Packed(a, b, vec2(d), vec2(0.0));
 }

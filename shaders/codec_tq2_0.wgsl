@@ -5,5 +5,5 @@ fn packed_at(row: u32, c: u32) -> Packed {
   let part = number % 8u;
   let w = weights[4u * block + part / 4u * 2u + part % 2u] >> vec4(part / 2u % 2u * 4u);
   let d = half(PLANE_1, block);
-  return two_bit_pairs(w, vec2(d), vec2(-d));
+  return two_bit_pairs(w, vec2(d), vec2(0.0));
 }

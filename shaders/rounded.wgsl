@@ -1,9 +1,9 @@
 // rounded: products of 8-bit integers. x is rounded in blocks of 32 columns to codes times max|x| / 127, the nearest and
-// halves to even; a run of 16 codes is the bytes of four words. The integer sum of a chunk is exact.
+// halves to even; a run of 16 codes is the bytes of four words. The integer sum of a chunk is exact. Where weights have a
+// zero point, the sum begins with it, once for all weight rows.
 override SLICE: u32 = 16u;  // chunks of matvec_q8; a multiple of LANES, and of the chunks of two spans
-override SHIFT: u32 = 0u;  // the second run of a packed chunk is 2^SHIFT times its weights
 
-struct Rounded { codes: vec4<u32>, scale_sum: vec2<f32> }  // a run; its scale and its sum
+struct Rounded { codes: vec4<u32>, scale_sum: vec2<f32> }  // a run; its scale, and its sum or -ZERO times its codes' sum
 struct Input { a: Rounded, b: Rounded }  // a chunk of a token row
 
 const LEAST: f32 = 1e-30;  // smaller blocks have codes of 0; the reciprocal of their scale may overflow
@@ -30,22 +30,32 @@ fn rounded_run(at: u32, scale: vec2<f32>) -> Rounded {  // at this vec4 of x
   let codes = vec4(
     rounded4(x[at], scale.y), rounded4(x[at + 1u], scale.y), rounded4(x[at + 2u], scale.y),
     rounded4(x[at + 3u], scale.y));
-  return Rounded(codes, vec2(scale.x, scale.x * f32(dot16(codes, vec4(ONES), 0))));
+  let sum = f32(dot16(codes, vec4(ONES), 0));
+  return Rounded(codes, vec2(scale.x, select(scale.x, -ZERO, ZERO != 0.0) * sum));
 }
 
 fn dot16(a: vec4<u32>, b: vec4<u32>, sum: i32) -> i32 {
   return dot4I8Packed(a.w, b.w) + (dot4I8Packed(a.z, b.z) + (dot4I8Packed(a.y, b.y) + (dot4I8Packed(a.x, b.x) + sum)));
 }
 
+fn zero_sum(v: f32) -> i32 { return select(0, i32(v), ZERO != 0.0); }
+
+fn with_offset(offset: f32, input: f32, sum: f32) -> f32 {
+  if (ZERO != 0.0) { return sum; }
+  return fma(offset, input, sum);
+}
+
 // Runs side by side, SPAN 4, are one block of the weight and one of x.
 fn add_packed(p: Packed, input: Input, sum: f32) -> f32 {
-  let a = dot16(p.a, input.a.codes, 0);
+  let v = vec2(input.a.scale_sum.y, input.b.scale_sum.y);
   let q = p.b >> vec4(SHIFT);
   if (SPAN == 4u) {
-    let shifted = fma(p.offset.x, input.a.scale_sum.y + input.b.scale_sum.y, sum);
+    let a = dot16(p.a, input.a.codes, zero_sum(v.x + v.y));
+    let shifted = with_offset(p.offset.x, v.x + v.y, sum);
     return fma(p.scale.x * input.a.scale_sum.x, f32(dot16(q, input.b.codes, a)), shifted);
   }
-  let first = fma(p.scale.x * input.a.scale_sum.x, f32(a), fma(p.offset.x, input.a.scale_sum.y, sum));
-  let scale = p.scale.y * f32(1u << SHIFT) * input.b.scale_sum.x;
-  return fma(scale, f32(dot16(q, input.b.codes, 0)), fma(p.offset.y, input.b.scale_sum.y, first));
+  let a = f32(dot16(p.a, input.a.codes, zero_sum(v.x)));
+  let b = f32(dot16(q, input.b.codes, zero_sum(v.y)));
+  let first = fma(p.scale.x * input.a.scale_sum.x, a, with_offset(p.offset.x, v.x, sum));
+  return fma(p.scale.y * input.b.scale_sum.x, b, with_offset(p.offset.y, v.y, first));
 }

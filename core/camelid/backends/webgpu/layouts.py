@@ -32,7 +32,7 @@ class WeightLayout:
     - `span` is the distance of the two runs of a chunk in weights; see chunk.wgsl.
     - `book` names the codebook that follows the planes.
     - `shift`: the weights of the type are integers in bytes, those of the second run times 2^shift; None for
-      other types. See packed.wgsl.
+      other types. `zero` is the integer of a weight of 0, if all chunks have the same. See packed.wgsl.
     """
 
     files: tuple[str, ...]
@@ -40,6 +40,7 @@ class WeightLayout:
     span: int = 16
     book: str = ""
     shift: int | None = None
+    zero: int = 0
 
 
 def _row(name: str, *planes: Plane, more: tuple[str, ...] = (), **facts: Any) -> tuple[str, WeightLayout]:
@@ -68,16 +69,16 @@ LAYOUTS: dict[str, WeightLayout] = dict(
         _row("i16"),
         _row("i32"),
         _row("i64"),
-        _packed("q4_0", (2, 16), (0, 2), shift=4),
+        _packed("q4_0", (2, 16), (0, 2), shift=4, zero=8),
         _packed("q4_1", (4, 16), (0, 4), shift=4),
-        _packed("q5_0", (6, 16), (2, 4), (0, 2)),
+        _packed("q5_0", (6, 16), (2, 4), (0, 2), zero=16),
         _packed("q5_1", (8, 16), (0, 8)),
         _packed("q8_0", (2, 32), (0, 2), is_signed=True),
         _packed("q2_k", (0, 80), (80, 4), span=32, shift=2),
-        _packed("q3_k", (0, 96), (96, 12), (108, 2), span=32, shift=2),
+        _packed("q3_k", (0, 96), (96, 12), (108, 2), span=32, shift=2, zero=4),
         _packed("q4_k", more=("scales_k",), span=32, shift=4),
         _packed("q5_k", more=("scales_k",), span=32),
-        _packed("q6_k", (0, 208), (208, 2), span=64),
+        _packed("q6_k", (0, 208), (208, 2), span=64, zero=32),
         _row("iq1_s", (2, 48), (0, 2), more=("grid_8",), book="iq1"),
         _row("iq1_m", (0, 48), (48, 8), more=("grid_8",), book="iq1"),
         _row("iq2_xxs", (2, 64), (0, 2), more=("grid_8", "even_signs"), book="iq2_xxs"),
@@ -87,12 +88,12 @@ LAYOUTS: dict[str, WeightLayout] = dict(
         _row("iq3_s", (2, 108), (0, 2), more=("grid_4",), book="iq3_s"),
         _row("iq4_nl", (2, 16), (0, 2), more=("pairs",), book="iq4"),
         _row("iq4_xs", (8, 128), (0, 8), more=("pairs",), book="iq4"),
-        _packed("tq1_0", (0, 48), (48, 4), (52, 2)),
-        _packed("tq2_0", (0, 64), (64, 2), span=32, shift=2),
+        _packed("tq1_0", (0, 48), (48, 4), (52, 2), zero=1),
+        _packed("tq2_0", (0, 64), (64, 2), span=32, shift=2, zero=1),
         _row("mxfp4", (1, 16), (0, 1), more=("pairs",), book="e2m1"),
         _row("nvfp4", (4, 32), (0, 4), more=("pairs",), book="e2m1"),
         _packed("q1_0", (2, 16), (0, 2)),
-        _packed("q2_0", (2, 16), (0, 2)),
+        _packed("q2_0", (2, 16), (0, 2), zero=1),
     )
 )
 
@@ -120,7 +121,7 @@ def codec_constants(weight: Weight) -> dict[str, float]:
     """Values of a codec's overrides."""
     layout, words = LAYOUTS[weight.type], plane_words(weight)
     planes: dict[str, float] = {f"PLANE_{i}": word for i, word in enumerate(words[:-1]) if i}
-    shape = {"SPAN": layout.span // 4, "SHIFT": layout.shift or 0}
+    shape = {"SPAN": layout.span // 4, "SHIFT": layout.shift or 0, "ZERO": layout.zero}
     return shape | planes | ({"BOOK": words[-1]} if layout.book else {})
 
 
