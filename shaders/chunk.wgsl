@@ -10,6 +10,9 @@ fn n_chunks() -> u32 { return (K + 31u) / 32u; }
 
 fn chunk_number(row: u32, c: u32) -> u32 { return row * (K / 32u) + c; }
 
+// Of blocks of 256 weights. A chunk's place in the block, c % 8, is the same for all rows.
+fn block_number(row: u32, c: u32) -> u32 { return row * (K / 256u) + c / 8u; }
+
 fn first_run(c: u32) -> u32 { return c / (SPAN / 4u) * (SPAN / 2u) + c % (SPAN / 4u); }  // in runs of 16 columns
 
 fn column_of(c: u32, i: u32) -> u32 {  // in vec4, of q[i] of chunk c

@@ -10,10 +10,10 @@ override PLANE_2: u32 = 0u;
 
 fn half(plane: u32, i: u32) -> f32 { return select_half(words[plane + i / 2u], i); }
 
-// The half of chunk c; in rows of a multiple of 64 weights, c alone selects it.
-fn chunk_half(plane: u32, row: u32, c: u32) -> f32 {
-  if (K % 64u != 0u) { return half(plane, chunk_number(row, c)); }
-  return select_half(words[plane + row * (K / 64u) + c / 2u], c);
+// The half of a block of n chunks that has chunk c; in rows of a multiple of two blocks, c alone selects it.
+fn half_of(plane: u32, row: u32, c: u32, n: u32) -> f32 {
+  if (K % (64u * n) != 0u) { return half(plane, chunk_number(row, c) / n); }
+  return select_half(words[plane + row * (K / (64u * n)) + c / (2u * n)], c / n);
 }
 
 fn select_half(word: u32, i: u32) -> f32 {

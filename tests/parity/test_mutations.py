@@ -71,7 +71,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "codec_iq1_m": ("high[i / 2u]", "high[0]"),
     "codec_tq1_0": ("odd & 0x3000300u", "odd & 0x1000300u"),
     "codec_tq2_0": ("part / 4u * 2u", "part / 4u"),
-    "codec_q1_0": ("number / 4u", "number / 5u"),
+    "codec_q1_0": ("c, 4u", "c, 2u"),
     "codec_q2_0": ("vec4(18u)", "vec4(17u)"),
     "repack": ("+ task[START]", "+ task[START] + 1u"),
     "matvec": ("chunk.q[7], input.x[7]", "chunk.q[7], input.x[6]"),
