@@ -16,6 +16,6 @@ fn packed_at(row: u32, c: u32) -> Packed {
   let w = weights[6u * block + 2u + part / 4u * 2u + part % 2u] >> vec4(part / 2u % 2u * 4u);
   let a = (w & vec4(PAIRS_OF_BITS)) | ((high & vec4(ONES)) << vec4(2u));
   let b = (w & vec4(NEXT_PAIRS)) | ((high & vec4(2u * ONES)) << vec4(3u));
-  let scale = half_of(PLANE_2, row, c, 8u) * scales_of(block, part);
+  let scale = half_of(PLANE_2, block, c, 8u) * scales_of(block, part);
   return Packed(a, b, scale, vec2(0.0));
 }

@@ -13,6 +13,6 @@ fn packed_at(row: u32, c: u32) -> Packed {
   let w = weights[13u * block + part];
   let a = (w & vec4(NIBBLES)) | ((high & vec4(PAIRS_OF_BITS)) << vec4(4u));
   let b = ((w >> vec4(4u)) & vec4(NIBBLES)) | (((high >> vec4(4u)) & vec4(PAIRS_OF_BITS)) << vec4(4u));
-  let scale = half_of(PLANE_1, row, c, 8u) * scales_of(block, part);
+  let scale = half_of(PLANE_1, block, c, 8u) * scales_of(block, part);
   return Packed(a, b, scale, vec2(0.0));
 }

@@ -21,6 +21,6 @@ fn run_at(block: u32, run: u32) -> vec4<u32> {  // of 16 weights
 fn packed_at(row: u32, c: u32) -> Packed {
   let a = run_at(block_number(row, c), c % 8u * 2u);
   let b = run_at(block_number(row, c), c % 8u * 2u + 1u);
-  let d = half_of(PLANE_2, row, c, 8u);
+  let d = half_of(PLANE_2, block_number(row, c), c, 8u);
   return Packed(a, b, vec2(d), vec2(0.0));
 }

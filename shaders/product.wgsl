@@ -29,6 +29,11 @@ fn fma4(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
   return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }
 
+fn with_offset(offset: f32, input: f32, sum: f32) -> f32 {
+  if (ZERO != 0) { return sum; }
+  return fma(offset, input, sum);
+}
+
 fn sum_of(a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>) -> f32 {
   let v = a + b + c + d;
   return v.x + v.y + v.z + v.w;
