@@ -1,12 +1,16 @@
 // iq2_s: planes {indices: u8[32], signs: u8[32], high: u8[8], scales: 16 x 4 bit}, {d: f16}; `high` = bits 8
 // and 9 of each index.
-fn chunk_at(row: u32, c: u32) -> Chunk {
-  let number = chunk_number(row, c);
-  let at = number / 8u * 20u;
-  let part = number % 8u;
-  let high = (vec4(byte(at + 16u, part)) >> vec4(0u, 2u, 4u, 6u)) & vec4(3u);
-  let s = byte(at + 18u, part);
-  let scale = half(PLANE_1, number / 8u) * (vec2(f32(s & 15u), f32(s >> 4u)) + 0.5) * 0.25;
-  let index = unpack4xU8(words[at + part]) | (high << vec4(8u));
-  return Chunk(entries(index, unpack4xU8(words[at + 8u + part])), scale, vec2(0.0));
+fn packed_at(row: u32, c: u32) -> Packed {
+  let at = block_number(row, c) * 20u;
+  let part = c % 8u;
+  let signs = words[at + 8u + part];
+  let high = words[at + 16u + part / 4u] >> (part % 4u * 8u);
+  let top = (vec4(high) << vec4(8u, 6u, 4u, 2u)) & vec4(0x300u);
+  let index = unpack4xU8(words[at + part]) | top;
+  let first = with_signs(entry(index.x), byte_signs(signs, 0u));
+  let second = with_signs(entry(index.y), byte_signs(signs, 8u));
+  let third = with_signs(entry(index.z), byte_signs(signs, 16u));
+  let fourth = with_signs(entry(index.w), byte_signs(signs, 24u));
+  let scale = half_of(PLANE_1, block_number(row, c), c, 8u) * quarters(words[at + 18u + part / 4u] >> (part % 4u * 8u));
+  return Packed(vec4(first, second), vec4(third, fourth), scale, vec2(0.0));
 }

@@ -1,9 +1,12 @@
 // iq2_xs: planes {q: u16[32]}, {scales: 16 x 4 bit}, {d: f16}; q = 9 bits of index, 7 of signs.
-fn chunk_at(row: u32, c: u32) -> Chunk {
+fn run_of(pair: u32) -> vec4<u32> {
+  let first = with_signs(entry(pair & 511u), even_signs(pair, 9u));
+  return vec4(first, with_signs(entry((pair >> 16u) & 511u), even_signs(pair, 25u)));
+}
+
+fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
-  let pairs = vec2(words[2u * number], words[2u * number + 1u]);
-  let q = (pairs.xxyy >> vec4(0u, 16u, 0u, 16u)) & vec4(0xffffu);
-  let s = byte(PLANE_1, number);
-  let scale = half(PLANE_2, number / 8u) * (vec2(f32(s & 15u), f32(s >> 4u)) + 0.5) * 0.25;
-  return Chunk(entries(q & vec4(511u), even(q >> vec4(9u))), scale, vec2(0.0));
+  let s = words[PLANE_1 + row * (K / 128u) + c / 4u] >> (c % 4u * 8u);
+  let scale = half_of(PLANE_2, number / 8u, c, 8u) * quarters(s);
+  return Packed(run_of(words[2u * number]), run_of(words[2u * number + 1u]), scale, vec2(0.0));
 }

@@ -1,5 +1,4 @@
 // iq4_nl: planes {q: u8[16]}, {d: f16}; value = d * book[q].
-fn chunk_at(row: u32, c: u32) -> Chunk {
-  let block = chunk_number(row, c);
-  return Chunk(paired_runs(weights[block]), vec2(chunk_half(PLANE_1, row, c)), vec2(0.0));
+fn coded_at(row: u32, c: u32) -> Coded {
+  return Coded(weights[chunk_number(row, c)], vec2(half_of(PLANE_1, chunk_number(row, c), c, 1u)));
 }

@@ -2,6 +2,6 @@
 fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let bits = words[number];
-  let d = half(PLANE_1, number / 4u);
+  let d = half_of(PLANE_1, number / 4u, c, 4u);
   return Packed(spread_words(bits), spread_words(bits >> 16u), vec2(2.0 * d), vec2(-d));
 }

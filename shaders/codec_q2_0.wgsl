@@ -6,6 +6,6 @@ fn spread_pairs(byte: vec4<u32>) -> vec4<u32> {  // four pairs of bits of each b
 fn packed_at(row: u32, c: u32) -> Packed {
   let number = chunk_number(row, c);
   let a = spread_pairs(unpack4xU8(words[2u * number]));
-  let d = half(PLANE_1, number / 2u);
-  return Packed(a, spread_pairs(unpack4xU8(words[2u * number + 1u])), vec2(d), vec2(-d));
+  let d = half_of(PLANE_1, number / 2u, c, 2u);
+  return Packed(a, spread_pairs(unpack4xU8(words[2u * number + 1u])), vec2(d), vec2(0.0));
 }

@@ -10,13 +10,12 @@ fn scales_of(block: u32, part: u32) -> vec2<f32> {
 }
 
 fn packed_at(row: u32, c: u32) -> Packed {
-  let number = chunk_number(row, c);
-  let block = number / 8u;
-  let part = number % 8u;
+  let block = block_number(row, c);
+  let part = c % 8u;
   let high = weights[6u * block + part % 2u] >> vec4(part / 2u * 2u);
   let w = weights[6u * block + 2u + part / 4u * 2u + part % 2u] >> vec4(part / 2u % 2u * 4u);
   let a = (w & vec4(PAIRS_OF_BITS)) | ((high & vec4(ONES)) << vec4(2u));
   let b = (w & vec4(NEXT_PAIRS)) | ((high & vec4(2u * ONES)) << vec4(3u));
-  let scale = half(PLANE_2, block) * scales_of(block, part);
-  return Packed(a, b, two_bit_scale(scale), -4.0 * scale);
+  let scale = half_of(PLANE_2, block, c, 8u) * scales_of(block, part);
+  return Packed(a, b, scale, vec2(0.0));
 }

@@ -7,13 +7,12 @@ fn scales_of(block: u32, part: u32) -> vec2<f32> {
 }
 
 fn packed_at(row: u32, c: u32) -> Packed {
-  let number = chunk_number(row, c);
-  let block = number / 8u;
-  let part = number % 8u;
+  let block = block_number(row, c);
+  let part = c % 8u;
   let high = weights[13u * block + 8u + part / 4u * 2u + part % 2u] >> vec4(part / 2u % 2u * 2u);
   let w = weights[13u * block + part];
   let a = (w & vec4(NIBBLES)) | ((high & vec4(PAIRS_OF_BITS)) << vec4(4u));
   let b = ((w >> vec4(4u)) & vec4(NIBBLES)) | (((high >> vec4(4u)) & vec4(PAIRS_OF_BITS)) << vec4(4u));
-  let scale = half(PLANE_1, block) * scales_of(block, part);
-  return Packed(a, b, scale, -32.0 * scale);
+  let scale = half_of(PLANE_1, block, c, 8u) * scales_of(block, part);
+  return Packed(a, b, scale, vec2(0.0));
 }

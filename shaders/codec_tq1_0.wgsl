@@ -19,9 +19,8 @@ fn run_at(block: u32, run: u32) -> vec4<u32> {  // of 16 weights
 }
 
 fn packed_at(row: u32, c: u32) -> Packed {
-  let number = chunk_number(row, c);
-  let a = run_at(number / 8u, number % 8u * 2u);
-  let b = run_at(number / 8u, number % 8u * 2u + 1u);
-  let d = half(PLANE_2, number / 8u);
-  return Packed(a, b, vec2(d), vec2(-d));
+  let a = run_at(block_number(row, c), c % 8u * 2u);
+  let b = run_at(block_number(row, c), c % 8u * 2u + 1u);
+  let d = half_of(PLANE_2, block_number(row, c), c, 8u);
+  return Packed(a, b, vec2(d), vec2(0.0));
 }

@@ -35,6 +35,17 @@ fn affine_of(run: u32, slot: u32) -> mat2x4<f32> {  // scales and offsets of 4 w
   return mat2x4<f32>(vec4(a.y, b.y, c.y, d.y), vec4(a.w, b.w, c.w, d.w));
 }
 
+fn begun(run: u32, token: u32, second: vec4<f32>) -> vec4<f32> {  // products of a run, the second one first
+  if (SCALES == 1u && run == 0u) { return second * unshift(); }
+  return vec4(starts_of(input_sums[token])[run]);
+}
+
+fn scaled(factors: mat2x4<f32>, run: u32, token: u32, products: vec4<f32>, sums: vec4<f32>) -> vec4<f32> {
+  if (ZERO != 0) { return fma(factors[0], products, sums); }
+  let v = input_sums[token];
+  return fma(factors[0], products, fma(factors[1], vec4(select(v[run], v.x + v.y, SCALES == 1u)), sums));
+}
+
 fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, SHARE> {
   let slot = lane / 16u * 4u;
   let own = lane % 16u;
@@ -49,20 +60,22 @@ fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, S
     for (var c = start; c < n_chunks(); c += LANES) {
       if (lane < 64u) { stage_weights(row, c, lane); }
       if (lane >= 192u) { stage_sums(summed, c, lane - 192u); }
-      for (var run = 0u; run < 2u; run++) {
+      for (var done = 0u; done < 2u; done++) {
+        let run = 1u - done;
         inputs[to] = x_of(staged, c, 4u * run + lane % 4u);
         workgroupBarrier();
-        for (var j = 0u; j < SHARE; j++) { products[j] = vec4<f32>(); }
+        for (var j = 0u; j < TOKENS / 16u; j++) { products[j] = begun(run, own + 16u * j, products[j]); }
         for (var i = 0u; i < 4u; i++) {
           let w = weights_at(4u * run + i, slot);
           for (var j = 0u; j < TOKENS / 16u; j++) {
             products[j] = add_products(w, inputs[64u * i + own + 16u * j], products[j]);
           }
         }
-        let factors = affine_of(run, slot);
-        for (var j = 0u; j < TOKENS / 16u; j++) {
-          let shifted = fma(factors[1], vec4(input_sums[own + 16u * j][run]), sums[j]);
-          sums[j] = fma(factors[0], products[j], shifted);
+        if (SCALES == 2u || run == 0u) {
+          let factors = affine_of(run, slot);
+          for (var j = 0u; j < TOKENS / 16u; j++) {
+            sums[j] = scaled(factors, run, own + 16u * j, products[j], sums[j]);
+          }
         }
         workgroupBarrier();
       }

@@ -3,7 +3,7 @@
 var<workgroup> quants: array<vec4<u32>, 128>;  // [2, weight rows] runs
 var<workgroup> affine: array<vec4<f32>, 64>;  // [weight rows] scale and offset of both runs
 var<workgroup> codes: array<vec4<u32>, 128>;  // [2, token rows] runs
-var<workgroup> scale_sum: array<vec2<f32>, 128>;
+var<workgroup> scale_sum: array<vec2<u32>, 128>;
 
 fn stage_weights(row: u32, c: u32, slot: u32) {
   let p = packed_at(row, c);
@@ -13,16 +13,18 @@ fn stage_weights(row: u32, c: u32, slot: u32) {
 }
 
 fn stage_run(x_at: u32, run: u32, slot: u32) {
-  let rounded = rounded_run(x_at + 4u * run, scale_of(x_at + run / 2u * 8u));
+  let rounded = rounded_run(x_at, run, scale_of(x_at + run / 2u * 8u));
   codes[slot] = rounded.codes;
-  scale_sum[slot] = rounded.scale_sum;
+  scale_sum[slot] = vec2(bitcast<u32>(rounded.scale), rounded.sum);
 }
 
 fn packed_of(slot: u32) -> Packed { return Packed(quants[slot], quants[64u + slot], affine[slot].xy, affine[slot].zw); }
 
-fn input_of(t: u32) -> Input {
-  return Input(Rounded(codes[t], scale_sum[t]), Rounded(codes[64u + t], scale_sum[64u + t]));
+fn staged(slot: u32) -> Rounded {
+  return Rounded(codes[slot], bitcast<f32>(scale_sum[slot].x), scale_sum[slot].y);
 }
+
+fn input_of(t: u32) -> Input { return Input(staged(t), staged(64u + t)); }
 
 fn tile_totals(row: u32, first: u32, last: u32, lane: u32) -> array<vec4<f32>, SHARE> {
   let slot = lane / 16u * 4u;

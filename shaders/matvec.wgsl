@@ -4,21 +4,26 @@
 const SOFTWARE_LANES: u32 = 2u;
 
 alias Chunks = array<Chunk, 4>;  // of the rows of a quad
-struct Input { x: array<vec4<f32>, 8>, sum: vec2<f32> }  // a chunk of a token row, and the sums of its runs
+struct Input { x: array<vec4<f32>, 8>, sums: vec2<f32>, starts: vec2<f32> }  // a chunk of a token row, its runs' sums
 
 fn input_at(x_at: u32, c: u32) -> Input {
   var x32: array<vec4<f32>, 8>;
   for (var i = 0u; i < 8u; i++) { x32[i] = x_of(x_at, c, i); }
-  return Input(x32, vec2(sum_of(x32[0], x32[1], x32[2], x32[3]), sum_of(x32[4], x32[5], x32[6], x32[7])));
+  let sums = vec2(sum_of(x32[0], x32[1], x32[2], x32[3]), sum_of(x32[4], x32[5], x32[6], x32[7]));
+  return Input(x32, sums, starts_of(sums));
 }
 
 fn add_chunk(chunk: Chunk, input: Input, sum: f32) -> f32 {
-  let a = fma4(chunk.q[3], input.x[3], fma4(chunk.q[2], input.x[2],
-    fma4(chunk.q[1], input.x[1], fma4(chunk.q[0], input.x[0], 0.0))));
   let b = fma4(chunk.q[7], input.x[7], fma4(chunk.q[6], input.x[6],
-    fma4(chunk.q[5], input.x[5], fma4(chunk.q[4], input.x[4], 0.0))));
-  let first = fma(chunk.scale.x, a, fma(chunk.offset.x, input.sum.x, sum));
-  return fma(chunk.scale.y, b, fma(chunk.offset.y, input.sum.y, first));
+    fma4(chunk.q[5], input.x[5], fma4(chunk.q[4], input.x[4], input.starts.y))));
+  let start = select(input.starts.x, b * unshift(), SCALES == 1u);
+  let a = fma4(chunk.q[3], input.x[3], fma4(chunk.q[2], input.x[2],
+    fma4(chunk.q[1], input.x[1], fma4(chunk.q[0], input.x[0], start))));
+  if (SCALES == 1u) {
+    return fma(chunk.scale.x, a, with_offset(chunk.offset.x, input.sums.x + input.sums.y, sum));
+  }
+  let second = fma(chunk.scale.y, b, with_offset(chunk.offset.y, input.sums.y, sum));
+  return fma(chunk.scale.x, a, with_offset(chunk.offset.x, input.sums.x, second));
 }
 
 fn add_rows(rows: vec4<u32>, c: u32, input: Input, sums: vec4<f32>) -> vec4<f32> {

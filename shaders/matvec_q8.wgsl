@@ -1,33 +1,34 @@
 // matvec_q8: as matvec, with x rounded to 8 bits in workgroup memory, once for all weight rows of the workgroup and
 // SLICE chunks at a time.
 
-var<workgroup> codes: array<vec4<u32>, 2u * SLICE * TOKENS>;  // [TOKENS, runs of the slice]
-var<workgroup> scale_sum: array<vec2<f32>, 2u * SLICE * TOKENS>;
+var<workgroup> codes: array<array<vec4<u32>, 2>, SLICE * TOKENS>;  // [TOKENS, chunks of the slice] runs of a chunk
+var<workgroup> scale_sum: array<array<vec2<u32>, 2>, SLICE * TOKENS>;
 
 fn stage_slice(x_at: u32, last: u32, slice: u32, lane: u32) {
   for (var i = lane; i < SLICE * TOKENS; i += GROUP_LANES) {
     let block = slice + i % SLICE;
     if (block < n_chunks()) {
-      let at = x_at + min(i / SLICE, last) * (X_STRIDE / 4u) + 8u * block;
-      let scale = scale_of(at);
-      for (var run = 0u; run < 2u; run++) {
-        let rounded = rounded_run(at + 4u * run, scale);
-        codes[2u * i + run] = rounded.codes;
-        scale_sum[2u * i + run] = rounded.scale_sum;
+      let at = x_at + min(i / SLICE, last) * (X_STRIDE / 4u);
+      let scale = scale_of(at + 8u * block);
+      for (var half = 0u; half < 2u; half++) {
+        let rounded = rounded_run(at, 2u * block + half, scale);
+        let own = i - i % (SPAN / 4u) + (2u * i + half) % (SPAN / 4u);
+        let run = (2u * i + half) / (SPAN / 4u) % 2u;
+        codes[own][run] = rounded.codes;
+        scale_sum[own][run] = vec2(bitcast<u32>(rounded.scale), rounded.sum);
       }
     }
   }
   workgroupBarrier();
 }
 
-fn staged(slice: u32, t: u32, run: u32) -> Rounded {
-  let at = 2u * SLICE * t + run - 2u * slice;
-  return Rounded(codes[at], scale_sum[at]);
+fn staged(i: u32, run: u32) -> Rounded {
+  return Rounded(codes[i][run], bitcast<f32>(scale_sum[i][run].x), scale_sum[i][run].y);
 }
 
 fn input_at(slice: u32, t: u32, c: u32) -> Input {
-  let run = first_run(c);
-  return Input(staged(slice, t, run), staged(slice, t, run + SPAN / 4u));
+  let i = SLICE * t + c - slice;
+  return Input(staged(i, 0u), staged(i, 1u));
 }
 
 fn one_token(is_own: bool, rows: vec4<u32>, x_at: u32, lane: u32) {

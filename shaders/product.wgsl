@@ -29,6 +29,20 @@ fn fma4(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
   return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }
 
+// What the products of both runs begin with: the zero point of their weights times the sums of x. Where runs share the
+// scale, the first run's begin with the second run's, unshifted.
+fn starts_of(sums: vec2<f32>) -> vec2<f32> {
+  if (ZERO == 0) { return vec2<f32>(); }
+  let second = -f32(ZERO << SHIFT);
+  if (SCALES == 1u) { return vec2(0.0, second * (sums.x + sums.y)); }
+  return vec2(-f32(ZERO), second) * sums;
+}
+
+fn with_offset(offset: f32, input: f32, sum: f32) -> f32 {
+  if (ZERO != 0) { return sum; }
+  return fma(offset, input, sum);
+}
+
 fn sum_of(a: vec4<f32>, b: vec4<f32>, c: vec4<f32>, d: vec4<f32>) -> f32 {
   let v = a + b + c + d;
   return v.x + v.y + v.z + v.w;

@@ -8,12 +8,9 @@ const ONES: u32 = 0x01010101u;
 override PLANE_1: u32 = 0u;  // word offsets of the fields after the first
 override PLANE_2: u32 = 0u;
 
-fn half(plane: u32, i: u32) -> f32 { return select_half(words[plane + i / 2u], i); }
-
-// The half of chunk c; in rows of a multiple of 64 weights, c alone selects it.
-fn chunk_half(plane: u32, row: u32, c: u32) -> f32 {
-  if (K % 64u != 0u) { return half(plane, chunk_number(row, c)); }
-  return select_half(words[plane + row * (K / 64u) + c / 2u], c);
+// The half of a block of n chunks that has chunk c. In rows of a multiple of two blocks, c alone selects it in a word.
+fn half_of(plane: u32, block: u32, c: u32, n: u32) -> f32 {
+  return select_half(words[plane + block / 2u], select(block, c / n, K % (64u * n) == 0u));
 }
 
 fn select_half(word: u32, i: u32) -> f32 {
@@ -25,6 +22,9 @@ fn byte(plane: u32, i: u32) -> u32 { return (words[plane + i / 4u] >> (8u * (i %
 fn bytes(word: u32) -> vec4<f32> { return vec4<f32>(unpack4xU8(word)); }
 
 fn signed_bytes(word: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(word)); }
+
+// Two scales of 4 bits, (s + 0.5) / 4.
+fn quarters(bits: u32) -> vec2<f32> { return 0.25 * vec2(f32(bits & 15u), f32((bits >> 4u) & 15u)) + 0.125; }
 
 // Four bits, one in each byte.
 fn spread(bits: u32) -> u32 { return (bits * 0x204081u) & ONES; }

@@ -1,9 +1,10 @@
-// rounded: products of 8-bit integers. x is rounded in blocks of 32 columns to codes times max|x| / 127, the nearest and
-// halves to even; a run of 16 codes is the bytes of four words. The integer sum of a chunk is exact.
+// rounded: products of 8-bit integers. x is rounded in blocks of 32 columns to codes times max|x| / 127, the nearest,
+// halves to even; a run of 16 codes is the bytes of four words. The integer sum of a chunk is exact; it begins with the
+// zero point of the weights times the codes, once for all weight rows.
 override SLICE: u32 = 16u;  // chunks of matvec_q8; a multiple of LANES, and of the chunks of two spans
-override SHIFT: u32 = 0u;  // the second run of a packed chunk is 2^SHIFT times its weights
 
-struct Rounded { codes: vec4<u32>, scale_sum: vec2<f32> }  // a run; its scale and its sum
+// A run: its scale, and the bits of its sum or, as an integer, of -ZERO times the sum of its codes.
+struct Rounded { codes: vec4<u32>, scale: f32, sum: u32 }
 struct Input { a: Rounded, b: Rounded }  // a chunk of a token row
 
 const LEAST: f32 = 1e-30;  // smaller blocks have codes of 0; the reciprocal of their scale may overflow
@@ -26,26 +27,40 @@ fn rounded4(v: vec4<f32>, inverse: f32) -> u32 {
   return bits.x | (bits.y << 8u) | (bits.z << 16u) | (bits.w << 24u);
 }
 
-fn rounded_run(at: u32, scale: vec2<f32>) -> Rounded {  // at this vec4 of x
+// The columns that word i of a run of weights meets; x_at: a token row. A word of pairs.wgsl has two columns, and those
+// PAIR after them.
+fn four_of(x_at: u32, run: u32, i: u32) -> vec4<f32> {
+  if (PAIR == 0u) { return x[x_at + 4u * run + i]; }
+  let at = x_at + run / 2u * 8u + run % 2u * select(4u, 2u, PAIR == 4u) + i / 2u;
+  let a = x[at];
+  let b = x[at + PAIR];
+  return select(vec4(a.zw, b.zw), vec4(a.xy, b.xy), i % 2u == 0u);
+}
+
+fn rounded_run(x_at: u32, run: u32, scale: vec2<f32>) -> Rounded {
   let codes = vec4(
-    rounded4(x[at], scale.y), rounded4(x[at + 1u], scale.y), rounded4(x[at + 2u], scale.y),
-    rounded4(x[at + 3u], scale.y));
-  return Rounded(codes, vec2(scale.x, scale.x * f32(dot16(codes, vec4(ONES), 0))));
+    rounded4(four_of(x_at, run, 0u), scale.y), rounded4(four_of(x_at, run, 1u), scale.y),
+    rounded4(four_of(x_at, run, 2u), scale.y), rounded4(four_of(x_at, run, 3u), scale.y));
+  let sum = dot16(codes, vec4(ONES), 0);
+  return Rounded(codes, scale.x, select(bitcast<u32>(scale.x * f32(sum)), u32(-ZERO * sum), ZERO != 0));
 }
 
 fn dot16(a: vec4<u32>, b: vec4<u32>, sum: i32) -> i32 {
   return dot4I8Packed(a.w, b.w) + (dot4I8Packed(a.z, b.z) + (dot4I8Packed(a.y, b.y) + (dot4I8Packed(a.x, b.x) + sum)));
 }
 
-// Runs side by side, SPAN 4, are one block of the weight and one of x.
+fn zero_sum(sum: u32) -> i32 { return select(0, i32(sum), ZERO != 0); }
+
 fn add_packed(p: Packed, input: Input, sum: f32) -> f32 {
-  let a = dot16(p.a, input.a.codes, 0);
+  let v = bitcast<vec2<f32>>(vec2(input.a.sum, input.b.sum));
   let q = p.b >> vec4(SHIFT);
-  if (SPAN == 4u) {
-    let shifted = fma(p.offset.x, input.a.scale_sum.y + input.b.scale_sum.y, sum);
-    return fma(p.scale.x * input.a.scale_sum.x, f32(dot16(q, input.b.codes, a)), shifted);
+  if (SCALES == 1u) {
+    let a = dot16(p.a, input.a.codes, zero_sum(input.a.sum + input.b.sum));
+    let shifted = with_offset(p.offset.x, v.x + v.y, sum);
+    return fma(p.scale.x * input.a.scale, f32(dot16(q, input.b.codes, a)), shifted);
   }
-  let first = fma(p.scale.x * input.a.scale_sum.x, f32(a), fma(p.offset.x, input.a.scale_sum.y, sum));
-  let scale = p.scale.y * f32(1u << SHIFT) * input.b.scale_sum.x;
-  return fma(scale, f32(dot16(q, input.b.codes, 0)), fma(p.offset.y, input.b.scale_sum.y, first));
+  let a = f32(dot16(p.a, input.a.codes, zero_sum(input.a.sum)));
+  let b = f32(dot16(q, input.b.codes, zero_sum(input.b.sum)));
+  let first = fma(p.scale.x * input.a.scale, a, with_offset(p.offset.x, v.x, sum));
+  return fma(p.scale.y * input.b.scale, b, with_offset(p.offset.y, v.y, first));
 }

@@ -27,7 +27,8 @@ from camelid.backends.webgpu.backend import WebGpuBackend, open_backend
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES, Context
 from camelid.backends.webgpu.kernels import lowered
 from camelid.backends.webgpu.kernels_matrix import TILES_X
-from camelid.backends.webgpu.layouts import LAYOUTS, PACKED, reads_words
+from camelid.backends.webgpu.layouts import LAYOUTS, PACKED, codec_constants, reads_words
+from camelid.plan.weights import Weight
 
 pytestmark = pytest.mark.parity
 
@@ -101,6 +102,12 @@ def test_halves_with_several_quads_per_lane_keep_the_bits(
     got = outcome(case, SOFTWARE_LANES, "f32")
     assert np.array_equal(got.views["y"], want.views["y"])
     assert all(np.array_equal(got.state[name], rows) for name, rows in want.state.items())
+
+
+def test_halves_share_no_number_of_a_type() -> None:
+    for type_ in LAYOUTS:
+        weight = Weight("w", type_, (32, 512), ())
+        assert codec_constants(weight).keys() <= halves.OWN
 
 
 def test_early_pipelines_of_both_halves_keep_the_bits() -> None:

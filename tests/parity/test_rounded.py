@@ -65,7 +65,7 @@ def test_rounded_activations_differ_from_float_ones() -> None:
 
 
 @pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
-@pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_k"])
+@pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_k", "iq2_xs", "iq4_nl", "nvfp4"])
 @pytest.mark.parametrize("op", ["norm_linear_glu", "linear_add_norm"])
 def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, lanes: int) -> None:
     case = case_of(op, type_, 1024)

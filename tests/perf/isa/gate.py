@@ -30,25 +30,28 @@ WIDE = 16  # bytes of a load
 # Mesa's NVIDIA driver splits Tint's loads into words, even without bounds checks.
 ONLY = {"nvidia": ("naga",)}
 MAY_SPILL = {"f64", "i64"}  # no model has matrices of these types
-NARROW = {"q1_0", "q2_0"}  # a chunk has 4 or 8 bytes
+# A chunk has at most 8 bytes side by side; x is in workgroup memory, or read in 16 bytes.
+NARROW = {"q1_0", "q2_0", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"}
 # Most spilled registers of a kernel, of which two halves have two: for Tint's modules Mesa has 16 lanes per
 # thread, and so registers for 64 values.
 SPILLS = {("intel", "tint"): (32, 130)}  # of tiles: the second number
 
 # Most arithmetic instructions per weight on AMD's GPUs, by weight type.
 ARITHMETIC: dict[str, float] = {
-    "q4_0": 3.05, "q4_1": 3.0, "q5_0": 4.2, "q5_1": 4.0, "q8_0": 4.3,
-    "q2_k": 5.0, "q3_k": 5.0, "q4_k": 5.0, "q5_k": 5.0, "q6_k": 5.0,
-    "iq1_s": 7.0, "iq1_m": 7.0, "iq2_xxs": 7.0, "iq2_xs": 7.0, "iq2_s": 7.0, "iq3_xxs": 7.0, "iq3_s": 7.0,
-    "iq4_nl": 3.0, "iq4_xs": 3.0, "mxfp4": 3.0, "nvfp4": 3.5,
-    "tq1_0": 10.0, "tq2_0": 3.6, "q1_0": 3.6, "q2_0": 4.2,
-    "f32": 1.5, "f16": 1.6, "bf16": 2.5, "i8": 4.2, "i16": 3.5, "i32": 2.5, "f64": 25.0, "i64": 14.0,
+    "q4_0": 2.9, "q4_1": 2.8, "q5_0": 4.1, "q5_1": 4.0, "q8_0": 3.5,
+    "q2_k": 3.9, "q3_k": 4.6, "q4_k": 3.9, "q5_k": 4.8, "q6_k": 4.5,
+    "iq1_s": 3.6, "iq1_m": 4.5, "iq2_xxs": 4.5, "iq2_xs": 4.8, "iq2_s": 5.0, "iq3_xxs": 4.8, "iq3_s": 5.3,
+    "iq4_nl": 2.5, "iq4_xs": 2.6, "mxfp4": 2.6, "nvfp4": 3.3,
+    "tq1_0": 9.0, "tq2_0": 3.2, "q1_0": 3.5, "q2_0": 4.2,
+    "f32": 1.3, "f16": 1.6, "bf16": 2.3, "i8": 3.4, "i16": 3.3, "i32": 2.4, "f64": 25.0, "i64": 14.0,
 }  # fmt: skip
 # The same with 8-bit activations, on GPUs with integer dot products.
 Q8_ARITHMETIC: dict[str, float] = {
-    "q4_0": 1.1, "q4_1": 1.0, "q5_0": 2.2, "q5_1": 2.1, "q8_0": 0.7,
-    "q2_k": 2.6, "q3_k": 3.2, "q4_k": 2.2, "q5_k": 3.1, "q6_k": 3.1,
-    "tq1_0": 4.4, "tq2_0": 1.8, "q1_0": 1.6, "q2_0": 2.3,
+    "q4_0": 1.0, "q4_1": 0.95, "q5_0": 2.1, "q5_1": 2.0, "q8_0": 0.6,
+    "q2_k": 2.05, "q3_k": 2.7, "q4_k": 1.95, "q5_k": 2.8, "q6_k": 2.45,
+    "iq1_s": 1.6, "iq1_m": 2.5, "iq2_xxs": 2.45, "iq2_xs": 2.8, "iq2_s": 3.0, "iq3_xxs": 2.8, "iq3_s": 3.3,
+    "iq4_nl": 1.9, "iq4_xs": 2.1, "mxfp4": 2.15, "nvfp4": 2.8,
+    "tq1_0": 4.4, "tq2_0": 1.35, "q1_0": 1.5, "q2_0": 2.2,
 }  # fmt: skip
 HAVE_DOT = {"amd", "intel", "nvidia"}
 # Times as many on other GPUs: NVIDIA, Apple and Adreno need a shift per byte, Intel more for f16.

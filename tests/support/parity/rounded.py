@@ -34,8 +34,11 @@ def is_rounded(case: OpCase) -> bool:
 
 
 def long_cases() -> list[OpCase]:
-    """Rows of more columns than a slice of matvec_q8.wgsl, for one token row and for several."""
-    ways = (("q4_0", 1, 4608), ("q4_k", 5, 1024), ("q6_k", 8, 1280), ("q8_0", 2, 2176))
+    """Rows of more columns than a slice of matvec_q8.wgsl, for one token row and for several; and a tile."""
+    ways = (
+        ("q4_0", 1, 4608), ("q4_k", 5, 1024), ("q6_k", 8, 1280), ("q8_0", 2, 2176), ("nvfp4", 1, 4224),
+        ("iq2_xs", 5, 1024), ("iq4_nl", 12, 224),
+    )  # fmt: skip
     return [
         OpCase(
             op="linear",

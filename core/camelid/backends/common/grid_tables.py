@@ -38,11 +38,17 @@ def grid_bytes(name: str) -> bytes:
 
 
 def pair_bytes(name: str) -> bytes:
-    """The values of both codes of each byte, the low nibble's first, as pairs of f16."""
-    values = VALUES[name]
-    return b"".join(struct.pack("<2e", values[byte % 16], values[byte // 16]) for byte in range(256))
+    """The values of both codes of a byte, the low nibble's first, as pairs of f16, then in 16 bits each."""
+    values = [(VALUES[name][byte % 16], VALUES[name][byte // 16]) for byte in range(256)]
+    halves = b"".join(struct.pack("<2e", *pair) for pair in values)
+    return halves + b"".join(struct.pack("<2H", *(value & 0xFF for value in pair)) for pair in values)
 
 
+@functools.cache
 def book_bytes(name: str) -> bytes:
-    """A codebook as the shaders read it: a grid, or pairs of values."""
-    return pair_bytes(name) if name in VALUES else grid_bytes(name)
+    """A codebook as the shaders read it: pairs, 8 * (value + 1) of iq1, 127 - value of other grids."""
+    if name in VALUES:
+        return pair_bytes(name)
+    if name == "iq1":
+        return grid_bytes(name).translate(bytes(8 * (value + 1 & 3) for value in range(256)))
+    return bytes(127 - value for value in grid_bytes(name))

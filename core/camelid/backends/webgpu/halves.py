@@ -16,7 +16,7 @@ PREFIX, FILE = "v_", "halves"
 # Names whose values the halves do not share.
 OWN = frozenset((
     "weights", "words", "bias", "HAS_BIAS", "N", "Y_OFFSET", "TURNED", "WIDTH", "V_WIDTH",
-    "SPAN", "SHIFT", "PLANE_1", "PLANE_2", "BOOK", "QUADS",
+    "SPAN", "SCALES", "PAIR", "SHIFT", "ZERO", "PLANE_1", "PLANE_2", "BOOK", "QUADS",
 ))  # fmt: skip
 COMMENT = re.compile(r" *//.*")
 ENTRY = re.compile(r"^@compute .*\n|@builtin\(\w+\) ", re.MULTILINE)  # what makes a function an entry point

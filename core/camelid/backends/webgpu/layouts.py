@@ -31,15 +31,20 @@ class WeightLayout:
     - `planes` split a block; without planes the buffer has the file's bytes.
     - `span` is the distance of the two runs of a chunk in weights; see chunk.wgsl.
     - `book` names the codebook that follows the planes.
+    - `pair` is the distance of the two weights of a byte, for codecs with pairs.wgsl.
+    - `scales` counts the scales of a chunk whose runs are side by side.
     - `shift`: the weights of the type are integers in bytes, those of the second run times 2^shift; None for
-      other types. See packed.wgsl.
+      other types. `zero` is the integer of a weight of 0, if all chunks have the same. See packed.wgsl.
     """
 
     files: tuple[str, ...]
     planes: tuple[Plane, ...] = ()
     span: int = 16
     book: str = ""
+    scales: int = 1
     shift: int | None = None
+    zero: int = 0
+    pair: int = 0
 
 
 def _row(name: str, *planes: Plane, more: tuple[str, ...] = (), **facts: Any) -> tuple[str, WeightLayout]:
@@ -58,6 +63,15 @@ def _packed(
     return _row(name, *planes, more=("packed", sign, *more), shift=shift, **facts)
 
 
+def _signed(name: str, *planes: Plane, entry: int, **facts: Any) -> tuple[str, WeightLayout]:
+    """The row of a type with signs, and a codebook of magnitudes with entries of `entry` bytes."""
+    return _packed(name, *planes, more=("signs", f"grid_{entry}"), book=name, zero=64, **facts)
+
+
+def _pairs(name: str, *planes: Plane, pair: int = 16, **facts: Any) -> tuple[str, WeightLayout]:
+    return _row(name, *planes, more=("pairs",), shift=0, pair=pair, **facts)
+
+
 LAYOUTS: dict[str, WeightLayout] = dict(
     (
         _row("f32"),
@@ -68,31 +82,31 @@ LAYOUTS: dict[str, WeightLayout] = dict(
         _row("i16"),
         _row("i32"),
         _row("i64"),
-        _packed("q4_0", (2, 16), (0, 2), shift=4),
+        _packed("q4_0", (2, 16), (0, 2), shift=4, zero=8),
         _packed("q4_1", (4, 16), (0, 4), shift=4),
-        _packed("q5_0", (6, 16), (2, 4), (0, 2)),
+        _packed("q5_0", (6, 16), (2, 4), (0, 2), zero=16),
         _packed("q5_1", (8, 16), (0, 8)),
         _packed("q8_0", (2, 32), (0, 2), is_signed=True),
         _packed("q2_k", (0, 80), (80, 4), span=32, shift=2),
-        _packed("q3_k", (0, 96), (96, 12), (108, 2), span=32, shift=2),
+        _packed("q3_k", (0, 96), (96, 12), (108, 2), span=32, shift=2, zero=4),
         _packed("q4_k", more=("scales_k",), span=32, shift=4),
         _packed("q5_k", more=("scales_k",), span=32),
-        _packed("q6_k", (0, 208), (208, 2), span=64),
-        _row("iq1_s", (2, 48), (0, 2), more=("grid_8",), book="iq1"),
-        _row("iq1_m", (0, 48), (48, 8), more=("grid_8",), book="iq1"),
-        _row("iq2_xxs", (2, 64), (0, 2), more=("grid_8", "even_signs"), book="iq2_xxs"),
-        _row("iq2_xs", (2, 64), (66, 8), (0, 2), more=("grid_8", "even_signs"), book="iq2_xs"),
-        _row("iq2_s", (2, 80), (0, 2), more=("grid_8",), book="iq2_s"),
-        _row("iq3_xxs", (2, 96), (0, 2), more=("grid_4", "even_signs"), book="iq3_xxs"),
-        _row("iq3_s", (2, 108), (0, 2), more=("grid_4",), book="iq3_s"),
-        _row("iq4_nl", (2, 16), (0, 2), more=("pairs",), book="iq4"),
-        _row("iq4_xs", (8, 128), (0, 8), more=("pairs",), book="iq4"),
-        _packed("tq1_0", (0, 48), (48, 4), (52, 2)),
-        _packed("tq2_0", (0, 64), (64, 2), span=32, shift=2),
-        _row("mxfp4", (1, 16), (0, 1), more=("pairs",), book="e2m1"),
-        _row("nvfp4", (4, 32), (0, 4), more=("pairs",), book="e2m1"),
+        _packed("q6_k", (0, 208), (208, 2), span=64, zero=32),
+        _packed("iq1_s", (2, 48), (0, 2), more=("grid_8",), book="iq1"),
+        _packed("iq1_m", (0, 48), (48, 8), more=("grid_8",), book="iq1", scales=2, zero=9),
+        _signed("iq2_xxs", (2, 64), (0, 2), entry=8),
+        _signed("iq2_xs", (2, 64), (66, 8), (0, 2), entry=8, scales=2),
+        _signed("iq2_s", (2, 80), (0, 2), entry=8, scales=2),
+        _signed("iq3_xxs", (2, 96), (0, 2), entry=4),
+        _signed("iq3_s", (2, 108), (0, 2), entry=4),
+        _pairs("iq4_nl", (2, 16), (0, 2), book="iq4"),
+        _pairs("iq4_xs", (8, 128), (0, 8), book="iq4"),
+        _packed("tq1_0", (0, 48), (48, 4), (52, 2), zero=1),
+        _packed("tq2_0", (0, 64), (64, 2), span=32, shift=2, zero=1),
+        _pairs("mxfp4", (1, 16), (0, 1), book="e2m1"),
+        _pairs("nvfp4", (4, 32), (0, 4), book="e2m1", scales=2, pair=8),
         _packed("q1_0", (2, 16), (0, 2)),
-        _packed("q2_0", (2, 16), (0, 2)),
+        _packed("q2_0", (2, 16), (0, 2), zero=1),
     )
 )
 
@@ -120,7 +134,9 @@ def codec_constants(weight: Weight) -> dict[str, float]:
     """Values of a codec's overrides."""
     layout, words = LAYOUTS[weight.type], plane_words(weight)
     planes: dict[str, float] = {f"PLANE_{i}": word for i, word in enumerate(words[:-1]) if i}
-    shape = {"SPAN": layout.span // 4, "SHIFT": layout.shift or 0}
+    scales = layout.scales if layout.span == 16 else 2
+    shape = {"SPAN": layout.span // 4, "SCALES": scales, "PAIR": layout.pair // 4}
+    shape |= {"SHIFT": layout.shift or 0, "ZERO": layout.zero}
     return shape | planes | ({"BOOK": words[-1]} if layout.book else {})
 
 
