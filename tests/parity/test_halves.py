@@ -106,7 +106,7 @@ def test_halves_with_several_quads_per_lane_keep_the_bits(
 
 def test_halves_share_no_number_of_a_type() -> None:
     for type_ in LAYOUTS:
-        weight = Weight("w", type_, (32, 512), ())
+        weight = Weight(name="w", type=type_, shape=(32, 512), parts=())
         assert codec_constants(weight).keys() <= halves.OWN
 
 
