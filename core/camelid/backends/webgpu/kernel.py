@@ -21,8 +21,8 @@ LANES = 64
 GPU_LANES, SOFTWARE_LANES = 16, 2  # lanes that share a weight row; see matvec.wgsl
 TOKENS, TILE_TOKENS = 8, 64  # token rows that share one read of the weights in matvec.wgsl, matmul.wgsl
 MAX_QUADS = 4  # quads of weight rows of a lane; see matvec_wide.wgsl
-MIN_GROUPS = 4  # workgroups of one token row, for the processors of a software adapter
-MIN_WIDE = 1 << 19  # weights of a product with several quads per lane: SwiftShader compiles it for longer
+MIN_GROUPS = 2  # workgroups of one token row, for the processors of a software adapter
+MIN_WIDE = 1 << 18  # weights of a product with several quads per lane: SwiftShader compiles it for longer
 # Files in place of these where activations are rounded to 8 bits.
 ROUNDED_FILES: Mapping[str, Files] = {
     "product": ("product", "rounded"),
@@ -63,12 +63,14 @@ class Context:
     def quads(self, op: Op, role: str = "weight") -> int:
         """Quads of rows of this weight per lane; the bits of a row do not depend on this number.
 
-        With one token row, they leave MIN_GROUPS workgroups.
+        With one token row, they leave MIN_GROUPS workgroups, and the weight is twice as large: a page's first
+        answer waits for these pipelines.
         """
-        weight = op.weight(role)
-        if not self.is_software or self.is_rounded(op, role) or weight.rows * weight.cols < MIN_WIDE:
+        weight, is_one = op.weight(role), self.tokens(op, "y") == 1
+        n_weights = weight.rows * weight.cols
+        if not self.is_software or self.is_rounded(op, role) or n_weights < MIN_WIDE * (1 + is_one):
             return 1
-        if self.tokens(op, "y") > 1:
+        if not is_one:
             return MAX_QUADS
         groups = tiles(weight.rows, QUAD * LANES // self.lanes)
         return next((n for n in (MAX_QUADS, 2) if groups >= n * MIN_GROUPS), 1)
