@@ -35,6 +35,7 @@ override HAS_SHARED_KEYS: bool = false;
 var<workgroup> query: array<vec4<f32>, LANES>;
 var<workgroup> scores: array<f32, LANES>;
 var<workgroup> products: array<f32, 256>;  // [keys of a tile, 4]
+var<workgroup> tops: array<f32, 8>;  // of eight scores each
 var<workgroup> places: array<u32, LANES>;  // pool row of each key of the tile
 var<workgroup> parts: array<vec4<f32>, LANES>;
 var<workgroup> part_sums: array<f32, LANES>;
@@ -95,6 +96,12 @@ fn score(sum: f32, bias: f32) -> f32 {
   return fma(sum, SCALE, bias);
 }
 
+fn top_of_eight(first: u32, n: u32) -> f32 {
+  var highest = LOWEST;
+  for (var i = first; i < min(first + 8u, n); i++) { highest = max(highest, scores[i]); }
+  return highest;
+}
+
 // Adds keys [first, end) to the lane's sums; `head` is a query head. Each fma is explicit, as in product.wgsl.
 fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head: u32, lane: u32) {
   let kv_head = head / HEADS_PER_KV;
@@ -112,8 +119,10 @@ fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head:
       scores[lane] = score(sum, bias);
     }
     workgroupBarrier();
+    if (lane < 8u) { tops[lane] = top_of_eight(8u * lane, n); }
+    workgroupBarrier();
     var tile_top = top;
-    for (var i = 0u; i < n; i++) { tile_top = max(tile_top, scores[i]); }
+    for (var i = 0u; i < 8u; i++) { tile_top = max(tile_top, tops[i]); }
     let fade = exp(top - tile_top);
     top = tile_top;
     var tile_sum = 0.0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,8 +69,18 @@ def attention_ways() -> Iterator[OpCase]:
         bias = {"bias": weight("f32", 58, n, 4)}
         yield attention_case([66, 67], 4, 2, 32, 32, {"window": 40 if n == 9 else 0}, bias, 33)
     yield attention_case([200], 2, 1, 32, 32, {"scale": 50.0, "softcap": 30.0}, {}, 0)
+    yield from (steep_case(place) for place in (0, 7, 33, 63, 65))
     yield attention_case([20, 21], 4, 2, 48, 32, {}, {}, 0)  # values narrower than keys
     yield attention_case([20, 21], 4, 4, 32, 80, {"window": 6}, {}, 0)  # wider than keys
+
+
+def steep_case(place: int) -> OpCase:
+    """One key's score is above all others by 200: exp overflows without the highest score."""
+    case = attention_case([66, 67], 4, 2, 32, 32, {"scale": 1.0}, {}, 0)
+    assert case.keys is not None
+    keys = 0.01 * case.keys
+    keys[place] = 6.25
+    return replace(case, keys=keys, views={**case.views, "q": np.ones_like(case.views["q"])})
 
 
 def attention_case(
