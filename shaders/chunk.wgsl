@@ -1,11 +1,11 @@
 // chunk: 32 weights of a row as two runs of 16; a weight is q * scale + offset of its run. A codec defines
-// chunk_at(row, c), the chunk c of a row, and packed_at(row, c) if its weights are integers in bytes; packed.wgsl has
-// chunk_at from it. SPAN is the distance of its runs, which share the bytes of quants.
+// chunk_at(row, c), the chunk c of a row; or packed_at(row, c) if its weights are integers in bytes, or coded_at(row, c)
+// if they are codes of a table, from which packed.wgsl and pairs.wgsl have chunk_at. SPAN is the distance of its runs, which share the bytes of quants.
 // A kernel declares K and the weight's buffer twice: `weights` in units of 16 bytes, `words` in words.
 override SPAN: u32 = 4u;  // in vec4 of x
 override SCALES: u32 = 1u;  // of a chunk: 1 if its runs are side by side, with the same scale and offset
 override SHIFT: u32 = 0u;  // the second run of a packed chunk is 2^SHIFT times its weights
-override PAIR: u32 = 0u;  // of codecs with pairs.wgsl
+override PAIR: u32 = 0u;  // distance of the two weights of a byte, in vec4 of x; 0 without pairs.wgsl
 override ZERO: i32 = 0;  // a packed weight is (q - ZERO) * scale, without an offset; 0 for other types
 
 struct Chunk { q: array<vec4<f32>, 8>, scale: vec2<f32>, offset: vec2<f32> }

@@ -1,5 +1,5 @@
 // iq1_s: planes {indices: u8[32], high: u16[8]}, {d: f16}; `high` = bits 8 to 10 of 4 indices, 3 bits of scale,
-// the sign of delta; value = (d * (2 * scale + 1)) * (entry + delta). Entries of the codebook are 8 * (entry + 1).
+// the sign of delta; value = (d * (2 * scale + 1)) * (entry + delta). The codebook has 8 * (entry + 1).
 fn packed_at(row: u32, c: u32) -> Packed {
   let at = block_number(row, c) * 12u;
   let part = c % 8u;

@@ -34,7 +34,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let first = group.y * TOKENS;
   let last = min(TOKENS, step[ROWS_WORD] - first) - 1u;
   let own = lane % 16u;  // the first token row of the lane
-  let row = quad_rows(quad + lane % 64u / 4u)[lane % 4u];
+  let row = quad_rows(min(quad + lane % 64u / 4u, n_quads() - 1u))[lane % 4u];
   let totals = tile_totals(row, first, last, lane);
   if (IS_DEFERRED) { stage_squares(first + min(lane / 4u, last), lane); }
   put(first, last, quad + lane / 16u, own, totals[0]);

@@ -10,10 +10,11 @@ fn stage_slice(x_at: u32, last: u32, slice: u32, lane: u32) {
     if (block < n_chunks()) {
       let at = x_at + min(i / SLICE, last) * (X_STRIDE / 4u);
       let scale = scale_of(at + 8u * block);
-      for (var half = 0u; half < 2u; half++) {
-        let rounded = rounded_run(at, 2u * block + half, scale);
-        let own = i - i % (SPAN / 4u) + (2u * i + half) % (SPAN / 4u);
-        let run = (2u * i + half) / (SPAN / 4u) % 2u;
+      for (var part = 0u; part < 2u; part++) {
+        let rounded = rounded_run(at, 2u * block + part, scale);
+        // The chunk of this run, and which of its two runs it is: the inverse of first_run in chunk.wgsl.
+        let own = i - i % (SPAN / 4u) + (2u * i + part) % (SPAN / 4u);
+        let run = (2u * i + part) / (SPAN / 4u) % 2u;
         codes[own][run] = rounded.codes;
         scale_sum[own][run] = vec2(bitcast<u32>(rounded.scale), rounded.sum);
       }

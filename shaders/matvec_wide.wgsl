@@ -1,5 +1,5 @@
 // matvec_wide: as matvec_quads, with QUADS quads, two or four, for each LANES lanes. A software adapter loads x lane by
-// lane, for as long as several products; quads of a lane share the load.
+// lane, which takes as long as several products; the quads of a lane share the load.
 // grid: (tiles of 64 / LANES * QUADS quads, tiles of TOKENS t, tiles / 32768).
 override QUADS: u32 = 2u;
 

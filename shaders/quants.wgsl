@@ -4,6 +4,7 @@ const HIGH: u32 = 0xf0f0f0f0u;
 const PAIRS_OF_BITS: u32 = 0x03030303u;
 const NEXT_PAIRS: u32 = 0x0c0c0c0cu;
 const ONES: u32 = 0x01010101u;
+const EACH_BIT: u32 = 0x204081u;  // times seven bits: bits 0 to 3 in four bytes, bits 4 to 6 four places higher
 
 override PLANE_1: u32 = 0u;  // word offsets of the fields after the first
 override PLANE_2: u32 = 0u;
@@ -27,7 +28,7 @@ fn signed_bytes(word: u32) -> vec4<f32> { return vec4<f32>(unpack4xI8(word)); }
 fn quarters(bits: u32) -> vec2<f32> { return 0.25 * vec2(f32(bits & 15u), f32((bits >> 4u) & 15u)) + 0.125; }
 
 // Four bits, one in each byte.
-fn spread(bits: u32) -> u32 { return (bits * 0x204081u) & ONES; }
+fn spread(bits: u32) -> u32 { return (bits * EACH_BIT) & ONES; }
 
 fn spread_words(bits: u32) -> vec4<u32> {  // 16 bits in the bytes of four words
   return vec4(spread(bits & 15u), spread((bits >> 4u) & 15u), spread((bits >> 8u) & 15u), spread((bits >> 12u) & 15u));

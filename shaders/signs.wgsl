@@ -2,7 +2,6 @@
 // 64 + value: flipping the bits of 63 gives 64 + magnitude, flipping those of 64 and adding one 64 - magnitude; no byte
 // carries into the next. Signs are the lowest bits of the bytes of a word, whose other bits do not matter.
 const FLIP: u32 = 0x3f3f3f3fu;
-const EACH_BIT: u32 = 0x204081u;  // times seven bits: bits 0 to 3 in four bytes, bits 4 to 6 four places higher
 
 fn with_signs(entry: vec2<u32>, signs: vec2<u32>) -> vec2<u32> {
   let negative = signs & vec2(ONES);

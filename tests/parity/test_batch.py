@@ -104,10 +104,30 @@ def test_quads_that_share_a_load_keep_the_bits(
     assert [*map(quads_of, cases)] == [1, 4, 4, 1, 2, 4]
     wide = outputs(driver, cases)
     monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_WIDE", 1 << 31)
+    monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_WIDE_ROW", 1 << 31)
     assert [*map(quads_of, cases)] == [1] * len(cases)
     for case, got, want in zip(cases, wide, outputs(driver, cases), strict=True):
         assert np.array_equal(got, want)
         assert nmse(got, next(iter(reference_result(case).views.values()))) <= TOLERANCE
+
+
+@pytest.mark.parametrize("op", MATRICES)
+def test_every_product_with_shared_loads_keeps_the_bits(op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several quads per lane and quads of one, on software adapters, whole and in early pipelines."""
+    case = case_of(op, "q4_0")
+    cases = [case, *(alone(case, row, 0) for row in (0, 7, 10))]
+    together, *each = outputs("llvmpipe", cases)
+    monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_WIDE", 1)
+    monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_WIDE_ROW", 1)
+    monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_GROUPS", 0)
+    assert [*map(quads_of, cases)] == [4] * 4
+    wide, *rows = outputs("llvmpipe", cases)
+    assert np.array_equal(wide, together)
+    assert all(np.array_equal(row, want) for row, want in zip(rows, each, strict=True))
+    (early,) = asyncio.run(
+        run_on(WebGpuBackend(EarlyHost(), "Vulkan", has_early=True), OpenSpec(adapter="llvmpipe"), [case])
+    )
+    assert np.array_equal(np.hstack(list(early.views.values())), together)
 
 
 def quads_of(case: OpCase) -> int:

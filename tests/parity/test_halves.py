@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -90,15 +90,20 @@ def test_one_dispatch_has_the_bits_of_two(
     assert all(np.array_equal(together.state[name], rows) for name, rows in apart.state.items())
 
 
-@pytest.mark.parametrize(("way", "min_wide"), [*product(WAYS[:2], (1, 30 * 512, 40 * 512))])
+@pytest.mark.parametrize(("way", "n_quads"), [*product(WAYS[:2], ([4, 4], [4, 1]))])
 def test_halves_with_several_quads_per_lane_keep_the_bits(
-    way: QkvWay, min_wide: int, monkeypatch: pytest.MonkeyPatch
+    way: QkvWay, n_quads: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On software adapters: both halves have them, or that with more weights alone."""
     case = mixed(way, PAIRS[0])
     want = outcome(case, SOFTWARE_LANES, "f32")
-    monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_WIDE", min_wide)
+    least = 1 if n_quads == [4, 4] else 40 * 512
+    monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_WIDE", least)
+    monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_WIDE_ROW", least)
     monkeypatch.setattr("camelid.backends.webgpu.kernel.MIN_GROUPS", 0)
+    plan, _ = case_plan(case)
+    op, context = next(op for op in plan.ops if op.name == case.op), Context(plan, {}, SOFTWARE_LANES)
+    assert [context.quads(op, role) for role in ("weight", "v_weight")] == n_quads
     got = outcome(case, SOFTWARE_LANES, "f32")
     assert np.array_equal(got.views["y"], want.views["y"])
     assert all(np.array_equal(got.state[name], rows) for name, rows in want.state.items())
@@ -154,24 +159,28 @@ def test_a_half_has_the_constants_of_its_own_kernel(
 def test_all_modules_have_workgroup_memory_once_and_all_their_bindings() -> None:
     types = [*LAYOUTS]
     for pair in zip(types, [*types[1:], types[0]], strict=True):
-        section = section_of(qkv_case(WAYS[0], *pair, 512), "f32")
-        (one,) = products(section)
-        wgsl = section["modules"][one["module"]]
-        declared = re.findall(r"@binding\((\d+)\)", wgsl)
-        assert sorted(map(int, declared)) == [*range(len(section["layouts"][one["layout"]]))]
-        assert "var<workgroup> v_" not in wgsl
+        for way, activations in product((WAYS[0], WAYS[2]), ("f32", "q8")):
+            section = section_of(qkv_case(way, *pair, 512), activations)
+            for one in products(section):
+                wgsl = section["modules"][one["module"]]
+                declared = re.findall(r"@binding\((\d+)\)", wgsl)
+                assert sorted(map(int, declared)) == [*range(len(section["layouts"][one["layout"]]))]
+                assert "var<workgroup> v_" not in wgsl
 
 
 @pytest.mark.parametrize("type_", LAYOUTS)
 def test_a_codec_reads_words_as_its_layout_tells(type_: str) -> None:
     texts = halves.declarations(shaders.join(*LAYOUTS[type_].files))
-    used, more = {"chunk_at"}, {"chunk_at"}
-    while (
-        more := {name for text in map(texts.__getitem__, more) for name in texts if name in words_of(text)}
-        - used
-    ):
-        used |= more
-    assert any("words" in words_of(texts[name]) for name in used) == reads_words(type_)
+    assert any("words" in words_of(texts[name]) for name in reached(texts, "chunk_at")) == reads_words(type_)
+
+
+def reached(texts: Mapping[str, str], first: str) -> set[str]:
+    """Names of the declarations that a declaration mentions, itself or by others."""
+    found, new = {first}, {first}
+    while new:
+        new = {name for one in new for name in words_of(texts[one]) if name in texts} - found
+        found |= new
+    return found
 
 
 def words_of(text: str) -> set[str]:

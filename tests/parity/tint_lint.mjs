@@ -1,5 +1,5 @@
-// Compiles every pipeline of a JSON file with Tint, on Dawn's null backend: no GPU, default limits. Of a pipeline with
-// more bindings than it allows, only the module is compiled.
+// Compiles every pipeline of a JSON file with Tint, on Dawn's null backend: no GPU, default limits but for the adapter's
+// number of bindings. Of a pipeline with more bindings than that, only the module is compiled.
 // usage: node tint_lint.mjs pipelines.json; prints one JSON line {checked, errors: [...]}.
 import { readFileSync } from "node:fs";
 import { createRequire } from "node:module";
@@ -8,7 +8,9 @@ const require = createRequire(`${process.cwd()}/package.json`);
 const { create, globals } = await import(require.resolve("webgpu"));
 Object.assign(globalThis, globals);
 const gpu = create(["backend=null"]);
-const device = await (await gpu.requestAdapter()).requestDevice();
+const adapter = await gpu.requestAdapter();
+const { maxStorageBuffersPerShaderStage } = adapter.limits;
+const device = await adapter.requestDevice({ requiredLimits: { maxStorageBuffersPerShaderStage } });
 
 async function lint({ name, wgsl, access, constants }) {
   const module = device.createShaderModule({ code: wgsl });

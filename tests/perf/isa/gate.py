@@ -32,7 +32,7 @@ ONLY = {"nvidia": ("naga",)}
 MAY_SPILL = {"f64", "i64"}  # no model has matrices of these types
 # A chunk has at most 8 bytes side by side; x is in workgroup memory, or read in 16 bytes.
 NARROW = {"q1_0", "q2_0", "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"}
-# Most spilled registers of a kernel, of which two halves have two: for Tint's modules Mesa has 16 lanes per
+# Most spilled registers of a kernel, twice as many for two halves: for Tint's modules Mesa has 16 lanes per
 # thread, and so registers for 64 values.
 SPILLS = {("intel", "tint"): (32, 130)}  # of tiles: the second number
 

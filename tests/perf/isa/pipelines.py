@@ -18,10 +18,6 @@ from camelid.model.arch import Model
 
 CHUNK = 32  # weights of a row that a lane takes at once
 ROWS = 4  # weight rows of a lane in matvec.wgsl
-PRODUCT = {
-    *("deferred", "partial", "matvec", "matvec_q8", "squares", "matvec_quads"),
-    *("matmul_tile", "matmul", "matmul_q8"),
-}
 LOOP, NO_LOOP = "c < n_chunks(); c += LANES", "c < 0u; c += LANES"  # in matvec.wgsl
 LIMITS = {**DEFAULTS, "maxStorageBuffersPerShaderStage": 10}  # of most GPUs
 
@@ -50,7 +46,7 @@ class Pipeline:
     def name(self) -> str:
         """The op's file, and the sizes that tell pipelines of one op apart."""
         sizes = [f"{key}={self.constants[key]:g}" for key in ("K", "N", "TOKENS") if key in self.constants]
-        op = [file for file in takewhile("deferred".__ne__, self.files) if file not in PRODUCT][-1]
+        op = [*takewhile("deferred".__ne__, self.files)][-1]  # a product's sums follow its own file
         op = f"norm_{op}" if self.constants.get("IS_DEFERRED") else op
         op = f"{op}_matmul" if self.is_tiled else op
         return " ".join(filter(None, [op, self.weight_type, "x q8" if self.is_rounded else "", *sizes]))

@@ -7,7 +7,7 @@ from tests.support.parity.case_tools import array, empty, weight
 from camelid.backends.common.op_runner import OpCase
 
 ROWS, N_IN = 11, 1152
-TWO_QUADS, FOUR_QUADS = 598, 1006  # weight rows of a lane's number of quads, for one token row
+TWO_QUADS, FOUR_QUADS = 598, 1006  # weight rows that give a lane two and four quads with one token row
 
 
 def wide_case(type_: str, n_out: int, rows: int = ROWS) -> OpCase:

@@ -9,7 +9,7 @@ from camelid.backends.base import PoolSize
 from camelid.backends.webgpu.layouts import PACKED
 from camelid.backends.webgpu.limits import DEFAULTS
 from camelid.backends.webgpu.tape import GridEntry
-from camelid.plan.op_rows_fused import QUAD  # also the weight rows per lane in matvec.wgsl
+from camelid.plan.op_rows_fused import QUAD  # also the weight rows of a quad in matvec.wgsl
 from camelid.plan.plan import Op, Plan
 from camelid.plan.step import StepLayout
 
@@ -22,7 +22,10 @@ GPU_LANES, SOFTWARE_LANES = 16, 2  # lanes that share a weight row; see matvec.w
 TOKENS, TILE_TOKENS = 8, 64  # token rows that share one read of the weights in matvec.wgsl, matmul.wgsl
 MAX_QUADS = 4  # quads of weight rows of a lane; see matvec_wide.wgsl
 MIN_GROUPS = 2  # workgroups of one token row, for the processors of a software adapter
-MIN_WIDE = 1 << 18  # weights of a product with several quads per lane: SwiftShader compiles it for longer
+# Weights of a product with several quads per lane, whose pipeline SwiftShader compiles for longer; the second
+# for one token row, since a page's first answer waits for these pipelines.
+MIN_WIDE = 1 << 18
+MIN_WIDE_ROW = 1 << 19
 # Files in place of these where activations are rounded to 8 bits.
 ROUNDED_FILES: Mapping[str, Files] = {
     "product": ("product", "rounded"),
@@ -63,12 +66,11 @@ class Context:
     def quads(self, op: Op, role: str = "weight") -> int:
         """Quads of rows of this weight per lane; the bits of a row do not depend on this number.
 
-        With one token row, they leave MIN_GROUPS workgroups, and the weight is twice as large: a page's first
-        answer waits for these pipelines.
+        With one token row, at least MIN_GROUPS workgroups remain.
         """
         weight, is_one = op.weight(role), self.tokens(op, "y") == 1
-        n_weights = weight.rows * weight.cols
-        if not self.is_software or self.is_rounded(op, role) or n_weights < MIN_WIDE * (1 + is_one):
+        is_small = weight.rows * weight.cols < (MIN_WIDE_ROW if is_one else MIN_WIDE)
+        if not self.is_software or self.is_rounded(op, role) or is_small:
             return 1
         if not is_one:
             return MAX_QUADS

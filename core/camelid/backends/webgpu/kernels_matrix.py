@@ -23,7 +23,7 @@ from camelid.backends.webgpu.kernel import (
 from camelid.backends.webgpu.kernels_basic import GATES, ring_constants
 from camelid.backends.webgpu.layouts import codec_constants
 from camelid.backends.webgpu.limits import DEFAULTS
-from camelid.plan.op_rows_fused import QUAD  # also the weight rows per lane in matvec.wgsl
+from camelid.plan.op_rows_fused import QUAD  # also the weight rows of a quad in matvec.wgsl
 from camelid.plan.plan import Op, Plan
 
 WEIGHT = ("weight", "weight.words")  # one buffer, in units of 16 bytes and in words

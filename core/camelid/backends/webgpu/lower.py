@@ -214,20 +214,26 @@ class _Lowering:
                 self._add_kernel(piece, kernel, places)
 
     def _add_kernel(self, op: Op, kernel: Kernel, places: Constants) -> None:
+        modules = [self._module(op, kernel, context, places) for context in self.contexts]
         for bindings, more in self._dispatches(op, kernel):
             access = ("read", *(word for word, _ in bindings))
             layout = self.section.add_layout(access)
             group = self.section.add_group(layout, [self._step(), *(place for _, place in bindings)])
-            pipelines = [self._pipeline(op, kernel, c, layout, places | more) for c in self.contexts]
+            pipelines = [
+                self.section.add_pipeline(key, wgsl, layout, _declared(wgsl, known | more))
+                for key, wgsl, known in modules
+            ]
             grids = [kernel.grid(op, context) for context in self.contexts]
             self.section.dispatch(pipelines[0], group, grids[0])
             if pipelines[-1] != pipelines[0]:
                 self.section.early.append((len(self.section.commands) - 1, pipelines[-1], grids[-1]))
 
-    def _pipeline(self, op: Op, kernel: Kernel, context: Context, layout: str, places: Constants) -> int:
+    def _module(
+        self, op: Op, kernel: Kernel, context: Context, places: Constants
+    ) -> tuple[str, str, Constants]:
+        """Key, text and constants of a kernel's module."""
         key, wgsl = module_of(kernel, op, context, self.join)
-        known = _declared(wgsl, self._constants(op, kernel, context) | places)
-        return self.section.add_pipeline(key, wgsl, layout, known)
+        return key, wgsl, self._constants(op, kernel, context) | places
 
     def results(self) -> Iterable[tuple[str, int, int, int]]:
         word = StepLayout.header_word("outputs")
