@@ -331,4 +331,4 @@ def test_a_bad_field_is_named(
     reply = served.http.post("/v1/responses", json=body, headers={"authorization": "Bearer one"})
     assert reply.status_code == status, reply.text
     assert param is None or reply.json()["error"]["param"] == param
-    assert served.is_idle
+    served.wait_idle()
