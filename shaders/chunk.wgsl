@@ -1,6 +1,7 @@
 // chunk: 32 weights of a row as two runs of 16; a weight is q * scale + offset of its run. A codec defines
 // chunk_at(row, c), the chunk c of a row; or packed_at(row, c) if its weights are integers in bytes, or coded_at(row, c)
-// if they are codes of a table, from which packed.wgsl and pairs.wgsl have chunk_at. SPAN is the distance of its runs, which share the bytes of quants.
+// if they are codes of a table: packed.wgsl and pairs.wgsl have chunk_at then. SPAN is the distance of the runs, which
+// share the bytes of quants.
 // A kernel declares K and the weight's buffer twice: `weights` in units of 16 bytes, `words` in words.
 override SPAN: u32 = 4u;  // in vec4 of x
 override SCALES: u32 = 1u;  // of a chunk: 1 if its runs are side by side, with the same scale and offset

@@ -29,8 +29,8 @@ fn fma4(a: vec4<f32>, b: vec4<f32>, sum: f32) -> f32 {
   return fma(a.w, b.w, fma(a.z, b.z, fma(a.y, b.y, fma(a.x, b.x, sum))));
 }
 
-// What the products of both runs begin with: the zero point of their weights times the sums of x. Where runs share the
-// scale, the first run's begin with the second run's, unshifted.
+// The start of the products of both runs: the zero point of their weights times the sums of x. Where runs share the
+// scale, the products of the first run start with those of the second, unshifted.
 fn starts_of(sums: vec2<f32>) -> vec2<f32> {
   if (ZERO == 0) { return vec2<f32>(); }
   let second = -f32(ZERO << SHIFT);

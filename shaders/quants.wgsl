@@ -9,7 +9,7 @@ const EACH_BIT: u32 = 0x204081u;  // times seven bits: bits 0 to 3 in four bytes
 override PLANE_1: u32 = 0u;  // word offsets of the fields after the first
 override PLANE_2: u32 = 0u;
 
-// The half of a block of n chunks that has chunk c. In rows of a multiple of two blocks, c alone selects it in a word.
+// The f16 of a block of n chunks that has chunk c. In rows of an even number of blocks, c alone selects it in its word.
 fn half_of(plane: u32, block: u32, c: u32, n: u32) -> f32 {
   return select_half(words[plane + block / 2u], select(block, c / n, K % (64u * n) == 0u));
 }

@@ -27,8 +27,8 @@ fn rounded4(v: vec4<f32>, inverse: f32) -> u32 {
   return bits.x | (bits.y << 8u) | (bits.z << 16u) | (bits.w << 24u);
 }
 
-// The columns that word i of a run of weights meets; x_at: a token row. A word of pairs.wgsl has two columns, and those
-// PAIR after them.
+// The columns that word i of a run of weights multiplies; x_at: a token row. A word of pairs.wgsl has two columns, and
+// the two that are PAIR vec4 after them.
 fn four_of(x_at: u32, run: u32, i: u32) -> vec4<f32> {
   if (PAIR == 0u) { return x[x_at + 4u * run + i]; }
   let at = x_at + run / 2u * 8u + run % 2u * select(4u, 2u, PAIR == 4u) + i / 2u;

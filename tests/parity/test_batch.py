@@ -124,9 +124,10 @@ def test_every_product_with_shared_loads_keeps_the_bits(op: str, monkeypatch: py
     wide, *rows = outputs("llvmpipe", cases)
     assert np.array_equal(wide, together)
     assert all(np.array_equal(row, want) for row, want in zip(rows, each, strict=True))
-    (early,) = asyncio.run(
-        run_on(WebGpuBackend(EarlyHost(), "Vulkan", has_early=True), OpenSpec(adapter="llvmpipe"), [case])
-    )
+    host = EarlyHost()
+    backend = WebGpuBackend(host, "Vulkan", has_early=True)
+    (early,) = asyncio.run(run_on(backend, OpenSpec(adapter="llvmpipe"), [case]))
+    assert host.n_early == 1
     assert np.array_equal(np.hstack(list(early.views.values())), together)
 
 

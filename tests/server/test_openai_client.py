@@ -216,7 +216,7 @@ def test_a_full_server_is_tried_again(served: ServedHere, monkeypatch: pytest.Mo
     assert found.choices[0].finish_reason == "length"
     assert len(waits) == 1
     assert 1 <= waits[0] == round(waits[0]) <= 60
-    served.wait_idle()
+    assert served.is_idle
 
 
 def fields_of(method: Callable[..., Any]) -> set[str]:

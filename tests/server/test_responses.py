@@ -328,7 +328,8 @@ def test_a_bad_field_is_named(
     served: ServedHere, change: dict[str, Any], status: int, param: str | None
 ) -> None:
     body = {"input": ASK, "max_output_tokens": 2, **change}
+    served.wait_idle()  # of the answers before, whose last steps may still run
     reply = served.http.post("/v1/responses", json=body, headers={"authorization": "Bearer one"})
     assert reply.status_code == status, reply.text
     assert param is None or reply.json()["error"]["param"] == param
-    served.wait_idle()
+    assert served.is_idle

@@ -19,7 +19,7 @@ OWN = frozenset((
     "SPAN", "SCALES", "PAIR", "SHIFT", "ZERO", "PLANE_1", "PLANE_2", "BOOK", "QUADS",
 ))  # fmt: skip
 COMMENT = re.compile(r" *//.*")
-ENTRY = re.compile(r"^@compute .*\n|@builtin\(\w+\) ", re.MULTILINE)  # what makes a function an entry point
+ENTRY = re.compile(r"^@compute .*\n|@builtin\(\w+\) ", re.MULTILINE)  # attributes of an entry point
 BINDING = re.compile(r"^@group\(0\) @binding\((\d+)\) (var<storage, \w+>) (\w+): array<(.+)>;", re.MULTILINE)
 OVERRIDE = re.compile(r"^override .*\n", re.MULTILINE)
 DECLARATION = re.compile(

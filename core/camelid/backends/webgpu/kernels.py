@@ -44,7 +44,7 @@ def scratch_bytes(op: Op, context: Context) -> int:
 
 
 def module_of(kernel: Kernel, op: Op, context: Context, join: Join) -> tuple[str, str]:
-    """Key and text of a kernel's module; the key names all files, and what else selects the text."""
+    """Key and text of a kernel's module; the key names all files, and the operands that select the text."""
     files = shader_files(kernel, op, context)
     if not kernel.second:
         return "+".join(files), join(*files)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from camelid.backends.webgpu.halves import prefixed
+from camelid.backends.webgpu.halves import PREFIX, prefixed
 from camelid.backends.webgpu.kernel import LANES, Constants, Context, Files, Grid, Kernel, rows_of, tiles
 from camelid.backends.webgpu.kernels_matrix import (
     TILE_LANES,
@@ -29,7 +29,7 @@ PUT_PAIR: dict[str, Files] = {"f32": ("kv_pair_f32",), "f16": ("half_bits", "kv_
 FILES = ("product", "pages", "turn", "qkv")
 BINDINGS = ("y", "x", *WEIGHT, "state.tables", "state.*+", "fine", "coarse", "bias?")
 SECOND = ("v_weight", "v_weight.words", "v_bias?")  # bindings of values with a weight of their own
-HALVES = ("", "v_")  # what the roles of a half begin with
+HALVES = ("", PREFIX)  # prefixes of the roles of a half
 GAINS = ("x", "fine", "coarse", "q_gain")
 CUT = ("k_cols", "v_cols", "head_dim", "dim", "offset")
 
