@@ -59,11 +59,7 @@ fn add_product(is_tail: bool, row: u32, kv_head: u32, i: u32, sums: vec4<f32>) -
   return fma(query[i], held4(is_tail, KEYS, row, kv_head * (HEAD_DIM / 4u) + i), sums);
 }
 
-fn product(is_tail: bool, row: u32, kv_head: u32) -> f32 {  // of the query and a key
-  var sums = vec4<f32>();
-  for (var i = 0u; i < HEAD_DIM / 4u; i++) { sums = add_product(is_tail, row, kv_head, i, sums); }
-  return sums.x + sums.y + sums.z + sums.w;
-}
+fn total(sums: vec4<f32>) -> f32 { return sums.x + sums.y + sums.z + sums.w; }
 
 fn shared_product(is_tail: bool, row: u32, kv_head: u32, share: u32) -> f32 {  // eight values of each 32 of a key
   var sums = vec4<f32>();
@@ -72,7 +68,7 @@ fn shared_product(is_tail: bool, row: u32, kv_head: u32, share: u32) -> f32 {  /
     if (HEAD_DIM % 32u == 0u || i < HEAD_DIM / 4u) { sums = add_product(is_tail, row, kv_head, i, sums); }
     if (HEAD_DIM % 32u == 0u || i + 1u < HEAD_DIM / 4u) { sums = add_product(is_tail, row, kv_head, i + 1u, sums); }
   }
-  return sums.x + sums.y + sums.z + sums.w;
+  return total(sums);
 }
 
 // Four lanes share a key, so that neighbours read neighbouring values. Products are single floats: a write to one
@@ -86,7 +82,32 @@ fn stage_products(is_tail: bool, table: u32, first: u32, n: u32, kv_head: u32, l
   workgroupBarrier();
 }
 
+// A lane has four keys, which share each load of the query: on software adapters, where all lanes load one by one.
+fn stage_four_keys(is_tail: bool, table: u32, first: u32, n: u32, kv_head: u32, lane: u32) {
+  let slot = 4u * lane;
+  if (slot < n) {
+    let key = first + min(vec4(slot) + vec4(0u, 1u, 2u, 3u), vec4(n - 1u));
+    let rows = vec4(pool_row(table, key.x), pool_row(table, key.y), pool_row(table, key.z), pool_row(table, key.w));
+    var a = vec4<f32>();
+    var b = vec4<f32>();
+    var c = vec4<f32>();
+    var d = vec4<f32>();
+    for (var i = 0u; i < HEAD_DIM / 4u; i++) {
+      a = add_product(is_tail, rows.x, kv_head, i, a);
+      b = add_product(is_tail, rows.y, kv_head, i, b);
+      c = add_product(is_tail, rows.z, kv_head, i, c);
+      d = add_product(is_tail, rows.w, kv_head, i, d);
+    }
+    products[slot] = total(a);
+    products[slot + 1u] = total(b);
+    products[slot + 2u] = total(c);
+    products[slot + 3u] = total(d);
+  }
+  workgroupBarrier();
+}
+
 fn staged_product(slot: u32) -> f32 {
+  if (!HAS_SHARED_KEYS) { return products[slot]; }
   let at = 4u * slot;
   return products[at] + products[at + 1u] + products[at + 2u] + products[at + 3u];
 }
@@ -109,14 +130,16 @@ fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head:
     let key = tile + lane;
     let n = min(LANES, end - tile);
     workgroupBarrier();  // the query is loaded; all lanes have read the scores of the last tile
-    if (HAS_SHARED_KEYS) { stage_products(is_tail, table, tile, n, kv_head, lane); }
+    if (HAS_SHARED_KEYS) {
+      stage_products(is_tail, table, tile, n, kv_head, lane);
+    } else {
+      stage_four_keys(is_tail, table, tile, n, kv_head, lane);
+    }
     if (lane < n) {
       places[lane] = pool_row(table, key);
       var bias = 0.0;
       if (HAS_BIAS) { bias = extra[min(state_row - key, BIAS_ROWS - 1u) * HEADS + head]; }
-      var sum = 0.0;
-      if (HAS_SHARED_KEYS) { sum = staged_product(lane); } else { sum = product(is_tail, places[lane], kv_head); }
-      scores[lane] = score(sum, bias);
+      scores[lane] = score(staged_product(lane), bias);
     }
     workgroupBarrier();
     if (lane < 8u) { tops[lane] = top_of_eight(8u * lane, n); }

@@ -28,6 +28,8 @@ USAGE = {
 }
 BINDING = {"read": "read-only-storage", "write": "storage"}
 Built = tuple[list[Any], list[Any]]  # pipelines, bind groups
+Launch = tuple[Any, Any, list[int]]  # pipeline, bind group, workgroups
+GRID_WORDS = 5  # the first words of a step, the counts that grids depend on
 Names = Mapping[str, Any]
 RESULT_WORDS = 4  # id, status, logit, log-sum-exp
 READ = wgpu.MapMode.READ
@@ -192,7 +194,7 @@ class WgpuHost:
             self._device.queue.write_buffer(self._buffers[buffer], at, data)
         else:
             encoder = self._device.create_command_encoder()
-            _encode(encoder, [rest], built, [])
+            _encode(encoder, _launches([rest], built, ()))
             self._device.queue.submit([encoder.finish()])
 
     def _upload(
@@ -220,6 +222,7 @@ class Program:
     ) -> None:
         self._device, self._built = device, built
         self._dispatches = [command[1:] for command in section["commands"]]
+        self._counts, self._launches = tuple[int, ...](), list[Launch]()  # of the last step
         self._step, self._step_bytes = buffers[section["step"][0]], section["step"][1]
         self._results = [(buffers[name], *rest) for name, *rest in section["results"]]
         sizes = {entry["name"]: entry["bytes"] for entry in section["buffers"]}
@@ -235,7 +238,7 @@ class Program:
         words = struct.unpack(f"<{len(step) // 4}I", step)
         self._device.queue.write_buffer(self._step, 0, step)
         encoder = self._device.create_command_encoder()
-        _encode(encoder, self._dispatches, self._built, words)
+        _encode(encoder, self._launches_of(words[:GRID_WORDS]))
         at = 0
         for buffer, offset, word, each in self._results:
             n_bytes = words[word] * each
@@ -245,6 +248,12 @@ class Program:
         self._device.queue.submit([encoder.finish()])
         self._free.remove(slot)  # after the submission, so that a failed step occupies no slot
         return slot, at
+
+    def _launches_of(self, counts: tuple[int, ...]) -> list[Launch]:
+        """The launches of a step with these counts, which those of the step before often equal."""
+        if counts != self._counts:
+            self._counts, self._launches = counts, _launches(self._dispatches, self._built, counts)
+        return self._launches
 
     def read(self, slot: int, n_bytes: int) -> bytes:
         buffer = self._ring[slot]
@@ -305,24 +314,28 @@ def _pipeline(device: Any, entry: Names, layouts: Names, modules: Names) -> Any:
     return device.create_compute_pipeline(layout=shape, compute=stage)
 
 
-def _encode(encoder: Any, dispatches: list[Any], built: Built, words: Any) -> None:
-    """Records dispatches into one compute pass, without dispatches of an empty grid."""
+def _launches(dispatches: list[Any], built: Built, counts: tuple[int, ...]) -> list[Launch]:
+    """The launches of dispatches, without those of an empty grid."""
     pipelines, groups = built
+    every = ((pipelines[p], groups[g], [_extent(e, counts) for e in grid]) for p, g, grid in dispatches)
+    return [launch for launch in every if all(launch[2])]
+
+
+def _encode(encoder: Any, launches: list[Launch]) -> None:
+    """Records launches into one compute pass."""
     compute = encoder.begin_compute_pass()
-    for pipeline, group, grid in dispatches:
-        x, y, z = (_extent(entry, words) for entry in grid)
-        if x and y and z:
-            compute.set_pipeline(pipelines[pipeline])
-            compute.set_bind_group(0, groups[group])
-            compute.dispatch_workgroups(x, y, z)
+    for pipeline, group, workgroups in launches:
+        compute.set_pipeline(pipeline)
+        compute.set_bind_group(0, group)
+        compute.dispatch_workgroups(*workgroups)
     compute.end()
 
 
-def _extent(entry: Any, words: Any) -> int:
+def _extent(entry: int | list[int], counts: tuple[int, ...]) -> int:
     if isinstance(entry, int):
         return entry
     word, per = entry
-    return -(-words[word] // per)
+    return -(-counts[word] // per)
 
 
 def _dashed(name: str) -> str:
