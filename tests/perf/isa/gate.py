@@ -43,7 +43,7 @@ ARITHMETIC: dict[str, float] = {
     "iq1_s": 3.6, "iq1_m": 4.5, "iq2_xxs": 4.5, "iq2_xs": 4.8, "iq2_s": 5.0, "iq3_xxs": 4.8, "iq3_s": 5.3,
     "iq4_nl": 2.5, "iq4_xs": 2.6, "mxfp4": 2.6, "nvfp4": 3.3,
     "tq1_0": 9.0, "tq2_0": 3.2, "q1_0": 3.5, "q2_0": 4.2,
-    "f32": 1.3, "f16": 1.6, "bf16": 2.3, "i8": 3.4, "i16": 3.3, "i32": 2.4, "f64": 25.0, "i64": 14.0,
+    "f32": 1.31, "f16": 1.6, "bf16": 2.3, "i8": 3.4, "i16": 3.3, "i32": 2.4, "f64": 25.0, "i64": 14.0,
 }  # fmt: skip
 # The same with 8-bit activations, on GPUs with integer dot products.
 Q8_ARITHMETIC: dict[str, float] = {
