@@ -1,0 +1,220 @@
+"""Backend cuda: runs plans as captured graphs of its own kernels on one GPU."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from struct import unpack_from
+
+import numpy as np
+
+from camelid.backends.base import (
+    Backend,
+    Capabilities,
+    Forecast,
+    MemoryReport,
+    OpenSpec,
+    PoolSize,
+    Program,
+    Result,
+    Sources,
+    Ticket,
+    check_weight_types,
+)
+from camelid.backends.common.boundary import checked_inputs, made_bytes
+from camelid.backends.common.results import GIVEN, output_rows
+from camelid.errors import BackendError
+from camelid.plan.memory import Arena, plan_arena
+from camelid.plan.plan import Plan, StateSpec, View
+from camelid.plan.weights import Weight
+from camelid_native.cuda.compiler import Compiler
+from camelid_native.cuda.device import Device
+from camelid_native.cuda.kernel import Context
+from camelid_native.cuda.kernels import KERNELS, plan_refusal
+from camelid_native.cuda.library import Library
+from camelid_native.cuda.lower import launches_of, scratch_bytes
+from camelid_native.cuda.places import Places
+from camelid_native.cuda.program import CudaProgram, Flight, Memory
+from camelid_native.cuda.staging import Staging
+from camelid_native.cuda.states import States
+from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
+from camelid_native.cuda.weights import Weights, device_bytes
+
+
+class CudaBackend(Backend):
+    """Plans as graphs on one GPU. Keeps promise A, and B within NMSE 1e-5."""
+
+    def __init__(self, open_device: Callable[[], Device], compiler: Compiler) -> None:
+        self._open_device, self._compiler = open_device, compiler
+        self._device: Device | None = None
+        self._name = "not opened"
+        self._programs: list[CudaProgram] = []
+        self._states: States | None = None
+        self._counters = {"runs": 0, "launches": 0}
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="cuda",
+            device=self._name,
+            ops=frozenset(KERNELS),
+            weight_types=WEIGHT_TYPES,
+            promise="A",
+            max_in_flight=2,
+            refuses=plan_refusal,
+            activations="q8",
+            exact_types=EXACT_TYPES,
+        )
+
+    async def open(self, spec: OpenSpec) -> None:
+        """Opens the device. Raises BackendError without a driver or a device."""
+        self._device = device = self._open_device()
+        facts = device.facts()
+        self._name = f"{facts.name} ({facts.arch})"
+        self._staging = Staging(device)
+        self._weights = Weights(device, self._staging)
+        self._library = Library(device, self._compiler, facts.arch)
+
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        check_weight_types(weights, self.capabilities())
+        self._opened()
+        self._weights.load(weights, sources)
+
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
+        """Allocates zeroed state. Programs compiled earlier become invalid."""
+        device = self._opened()
+        for program in self._programs:
+            program.close()
+        if self._states:
+            self._states.close()
+        self._programs, self._pools = [], dict(units)
+        self._states = States(device, self._staging, states, units)
+
+    async def compile(self, plan: Plan) -> Program:
+        """Compiles the plan's kernels and captures its graphs."""
+        device = self._opened()
+        reason = plan_refusal(plan)
+        if reason:
+            raise BackendError(f"{reason}. Use the reference backend", backend="cuda")
+        context, arena = Context(plan, self._pools), plan_arena(plan)
+        memory = Memory(device, plan, arena.n_bytes, scratch_bytes(context))
+        _add_floats(memory, plan, arena)
+        states = self._states
+        assert states is not None
+        places = Places(
+            plan=plan,
+            arena=arena,
+            arena_at=memory.arena_at,
+            step_at=memory.step_at,
+            results=memory.results,
+            weight=self._weights.placed,
+            state=lambda ref: states.placed(plan, ref),
+            regions=states.table_of,
+        )
+        launches = launches_of(context, places, memory.scratch_at, self._library)
+        program = CudaProgram(device, plan, memory, launches)
+        self._programs.append(program)
+        return Program(plan, (program, arena))
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        """Enqueues a step."""
+        own, arena = self._own(program)
+        for name, data in checked_inputs(program, step, inputs, backend="cuda").items():
+            self._write(own, arena, name, data)
+        n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        self._counters["runs"] += 1
+        self._counters["launches"] += own.n_launches
+        return Ticket(program, n_outputs, own.submit(step, n_outputs))
+
+    async def read(self, ticket: Ticket) -> Result:
+        """Waits for the step and returns its results."""
+        await asyncio.sleep(0)
+        own, _ = self._own(ticket.program)
+        flight: Flight = ticket.handle
+        return output_rows(own.read(flight), ticket)
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        own, arena = self._own(ticket.program)
+        flight: Flight = ticket.handle
+        sizes = made_bytes(ticket.program, flight.step)
+        places = {name: own.memory.arena_at + arena.offsets[name] for name in sizes}
+        return {name: self._staging.download(places[name], n) for name, n in sizes.items()}
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        return self._held().read(group, unit)
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        self._held().write(group, unit, data)
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]:
+        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
+        own, arena = self._own(program)
+        for view, data in inputs.items():
+            self._write(own, arena, view.buffer.name, data)
+        ticket = self.run(program, step)
+        await self.read(ticket)
+        rows = program.plan.rows
+        places = [own.memory.arena_at + arena.offsets[view.buffer.name] for view in outputs]
+        sizes = [rows[view.rows] * view.row_bytes for view in outputs]
+        return ticket, [self._staging.download(*one) for one in zip(places, sizes, strict=True)]
+
+    def memory(self) -> MemoryReport:
+        return MemoryReport(
+            weight_bytes=self._weights.n_bytes,
+            state_bytes=self._states.n_bytes if self._states else 0,
+            arena_bytes=sum(program.memory.n_bytes for program in self._programs),
+            counters=dict(self._counters),
+        )
+
+    def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
+        """Weights in planes, and the scratch of each program."""
+        weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
+        scratch = {name: scratch_bytes(Context(plan, pools)) for name, plan in plans.items()}
+        return Forecast(sum(map(device_bytes, weights.values())), scratch)
+
+    async def close(self) -> None:
+        device, self._device = self._device, None
+        if device is None:
+            return
+        for program in self._programs:
+            program.close()
+        if self._states:
+            self._states.close()
+        self._programs, self._states = [], None
+        self._staging.close()
+        device.close()
+
+    def _opened(self) -> Device:
+        if self._device is None:
+            raise BackendError("backend 'cuda' is not open; call open() first", backend="cuda")
+        return self._device
+
+    def _held(self) -> States:
+        self._opened()
+        if self._states is None:
+            raise BackendError("backend 'cuda' has no state; call allocate() first", backend="cuda")
+        return self._states
+
+    def _own(self, program: Program) -> tuple[CudaProgram, Arena]:
+        """The compiled program. Raises BackendError if its state was allocated anew."""
+        own, arena = program.handle
+        if own not in self._programs:
+            raise BackendError("cuda: the program is stale; compile it again", backend="cuda")
+        return own, arena
+
+    def _write(self, own: CudaProgram, arena: Arena, buffer: str, data: bytes) -> None:
+        if data:
+            to = own.memory.arena_at + arena.offsets[buffer]
+            self._staging.upload(to, np.frombuffer(data, np.uint8))
+
+
+def _add_floats(memory: Memory, plan: Plan, arena: Arena) -> None:
+    """Adds the floats that a program returns: logits if they are asked for, or emitted rows."""
+    last = next((op for op in plan.ops if op.name in GIVEN), None)
+    if last is None or (last.name == "sample" and "all_logits" not in plan.key.features):
+        return
+    view = last.view(GIVEN[last.name])
+    memory.add_rows(
+        memory.arena_at + arena.offsets[view.buffer.name], view.row_bytes, plan.key.capacity.outputs
+    )

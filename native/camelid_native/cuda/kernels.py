@@ -1,0 +1,36 @@
+"""The kernel table of cuda, and the reason why an op cannot run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from camelid.plan.dtypes import F32
+from camelid.plan.ops import OPS
+from camelid.plan.plan import Op, Plan
+from camelid_native.cuda import kernels_basic, kernels_state
+from camelid_native.cuda.kernel import OpKernels
+
+KERNELS: dict[str, OpKernels] = {**kernels_basic.KERNELS, **kernels_state.KERNELS}
+
+
+def refusal(op: Op, plan: Plan) -> str:
+    """The reason why this backend cannot run the op, "" if it can. Nothing is ignored."""
+    if op.name not in KERNELS:
+        return f"there is no cuda kernel for the op {op.name!r}"
+    row = KERNELS[op.name]
+    reason = next(_reasons(op, row), "") or row.refuses(op, plan)
+    return f"the cuda kernel of {op.name} does not support {reason}" if reason else ""
+
+
+def plan_refusal(plan: Plan) -> str:
+    """The first reason why an op of the plan cannot run, or ""."""
+    return next(filter(None, (refusal(op, plan) for op in plan.ops)), "")
+
+
+def _reasons(op: Op, row: OpKernels) -> Iterator[str]:
+    for name, value in op.attrs:
+        if name in row.words and value not in row.words[name]:
+            yield f"{name} = {value!r}; supported: {', '.join(row.words[name])}"
+        elif name not in (*row.attrs, *row.words) and value != OPS[op.name].defaults.get(name):
+            yield f"{name} = {value!r}"
+    yield from (f"{role} = {view}: it is not float32" for role, view in op.views() if view.dtype != F32)

@@ -1,0 +1,136 @@
+"""A compiled plan: its memory, one graph per slot, and the results of steps in flight.
+
+A slot is pinned memory for a step and its results. The graph of a slot copies the step to the device and runs
+all kernels: one call of the host a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from camelid.plan.plan import Plan
+from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS
+from camelid_native.cuda.device import Device, Grid
+
+SLOTS = 3  # two steps in flight, and one step being read
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel with its grid and arguments."""
+
+    kernel: Any
+    grid: Grid
+    threads: int
+    arguments: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Results of one kind: address on the device, bytes per output, offset in a slot."""
+
+    at: int
+    each: int
+    offset: int
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A submitted step: its slot, number of outputs and event, then its results."""
+
+    slot: int
+    n_outputs: int
+    mark: Any
+    step: bytes
+    data: bytes | None = None
+
+
+class CudaProgram:
+    """A compiled plan on its device."""
+
+    def __init__(self, device: Device, plan: Plan, memory: Memory, launches: Sequence[Launch]) -> None:
+        self._device, self.plan, self.memory, self._launches = device, plan, memory, launches
+        outputs = plan.key.capacity.outputs
+        self._sections = memory.sections
+        n_bytes = max(sum(s.each for s in self._sections) * outputs, 16)
+        self._steps = [device.pinned(memory.step_bytes) for _ in range(SLOTS)]
+        self._results = [device.pinned(n_bytes) for _ in range(SLOTS)]
+        self._graphs = [device.capture(lambda at=at: self._enqueue(at)) for at, _ in self._steps]
+        self._free = list(range(SLOTS))
+
+    @property
+    def n_launches(self) -> int:
+        return len(self._launches)
+
+    def submit(self, step: bytes, n_outputs: int) -> Flight:
+        """Enqueues a step."""
+        if not self._free:
+            raise RuntimeError(f"{SLOTS} steps are in flight; read one before the next")
+        slot = self._free[0]
+        self._steps[slot][1][: len(step)] = step
+        self._device.replay(self._graphs[slot])
+        for section in self._sections:
+            n_bytes = section.each * n_outputs
+            if n_bytes:
+                self._device.copy(self._results[slot][0] + section.offset, section.at, n_bytes)
+        flight = Flight(slot, n_outputs, self._device.mark(), step)
+        self._free.remove(slot)
+        return flight
+
+    def read(self, flight: Flight) -> bytes:
+        """Waits for a step and returns its results; a repeated read returns the same bytes."""
+        if flight.data is None:
+            self._device.wait(flight.mark)
+            held = self._results[flight.slot][1]
+            places = [(s.offset, s.each * flight.n_outputs) for s in self._sections]
+            flight.data = b"".join(bytes(held[start : start + n]) for start, n in places)
+            self._free.append(flight.slot)
+        return flight.data
+
+    def close(self) -> None:
+        """Frees the memory of the program."""
+        for at, _ in (*self._steps, *self._results):
+            self._device.free_pinned(at)
+        self.memory.free(self._device)
+
+    def _enqueue(self, step_at: int) -> None:
+        self._device.copy(self.memory.step_at, step_at, self.memory.step_bytes)
+        for launch in self._launches:
+            self._device.launch(launch.kernel, launch.grid, launch.threads, launch.arguments)
+
+
+class Memory:
+    """Memory of a program on the device: step, activations, scratch and results."""
+
+    def __init__(self, device: Device, plan: Plan, arena_bytes: int, scratch_bytes: int) -> None:
+        self.step_bytes = 4 * plan.layout.n_words
+        sizes = {"step": self.step_bytes, "arena": max(arena_bytes, 16), "scratch": max(scratch_bytes, 16)}
+        ops = {op.name: op for op in plan.ops}
+        outputs = plan.key.capacity.outputs
+        each = {"result": 4 * RESULT_WORDS * ("sample" in ops)}
+        each["candidates"] = 4 * CANDIDATE_WORDS * ("candidates" in ops)
+        sizes |= {name: max(n * outputs, 16) for name, n in each.items()}
+        self.n_bytes = sum(sizes.values())
+        self._at = {name: device.allocate(n) for name, n in sizes.items()}
+        device.fill(self._at["arena"], 0, sizes["arena"])
+        self._each = each
+        self.step_at, self.arena_at, self.scratch_at = (self._at[n] for n in ("step", "arena", "scratch"))
+        self.results: Mapping[str, int] = {name: self._at[name] for name in each}
+        self.sections: list[Section] = []
+        for name, n in each.items():
+            self._add(self._at[name], n, outputs)
+
+    def add_rows(self, at: int, each: int, outputs: int) -> None:
+        """Adds rows of the arena to the results: logits, or emitted floats."""
+        self._add(at, each, outputs)
+
+    def free(self, device: Device) -> None:
+        for at in self._at.values():
+            device.free(at)
+
+    def _add(self, at: int, each: int, outputs: int) -> None:
+        if each:
+            offset = sum(section.each for section in self.sections) * outputs
+            self.sections.append(Section(at, each, offset))
