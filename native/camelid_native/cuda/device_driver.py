@@ -39,12 +39,13 @@ def _sm(device: DriverDevice) -> str:
 
 def _named(prefix: str, **others: str) -> dict[str, str]:
     """Functions by role, most of them the prefix and the role's own name."""
-    roles = """
-        Init DeviceGetCount DeviceGet DeviceGetName DeviceGetAttribute DevicePrimaryCtxRetain CtxSetCurrent
-        MemcpyAsync MemsetD8Async StreamSynchronize StreamCreate ModuleLoadData ModuleUnload ModuleGetFunction
-        LaunchKernel StreamEndCapture GraphInstantiateWithFlags GraphDestroy GraphExecDestroy GraphLaunch
-        EventCreate EventRecord EventSynchronize
-    """.split()
+    roles = (
+        *("Init", "DeviceGetCount", "DeviceGet", "DeviceGetName", "DeviceGetAttribute", "CtxSetCurrent"),
+        *("DevicePrimaryCtxRetain", "MemcpyAsync", "MemsetD8Async", "StreamSynchronize", "StreamCreate"),
+        *("ModuleLoadData", "ModuleUnload", "ModuleGetFunction", "LaunchKernel", "StreamEndCapture"),
+        *("GraphInstantiateWithFlags", "GraphDestroy", "GraphExecDestroy", "GraphLaunch", "EventCreate"),
+        *("EventRecord", "EventSynchronize"),
+    )
     return {role: others.get(role, prefix + role) for role in (*roles, *others)}
 
 
