@@ -20,7 +20,7 @@ ENDS = {
     "two barriers": "threads meet at different barriers",
     "left before a barrier": "a barrier after a thread has left",
     "half a shuffle": "a lane leaves while others wait for its value",
-    "left before a shuffle": "a shuffle that some lanes never reach",
+    "left before a shuffle": "threads wait for ever",
     "too much shared memory": "more shared memory than a block has",
 }
 RACES = ("missing barrier", "two writers", "two blocks")
@@ -52,7 +52,7 @@ def floats(done: subprocess.CompletedProcess[str]) -> list[float]:
 @pytest.mark.parametrize("order", ["0", "1", "7"])
 def test_a_kernel_without_an_error_runs_in_any_order(order: str, wave: str) -> None:
     done = run("fine", EMU_ORDER=order, EMU_WAVE=wave)
-    assert floats(done) == [128.0 - i for i in range(THREADS)]
+    assert floats(done) == [128.0 - i % 32 for i in range(THREADS)]
 
 
 @pytest.mark.parametrize(("name", "what"), ENDS.items())
