@@ -16,7 +16,7 @@ from camelid_native.cuda.signature import signatures
 
 THREADS, BLOCKS = 128, 4
 BODIES = {
-    "fine": "SHARED(float, a, 128); a[THREAD] = THREAD; SYNC(); y[THREAD] = shuffle(1.0f, 1) + a[127 - LANE];",
+    "fine": "SHARED(float, a, 128); a[THREAD] = THREAD; SYNC(); y[THREAD] = shuffle(1, 1) + a[127 - LANE];",
     "half a barrier": "if (THREAD < 64) SYNC(); y[THREAD] = 1.0f;",
     "two barriers": "if (THREAD < 64) SYNC();\n else SYNC();\n y[THREAD] = 1.0f;",
     "left before a barrier": "if (THREAD == 0) return; SYNC(); y[THREAD] = 1.0f;",
