@@ -30,15 +30,16 @@ OUTSIDE = ("beyond shared memory", "beyond memory")
 def run(name: str, **settings: str) -> subprocess.CompletedProcess[str]:
     """A planted kernel in a process of its own, with a sanitizer's library loaded first."""
     kind = settings.get("EMU_SANITIZER", "")
-    library = {"thread": "libtsan.so", "address": "libasan.so"}.get(kind, "")
-    loaded = {"LD_PRELOAD": _library(library)} if library else {}
+    loaded = {"LD_PRELOAD": library_of(kind)} if kind else {}
     more = {"ASAN_OPTIONS": "detect_leaks=0", "TSAN_OPTIONS": "report_bugs=1 exitcode=66"}
     environment = {**os.environ, **more, **loaded, "PYTHONPATH": "core:native:.", **settings}
     command = [sys.executable, "-m", "tests.cuda.planted", name]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 
 
-def _library(name: str) -> str:
+def library_of(kind: str) -> str:
+    """The library of a sanitizer, which a process loads before all others."""
+    name = {"thread": "libtsan.so", "address": "libasan.so"}[kind]
     found = subprocess.run(["g++", f"-print-file-name={name}"], capture_output=True, text=True, check=True)
     return found.stdout.strip()
 
