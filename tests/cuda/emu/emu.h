@@ -34,7 +34,7 @@ void __tsan_release(void *);
 #define EMU_ASAN 0
 #endif
 
-#define DEVICE static inline __attribute__((always_inline))
+#define DEVICE inline __attribute__((always_inline))
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
 
