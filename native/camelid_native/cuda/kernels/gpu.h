@@ -32,4 +32,5 @@ DEVICE int shuffle(int v, int from) { return (int)shuffle_bits((u32)v, from); }
 DEVICE float shuffle_xor(float v, int mask) { return as_float(shuffle_bits(as_bits(v), LANE ^ mask)); }
 DEVICE int shuffle_xor(int v, int mask) { return (int)shuffle_bits((u32)v, LANE ^ mask); }
 DEVICE uint4 load16(const void *p) { return *(const uint4 *)p; }
+DEVICE uint2 load8(const void *p) { return *(const uint2 *)p; }
 DEVICE bool is_nan(float v) { return v != v; }
