@@ -115,6 +115,11 @@ DEVICE u32 atomic_max(u32 *p, u32 v) {
 DEVICE float float_of_half(u32 bits) { _Float16 v; u16 h = (u16)bits; memcpy(&v, &h, 2); return (float)v; }
 DEVICE u32 half_of_float(float f) { _Float16 v = (_Float16)f; u16 h; memcpy(&h, &v, 2); return h; }
 DEVICE uint4 stream16(const void *p) { return *(const uint4 *)p; }
+DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
+    u32 found[2] = {0, 0};
+    for (int i = 0; i < 8; i++) found[i & 1] |= (u32)((const u8 *)table)[nibbles >> 4 * i & 15] << 8 * (i / 2);
+    *low = found[0], *high = found[1];
+}
 DEVICE int dot4(u32 a, u32 b, int sum) {
     for (int i = 0; i < 32; i += 8) sum += (i8)(a >> i) * (i8)(b >> i);
     return sum;

@@ -36,4 +36,5 @@ DEVICE u64 shuffle_xor(u64 v, int mask) {
     return (u64)shuffle_bits((u32)(v >> 32), LANE ^ mask) << 32 | low;
 }
 DEVICE uint4 load16(const void *p) { return *(const uint4 *)p; }
+DEVICE uint2 load8(const void *p) { return *(const uint2 *)p; }
 DEVICE bool is_nan(float v) { return v != v; }
