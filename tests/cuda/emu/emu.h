@@ -82,7 +82,7 @@ template <class... A, void (*F)(A...)> struct Kernel<F> {
 };
 }  // namespace emu
 
-#define KERNEL(name, threads) static void name
+#define KERNEL(name, threads) static void kernel_##name
 #define SHARED(type, name, n) type *name = (type *)emu::shared(sizeof(type) * (n))
 #define THREAD (emu::thread())
 #define BLOCK_X (emu::place(0))
