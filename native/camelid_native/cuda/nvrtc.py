@@ -1,7 +1,7 @@
 """The vendors' run-time compilers, through ctypes: NVRTC for NVIDIA, hipRTC for AMD.
 
-Both have the same functions under other prefixes. A module's text has every header in place, so no include path
-is needed.
+Both have the same functions under other prefixes. A module's text has every header in place, so no include
+path is needed.
 """
 
 from __future__ import annotations
