@@ -71,8 +71,7 @@ class RigCompiler:
 
     def image(self, module: Module, arch: str) -> bytes:
         names = NAMES.findall(module.text)
-        rows = ", ".join(f'emu::Kernel<{name}>::row("{name}")' for name in names)
-
+        rows = ", ".join(f'emu::Kernel<kernel_{name}>::row("kernel_{name}")' for name in names)
         text = f"#define GPU_EMULATED 1\n{module.text}{ROWS.format(rows=rows, n=len(names))}"
         return str(built(text, module.file)).encode() + b"\0"
 

@@ -1,7 +1,7 @@
 """A device by the driver's own interface, through ctypes: libcuda on NVIDIA, libamdhip64 on AMD.
 
-Both have the same functions under other names. No package is needed, and tests run every line over a stand-in
-of the library.
+Both have the same functions under other names; where their arguments differ, `Api.arguments` says how. No
+package is needed, and tests run every line over a stand-in of the library.
 """
 
 from __future__ import annotations
@@ -16,15 +16,23 @@ from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid_native.cuda.device import Facts, Grid
 
 NON_BLOCKING, NO_TIMING, RELAXED = 1, 2, 2  # flags of streams, events and captures
+MEMCPY_DEFAULT = 4  # HIP's kind of copy that finds the direction by the addresses
+PROPERTIES_BYTES = 4096  # more than HIP's structure of a device's properties has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Api:
-    """A driver's library: its file, its functions by role, and codes of errors and attributes."""
+    """A driver's library: its files, its functions by role, and codes of errors and attributes.
+
+    - `libraries` are names of the library, newest first.
+    - `functions` are names by role; "" is a role that the driver does without.
+    - `arguments` makes a function's arguments of those of the role, where they differ.
+    """
 
     name: str
-    library: str
+    libraries: tuple[str, ...]
     functions: Mapping[str, str]
+    arguments: Mapping[str, Callable[[Sequence[Any]], Sequence[Any]]]
     no_memory: frozenset[int]
     lost: frozenset[int]
     wave: int
@@ -35,6 +43,11 @@ class Api:
 def _sm(device: DriverDevice) -> str:
     """The architecture of an NVIDIA device, from its compute capability."""
     return f"sm_{device.attribute(75)}{device.attribute(76)}"
+
+
+def _gfx(device: DriverDevice) -> str:
+    """The architecture of an AMD device, without its features such as :xnack-."""
+    return device.properties()[1160:1416].partition(b"\0")[0].decode().partition(":")[0]
 
 
 def _named(prefix: str, **others: str) -> dict[str, str]:
@@ -51,7 +64,7 @@ def _named(prefix: str, **others: str) -> dict[str, str]:
 
 CUDA = Api(
     name="CUDA",
-    library="libcuda.so.1",
+    libraries=("libcuda.so.1",),
     functions=_named(
         "cu", DeviceTotalMem="cuDeviceTotalMem_v2", MemGetInfo="cuMemGetInfo_v2", MemAlloc="cuMemAlloc_v2",
         MemFree="cuMemFree_v2", MemHostAlloc="cuMemHostAlloc", MemFreeHost="cuMemFreeHost",
@@ -59,11 +72,36 @@ CUDA = Api(
         EventDestroy="cuEventDestroy_v2", GetErrorString="cuGetErrorString",
         DevicePrimaryCtxRelease="cuDevicePrimaryCtxRelease_v2",
     ),
+    arguments={"CtxSetCurrent": lambda a: a[:1]},
     no_memory=frozenset({2}),
     lost=frozenset({46, 214, 700, 702, 719, 999}),
     wave=10,
     processors=16,
     arch=_sm,
+)  # fmt: skip
+# HIP deprecates contexts: a thread has a device. Numbers are those of HIP 5.2 to 7.1. R0600 is the layout of
+# properties since HIP 6.0, in which gcnArchName is at byte 1160.
+HIP = Api(
+    name="HIP",
+    libraries=("libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so"),
+    functions=_named(
+        "hip", DeviceGetCount="hipGetDeviceCount", DevicePrimaryCtxRetain="", DevicePrimaryCtxRelease="",
+        CtxSetCurrent="hipSetDevice", DeviceTotalMem="hipDeviceTotalMem", MemGetInfo="hipMemGetInfo",
+        DeviceProperties="hipGetDevicePropertiesR0600", MemAlloc="hipMalloc", MemFree="hipFree",
+        MemHostAlloc="hipHostMalloc", MemFreeHost="hipHostFree", LaunchKernel="hipModuleLaunchKernel",
+        StreamCreate="hipStreamCreateWithFlags", StreamDestroy="hipStreamDestroy",
+        StreamBeginCapture="hipStreamBeginCapture", EventCreate="hipEventCreateWithFlags",
+        EventDestroy="hipEventDestroy", GetErrorString="hipDrvGetErrorString",
+    ),
+    arguments={
+        "CtxSetCurrent": lambda a: a[1:],
+        "MemcpyAsync": lambda a: (*a[:3], c_int(MEMCPY_DEFAULT), *a[3:]),
+    },
+    no_memory=frozenset({2}),
+    lost=frozenset({214, 700, 702, 710, 719, 999}),
+    wave=87,
+    processors=63,
+    arch=_gfx,
 )  # fmt: skip
 
 
@@ -72,18 +110,12 @@ class DriverDevice:
 
     def __init__(self, api: Api, library: str = "", number: int = 0) -> None:
         self._api = api
-        try:
-            self._library = ctypes.CDLL(library or api.library)
-        except OSError as error:
-            raise BackendError(
-                f"cuda: {api.library} cannot be opened ({error}); install the GPU's driver, or choose "
-                "another backend", backend="cuda",
-            ) from None  # fmt: skip
+        self._library = _opened((library,) if library else api.libraries)
         self._device, self._context, self._stream = c_int(), c_void_p(), c_void_p()
         self._call("Init", c_uint(0))
         self._call("DeviceGet", byref(self._device), c_int(number))
         self._call("DevicePrimaryCtxRetain", byref(self._context), self._device)
-        self._call("CtxSetCurrent", self._context)
+        self._call("CtxSetCurrent", self._context, self._device)
         self._call("StreamCreate", byref(self._stream), c_uint(NON_BLOCKING))
 
     def facts(self) -> Facts:
@@ -104,6 +136,12 @@ class DriverDevice:
         value = c_int()
         self._call("DeviceGetAttribute", byref(value), c_int(number), self._device)
         return value.value
+
+    def properties(self) -> bytes:
+        """HIP's structure of the device's properties."""
+        held = ctypes.create_string_buffer(PROPERTIES_BYTES)
+        self._call("DeviceProperties", held, self._device)
+        return held.raw
 
     def free_bytes(self) -> int:
         """Bytes of memory that no process has allocated."""
@@ -194,7 +232,10 @@ class DriverDevice:
 
     def _call(self, role: str, *arguments: Any, want: int = 0) -> None:
         """Calls a function. Raises the error of its code; `want` bytes were asked for."""
-        code = getattr(self._library, self._api.functions[role])(*arguments)
+        name, given = self._api.functions[role], self._api.arguments.get(role)
+        if not name:
+            return
+        code = getattr(self._library, name)(*(given(arguments) if given else arguments))
         if code:
             raise self._error(role, code, want)
 
@@ -208,3 +249,17 @@ class DriverDevice:
         if code in self._api.lost:
             return DeviceLostError(f"{told}; load the model again", backend="cuda", reason=told)
         return BackendError(told, backend="cuda")
+
+
+def _opened(names: Sequence[str]) -> ctypes.CDLL:
+    """The first library that opens."""
+    told = ""
+    for name in names:
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:
+            told = told or str(error)
+    raise BackendError(
+        f"cuda: {names[0]} cannot be opened ({told}); install the GPU's driver, or choose another backend",
+        backend="cuda",
+    )

@@ -19,9 +19,10 @@ class Library:
 
     def kernel(self, module: Module, name: str) -> tuple[Signature, Any]:
         """A kernel's signature and handle."""
+        signature = signatures(module.text)[name]
         if (module, name) not in self._kernels:
-            self._kernels[module, name] = self._device.kernel(self._loaded(module), name)
-        return signatures(module.text)[name], self._kernels[module, name]
+            self._kernels[module, name] = self._device.kernel(self._loaded(module), signature.symbol)
+        return signature, self._kernels[module, name]
 
     def _loaded(self, module: Module) -> Any:
         if module not in self._modules:

@@ -56,6 +56,11 @@ class Signature:
     threads: int
     parameters: tuple[Parameter, ...]
 
+    @property
+    def symbol(self) -> str:
+        """The kernel's name in a compiled module, by the macro KERNEL."""
+        return f"kernel_{self.name}"
+
     def packed(self, values: Values) -> Sequence[bytes]:
         """The arguments by the parameters' names. Raises KeyError for a name without a value."""
         return [parameter.packed(values[parameter.name]) for parameter in self.parameters]

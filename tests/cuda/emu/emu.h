@@ -85,7 +85,7 @@ template <class... A, void (*F)(A...)> struct Kernel<F> {
 };
 }  // namespace emu
 
-#define KERNEL(name, threads) static void name
+#define KERNEL(name, threads) static void kernel_##name
 #define SHARED(type, name, n) \
     static const char emu_##name = 0; \
     type *name = (type *)emu::shared(&emu_##name, sizeof(type) * (n))

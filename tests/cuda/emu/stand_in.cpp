@@ -1,4 +1,4 @@
-/* stand_in: libcuda.so.1 over the emulator, with the functions that device_driver.py calls and no others.
+/* stand_in: libcuda.so.1 over the emulator, and libamdhip64.so.7 (stand_in_hip.h), with the functions that device_driver.py calls and no others.
  *
  * Work waits in its stream until the host waits for it, so that a host that reads or reuses memory too early is
  * noticed. Memory starts as NaN. The image of a module is the path of a shared library. */
@@ -130,3 +130,4 @@ int cuGetErrorString(int code, const char **text) {
     return *text = known.count(code) ? known.at(code) : "unknown error", OK;
 }
 }
+#include "stand_in_hip.h"

@@ -5,7 +5,8 @@
  * bits on every device. Lanes come in groups of 32 whatever the width of a wave: on a wave of 64, a shuffle stays
  * inside its half.
  *
- *   KERNEL(name, threads)(parameters) { ... }   a kernel; Python reads its parameters from this text
+ *   KERNEL(name, threads)(parameters) { ... }   a kernel; Python reads its parameters from this text; its symbol is
+ *                                               kernel_NAME, since compilers have functions such as `norm`
  *   SHARED(type, name, n)                       an array in shared memory; every thread declares it in the same order
  *   THREAD, LANE, BLOCK_X, BLOCK_Y, BLOCK_Z     places of the running thread
  *   SYNC()                                      a barrier of the block */

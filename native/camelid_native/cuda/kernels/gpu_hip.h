@@ -9,7 +9,7 @@ struct __attribute__((aligned(8))) uint2 { u32 x, y; };
 #endif
 #define DEVICE __device__ inline __attribute__((always_inline))
 #define KERNEL(name, threads) \
-    extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(threads, threads))) name
+    extern "C" __global__ void __attribute__((amdgpu_flat_work_group_size(threads, threads))) kernel_##name
 #define SHARED(type, name, n) __shared__ type name[n]
 #define THREAD ((int)__builtin_amdgcn_workitem_id_x())
 #define BLOCK_X ((int)__builtin_amdgcn_workgroup_id_x())
