@@ -46,6 +46,10 @@ template <int N, int R> DEVICE void add_block(const Matrix &m, const int (&rows)
         for (int t = 0; t < N; t++) sums[r][t] = sums[r][t] + own[r][t];
 }
 
+template <int N, int R> DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+    for (int b = CLASS; BLOCK * b < m.cols; b += CLASSES) add_block<N, R>(m, rows, in, b, sums);
+}
+
 /* The values of block b of a row; those beyond the row's columns are 0. */
 DEVICE void values_at(const Matrix &m, int row, int b, float (&values)[BLOCK]) {
     for (int i = 0; i < BLOCK; i += 8) {
