@@ -111,7 +111,7 @@ def _refuses(op: Op, plan: Plan) -> str:
     if odd:
         return f"heads of {odd[0]} floats; a multiple of 2 is required"
     if dims[0] > MOST_HEAD_DIM or dims[1] > most:
-        return f"keys of {dims[0]} and values of {dims[1]} floats; at most {MOST_HEAD_DIM} and {most} are supported"
+        return f"heads of {dims[0]} and {dims[1]} floats; at most {MOST_HEAD_DIM} and {most} are supported"
     return refuses_type(op, plan) or (_refuses_tail(op, plan) if op.has("tail") else "")
 
 

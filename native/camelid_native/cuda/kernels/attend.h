@@ -13,9 +13,9 @@
 #define THREADS 256
 enum {
     KEY_LANES = 8,
-    SLOTS = THREADS / KEY_LANES,  /* keys that the block reads at once */
-    LANE_KEYS = 4,                /* keys of a lane in a tile, which share each load of the queries */
-    TILE = SLOTS * LANE_KEYS,
+    SLOTS = THREADS / KEY_LANES,  /* keys side by side */
+    LANE_KEYS = HEADS > 4 ? 2 : 4,  /* keys of a lane at once, which share each load of the queries */
+    TILE = 128,
     VALUE_UNITS = V_DIM / UNIT,
     SHARES = THREADS / VALUE_UNITS
 };
@@ -61,12 +61,13 @@ DEVICE void add_products(const Work &w, int column, float (*keys)[UNIT], float (
     }
 }
 
-/* The products of a lane's share of its keys. A key behind the tile is the last one again. */
-template <class Rows> DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int n, float (*sums)[HEADS]) {
+/* The products of a lane's share of keys first, first + SLOTS, ... of a tile. A key behind it is the last one again. */
+template <class Rows>
+DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, int n, float (*sums)[HEADS]) {
     const u8 *rows[LANE_KEYS];
 #pragma unroll
     for (int k = 0; k < LANE_KEYS; k++) {
-        const int i = SLOTS * k + THREAD / KEY_LANES;
+        const int i = first + SLOTS * k;
         rows[k] = pool.keys + w.places[i < n ? i : n - 1] * Rows::bytes(pool.width);
     }
     for (int unit = THREAD % KEY_LANES; unit < HEAD_DIM / UNIT; unit += KEY_LANES) {
@@ -78,22 +79,30 @@ template <class Rows> DEVICE void multiply_keys(const Work &w, const Query &q, P
     }
 }
 
-/* weights[key, head] = the score of each key of a tile; a lane has the scores of one head. */
-template <class Rows> DEVICE void score_keys(Work &w, const Query &q, Pool pool, int first, int n) {
-    float sums[LANE_KEYS][HEADS] = {};
-    multiply_keys<Rows>(w, q, pool, n, sums);
-    const int lane = THREAD % KEY_LANES;
+/* The sum over the lanes of a key of the head that has the lane's number. */
+DEVICE float product_of(const float *sums) {
+    float product = 0.0f;
 #pragma unroll
-    for (int k = 0; k < LANE_KEYS; k++) {
-        const int i = SLOTS * k + THREAD / KEY_LANES;
-        float product = 0.0f;
+    for (int h = 0; h < HEADS; h++) {
+        float sum = sums[h];
+        for (int mask = KEY_LANES / 2; mask; mask /= 2) sum = sum + shuffle_xor(sum, mask);
+        if (THREAD % KEY_LANES == h) product = sum;
+    }
+    return product;
+}
+
+/* weights[key, head] = the score of each key of the tile from key `start` on; a lane has the scores of one head. */
+template <class Rows> DEVICE void score_keys(Work &w, const Query &q, Pool pool, int start, int n) {
+    const int head = THREAD % KEY_LANES;
+    for (int first = THREAD / KEY_LANES; first < TILE; first += SLOTS * LANE_KEYS) {
+        float sums[LANE_KEYS][HEADS] = {};
+        multiply_keys<Rows>(w, q, pool, first, n, sums);
 #pragma unroll
-        for (int h = 0; h < HEADS; h++) {
-            float sum = sums[k][h];
-            for (int mask = KEY_LANES / 2; mask; mask /= 2) sum = sum + shuffle_xor(sum, mask);
-            if (lane == h) product = sum;
+        for (int k = 0; k < LANE_KEYS; k++) {
+            const int i = first + SLOTS * k;
+            const float product = product_of(sums[k]);
+            if (head < HEADS && i < n) w.weights[i * HEADS + head] = score_of(q, product, start + i, q.head + head);
         }
-        if (lane < HEADS && i < n) w.weights[i * HEADS + lane] = score_of(q, product, first + i, q.head + lane);
     }
 }
 
