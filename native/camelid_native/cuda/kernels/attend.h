@@ -16,7 +16,8 @@ enum {
     SLOTS = THREADS / KEY_LANES,  /* keys side by side */
     LANE_KEYS = HEADS > 4 ? 2 : 4,  /* keys of a lane at once, which share each load of the queries */
     TILE = 128,
-    VALUE_UNITS = V_DIM / UNIT,
+    VALUE_UNIT = UNIT < 4 ? UNIT : 4,  /* sums of values fill registers: HEADS times this number */
+    VALUE_UNITS = V_DIM / VALUE_UNIT,
     SHARES = THREADS / VALUE_UNITS
 };
 
@@ -30,12 +31,13 @@ struct Work {
 /* The query heads of a block, of a row at `state_row`, and how products become scores. A bias [bias_rows, n_heads] goes
  * by distance; its last row serves all larger ones. */
 struct Query {
-    int state_row, head, kv_head, n_heads;
+    int state_row, head, kv_head, n_heads, n_kv_heads;
     float scale, softcap;
     const float *bias;
     int bias_rows;
 };
 
+typedef float (*Sums)[VALUE_UNIT];  /* a thread's sums of values, by head */
 struct Tier { Pool pool; Group state; };
 
 DEVICE void load_query(Work &w, const float *q) {
@@ -133,27 +135,27 @@ DEVICE void weigh_keys(Work &w, int n, Softmax &sum) {
 }
 
 /* out[head] = out[head] * fade + the weighted values of the thread's keys, for its unit of columns. */
-template <class Rows> DEVICE void add_values(const Work &w, Pool pool, int column, int n, float (*out)[UNIT]) {
+template <class Rows> DEVICE void add_values(const Work &w, Pool pool, int column, int n, Sums out) {
 #pragma unroll
     for (int h = 0; h < HEADS; h++)
 #pragma unroll
-        for (int i = 0; i < UNIT; i++) out[h][i] = out[h][i] * w.fades[h];
+        for (int i = 0; i < VALUE_UNIT; i++) out[h][i] = out[h][i] * w.fades[h];
     if (THREAD >= SHARES * VALUE_UNITS) return;
 #pragma unroll 4
     for (int k = THREAD / VALUE_UNITS; k < n; k += SHARES) {
-        float values[UNIT];
+        float values[VALUE_UNIT];
         const u8 *row = pool.values + w.places[k] * Rows::bytes(pool.v_width);
-        Rows::template load<UNIT>(row, column + THREAD % VALUE_UNITS * UNIT, values);
+        Rows::template load<VALUE_UNIT>(row, column + THREAD % VALUE_UNITS * VALUE_UNIT, values);
 #pragma unroll
         for (int h = 0; h < HEADS; h++)
 #pragma unroll
-            for (int i = 0; i < UNIT; i++) out[h][i] = fma_(w.weights[k * HEADS + h], values[i], out[h][i]);
+            for (int i = 0; i < VALUE_UNIT; i++) out[h][i] = fma_(w.weights[k * HEADS + h], values[i], out[h][i]);
     }
 }
 
 /* Adds keys [first, end) of a tier. */
 template <class Rows>
-DEVICE void attend(Work &w, const Query &q, Tier tier, int n_kv_heads, Keys keys, Softmax &sum, float (*out)[UNIT]) {
+DEVICE void attend(Work &w, const Query &q, Tier tier, Keys keys, Softmax &sum, Sums out) {
     for (int first = keys.first; first < keys.end; first += TILE) {
         const int left = keys.end - first, n = left < TILE ? left : TILE;
         SYNC();  /* threads may still read the tile before */
@@ -163,7 +165,7 @@ DEVICE void attend(Work &w, const Query &q, Tier tier, int n_kv_heads, Keys keys
         SYNC();
         weigh_keys(w, n, sum);
         SYNC();
-        add_values<Rows>(w, tier.pool, q.kv_head * (tier.pool.v_width / n_kv_heads), n, out);
+        add_values<Rows>(w, tier.pool, q.kv_head * (tier.pool.v_width / q.n_kv_heads), n, out);
     }
 }
 
@@ -174,13 +176,13 @@ DEVICE int border_of(int state_row, Keys keys) {
 }
 
 /* The sums of a split's keys: w.sums of each head, and the thread's part of the values in `out`. */
-DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, int n_kv_heads, Keys keys, float (*out)[UNIT]) {
+DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, Keys keys, Sums out) {
     Softmax sum = {LOWEST, 0.0f};
     const int border = TAIL_ROWS ? border_of(q.state_row, keys) : keys.end;
-    attend<Stored>(w, q, store, n_kv_heads, {keys.first, border}, sum, out);
+    attend<Stored>(w, q, store, {keys.first, border}, sum, out);
     if (TAIL_ROWS) {
         const int kept = (int)tail.state.write;
-        attend<HalfRows>(w, q, tail, n_kv_heads, {border > kept ? border : kept, keys.end}, sum, out);
+        attend<HalfRows>(w, q, tail, {border > kept ? border : kept, keys.end}, sum, out);
     }
     if (LANE == 0 && THREAD / GROUP_LANES < HEADS) w.sums[THREAD / GROUP_LANES] = sum;
     SYNC();
@@ -190,7 +192,7 @@ DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, int n_k
 DEVICE void share_values(Work &w, const float *out) {
     SYNC();  /* threads may still read the parts of the head before */
     if (THREAD < SHARES * VALUE_UNITS)
-        for (int i = 0; i < UNIT; i++) w.parts[THREAD * UNIT + i] = out[i];
+        for (int i = 0; i < VALUE_UNIT; i++) w.parts[THREAD * VALUE_UNIT + i] = out[i];
     SYNC();
 }
 
