@@ -22,7 +22,7 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.common.boundary import checked_inputs, made_bytes
-from camelid.backends.common.results import GIVEN, output_rows
+from camelid.backends.common.results import output_rows
 from camelid.errors import BackendError
 from camelid.plan.memory import Arena, plan_arena
 from camelid.plan.plan import Plan, StateSpec, View
@@ -97,7 +97,6 @@ class CudaBackend(Backend):
             raise BackendError(f"{reason}. Use the reference backend", backend="cuda")
         context, arena = Context(plan, self._pools), plan_arena(plan)
         memory = Memory(device, plan, arena.n_bytes, scratch_bytes(context))
-        _add_floats(memory, plan, arena)
         states = self._states
         assert states is not None
         places = Places(
@@ -107,7 +106,7 @@ class CudaBackend(Backend):
             step_at=memory.step_at,
             results=memory.results,
             weight=self._weights.placed,
-            state=lambda ref: states.placed(plan, ref),
+            state=lambda ref, tensor: states.placed(plan, ref, tensor),
             regions=states.table_of,
         )
         launches = launches_of(context, places, memory.scratch_at, self._library)
@@ -207,14 +206,3 @@ class CudaBackend(Backend):
         if data:
             to = own.memory.arena_at + arena.offsets[buffer]
             self._staging.upload(to, np.frombuffer(data, np.uint8))
-
-
-def _add_floats(memory: Memory, plan: Plan, arena: Arena) -> None:
-    """Adds the floats that a program returns: logits if they are asked for, or emitted rows."""
-    last = next((op for op in plan.ops if op.name in GIVEN), None)
-    if last is None or (last.name == "sample" and "all_logits" not in plan.key.features):
-        return
-    view = last.view(GIVEN[last.name])
-    memory.add_rows(
-        memory.arena_at + arena.offsets[view.buffer.name], view.row_bytes, plan.key.capacity.outputs
-    )

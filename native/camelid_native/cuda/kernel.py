@@ -31,7 +31,8 @@ class Kernel:
     - `file` is the kernel file, `name` the function in it ("": as the file).
     - `grid` has the blocks for the program's capacities; blocks beyond the step's counts leave.
     - `values` are arguments by name beside those of `places.py`: step, views, weights, state, results.
-    - `headers` are compiled before the file: a codec, a cache type.
+    - `headers` are compiled before the file: a codec, a cache type. `defines` are macros: sizes that the
+      compiler must know.
     - `scratch` are bytes of memory between the launches of the op, by parameter.
     - `when` is false for an op that does not need the launch.
     """
@@ -41,12 +42,14 @@ class Kernel:
     values: Callable[[Op, Context], Values] = lambda op, c: {}
     name: str = ""
     headers: Callable[[Op, Context], tuple[str, ...]] = lambda op, c: ()
+    defines: Callable[[Op, Context], Mapping[str, int]] = lambda op, c: {}
     scratch: Callable[[Op, Context], Mapping[str, int]] = lambda op, c: {}
     when: Callable[[Op, Context], bool] = lambda op, c: True
 
     def module(self, op: Op, context: Context) -> Module:
         """The module with the kernel."""
-        return Module(self.file, self.headers(op, context))
+        defines = tuple((name, str(value)) for name, value in self.defines(op, context).items())
+        return Module(self.file, self.headers(op, context), defines)
 
     @property
     def function(self) -> str:

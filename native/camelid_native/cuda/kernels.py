@@ -7,10 +7,24 @@ from collections.abc import Iterator
 from camelid.plan.dtypes import F32
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan
-from camelid_native.cuda import kernels_basic, kernels_state
+from camelid_native.cuda import (
+    kernels_attention,
+    kernels_basic,
+    kernels_matrix,
+    kernels_rows,
+    kernels_sampling,
+    kernels_state,
+)
 from camelid_native.cuda.kernel import OpKernels
 
-KERNELS: dict[str, OpKernels] = {**kernels_basic.KERNELS, **kernels_state.KERNELS}
+KERNELS: dict[str, OpKernels] = {
+    **kernels_basic.KERNELS,
+    **kernels_matrix.KERNELS,
+    **kernels_state.KERNELS,
+    **kernels_attention.KERNELS,
+    **kernels_sampling.KERNELS,
+    **kernels_rows.KERNELS,
+}
 
 
 def refusal(op: Op, plan: Plan) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from camelid.plan.memory import Arena
+from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan, StateRef, View
 from camelid.plan.step import StepLayout
@@ -26,7 +27,7 @@ class Places:
     step_at: int
     results: Mapping[str, int]
     weight: Callable[[Weight], tuple[int, ...]]
-    state: Callable[[StateRef], tuple[int, ...]]
+    state: Callable[[StateRef, str], tuple[int, ...]]  # with the name of a slot's tensor
     regions: Callable[[str], int]  # the table of all tensors of a state group
 
     def values(self, op: Op, row: OpKernels) -> Values:
@@ -34,15 +35,16 @@ class Places:
         layout = self.plan.layout
         found: dict[str, Value] = {"step": (self.step_at, layout.row_words, layout.sequence_words)}
         found |= dict.fromkeys(OPS[op.name].roles, 0) | dict(self.results)
-        found |= {role: self._operand(operand) for role, operand in op.operands}
+        tensor = SLOT_TENSORS.get(op.name, "")
+        found |= {role: self._operand(operand, tensor) for role, operand in op.operands}
         if op.has("state"):
             found["regions"] = self.regions(op.state("state").group)
         return found | {name: known[op.word(name)] for name, known in row.words.items()}
 
-    def _operand(self, operand: View | Weight | StateRef) -> tuple[int, ...]:
+    def _operand(self, operand: View | Weight | StateRef, tensor: str) -> tuple[int, ...]:
         if isinstance(operand, Weight):
             return self.weight(operand)
         if isinstance(operand, StateRef):
-            return self.state(operand)
+            return self.state(operand, tensor)
         at = self.arena_at + self.arena.offsets[operand.buffer.name] + operand.offset_bytes
         return (at, operand.stride, ROW_WORDS[operand.rows])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
+from camelid.backends.common.results import GIVEN
 from camelid.plan.plan import Plan
 from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS
 from camelid_native.cuda.device import Device, Grid
@@ -107,30 +109,34 @@ class Memory:
     def __init__(self, device: Device, plan: Plan, arena_bytes: int, scratch_bytes: int) -> None:
         self.step_bytes = 4 * plan.layout.n_words
         sizes = {"step": self.step_bytes, "arena": max(arena_bytes, 16), "scratch": max(scratch_bytes, 16)}
-        ops = {op.name: op for op in plan.ops}
         outputs = plan.key.capacity.outputs
-        each = {"result": 4 * RESULT_WORDS * ("sample" in ops)}
-        each["candidates"] = 4 * CANDIDATE_WORDS * ("candidates" in ops)
+        each = result_sizes(plan)
         sizes |= {name: max(n * outputs, 16) for name, n in each.items()}
         self.n_bytes = sum(sizes.values())
         self._at = {name: device.allocate(n) for name, n in sizes.items()}
         device.fill(self._at["arena"], 0, sizes["arena"])
-        self._each = each
         self.step_at, self.arena_at, self.scratch_at = (self._at[n] for n in ("step", "arena", "scratch"))
         self.results: Mapping[str, int] = {name: self._at[name] for name in each}
-        self.sections: list[Section] = []
-        for name, n in each.items():
-            self._add(self._at[name], n, outputs)
-
-    def add_rows(self, at: int, each: int, outputs: int) -> None:
-        """Adds rows of the arena to the results: logits, or emitted floats."""
-        self._add(at, each, outputs)
+        starts = accumulate((n * outputs for n in each.values()), initial=0)
+        self.sections = [
+            Section(self._at[name], n, start)
+            for (name, n), start in zip(each.items(), starts, strict=False)
+            if n
+        ]
 
     def free(self, device: Device) -> None:
         for at in self._at.values():
             device.free(at)
 
-    def _add(self, at: int, each: int, outputs: int) -> None:
-        if each:
-            offset = sum(section.each for section in self.sections) * outputs
-            self.sections.append(Section(at, each, offset))
+
+def result_sizes(plan: Plan) -> dict[str, int]:
+    """Bytes per output of the results by kernel parameter, in the order of `output_rows`; floats are logits if
+    they are asked for, or emitted rows.
+    """
+    answers = {op.name: op.view(GIVEN[op.name]).cols for op in plan.ops if op.name in GIVEN}
+    has_floats = "emit" in answers or "all_logits" in plan.key.features
+    return {
+        "result": 4 * RESULT_WORDS * bool(answers),
+        "candidates": 4 * CANDIDATE_WORDS * any(op.name == "candidates" for op in plan.ops),
+        "floats": 4 * next(iter(answers.values()), 0) * has_floats,
+    }

@@ -71,16 +71,16 @@ class States:
         self.n_bytes += n_bytes
         return at
 
-    def placed(self, plan: Plan, ref: StateRef) -> tuple[int, ...]:
-        """The fields of Pool, Ring or Slots in step.h."""
+    def placed(self, plan: Plan, ref: StateRef, tensor: str) -> tuple[int, ...]:
+        """The fields of Pool, Ring or Slots in step.h; the slots of this tensor."""
         spec, group = self._specs[ref.group], plan.group(ref.group)
         regions = self._regions[ref.group, ref.layer if spec.layers else 0]
         places = [region.at for region in regions.values()]
         if spec.kind == "ring":
             return (places[0], spec.unit_rows, group)
-        widths = [cols for _, cols in spec.tensors]
         if spec.kind == "recurrent":
-            return (places[0], widths[0], group)
+            return (regions[tensor].at, dict(spec.tensors)[tensor], group)
+        widths = [cols for _, cols in spec.tensors]
         pages = self._pools[spec.name].table_cols
         both = (*places, places[0])[:2]
         return (*both, self._tables[spec.name], pages, spec.unit_rows, group, widths[0], widths[-1])

@@ -154,16 +154,20 @@ EMU_OWN unsigned shuffle(unsigned v, int from, long site) {
     return self->got;
 }
 
-EMU_OWN void *shared(size_t n_bytes) {
-    Fiber *self = now;
-    const size_t at = self->shared_at;
+/* An array has one place in a block however often its declaration runs, as on a GPU. */
+EMU_OWN void *shared(const void *site, size_t n_bytes) {
+    Block &k = *block;
+    for (int i = 0; i < k.n_arrays; i++)
+        if (k.arrays[i].site == site) return k.shared + k.arrays[i].at;
+    const size_t at = k.shared_used;
     n_bytes = (n_bytes + 127) / 128 * 128 + 128 * EMU_ASAN;
-    self->shared_at = at + n_bytes;
-    if (at + n_bytes > SHARED_BYTES) fail("more shared memory than a block has");
+    if (at + n_bytes > SHARED_BYTES || k.n_arrays == MAX_ARRAYS) fail("more shared memory than a block has");
+    k.shared_used = at + n_bytes;
+    k.arrays[k.n_arrays++] = {site, at};
 #if EMU_ASAN
-    ASAN_POISON_MEMORY_REGION(block->shared + at + n_bytes - 128, 128);
+    ASAN_POISON_MEMORY_REGION(k.shared + at + n_bytes - 128, 128);
 #endif
-    return block->shared + at;
+    return k.shared + at;
 }
 EMU_OWN int thread() { return now->thread; }
 EMU_OWN int place(int axis) { return axis == 0 ? block->x : axis == 1 ? block->y : block->z; }
@@ -215,11 +219,12 @@ EMU_OWN static void poison() {
     ASAN_UNPOISON_MEMORY_REGION(block->shared, SHARED_BYTES);
 #endif
 #if !EMU_TSAN
-    static size_t used = SHARED_BYTES;
-    memset(block->shared, 0xFF, used);  /* NaN, and -1 */
-    used = 0;
-    for (int t = 0; t < MAX_THREADS; t++) used = block->fibers[t].shared_at > used ? block->fibers[t].shared_at : used;
+    static bool is_first = true;
+    memset(block->shared, 0xFF, is_first ? SHARED_BYTES : block->shared_used);  /* NaN, and -1 */
+    is_first = false;
 #endif
+    block->shared_used = 0;
+    block->n_arrays = 0;
 }
 
 EMU_OWN static void run_block(int number) {
@@ -240,7 +245,6 @@ EMU_OWN static void run_block(int number) {
     for (int t = 0; t < k.n; t++) {
         Fiber &f = k.fibers[t];
         f.thread = t;
-        f.shared_at = 0;
         f.stack = f.stacks[EMU_TSAN && k.set];
         f.sp = first_sp(f.stack + STACK - t % 61 * 448, entry);  /* tops apart, else all share one set of the cache */
         threads[t] = t;

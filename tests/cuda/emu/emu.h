@@ -34,12 +34,12 @@ void __tsan_release(void *);
 #define EMU_ASAN 0
 #endif
 
-#define DEVICE static inline __attribute__((always_inline))
+#define DEVICE inline __attribute__((always_inline))
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct alignas(8) uint2 { unsigned x, y; };
 
 namespace emu {
-constexpr int MAX_THREADS = 1024;
+constexpr int MAX_THREADS = 1024, MAX_ARRAYS = 64;
 constexpr size_t STACK = 64 << 10, SHARED_BYTES = 99 << 10;
 enum State { READY, AT_BARRIER, AT_SHUFFLE, DONE };
 
@@ -47,10 +47,10 @@ struct Fiber {
     void *sp, *tsan[2];
     char *stack, *stacks[2];
     int thread, state, from;
-    size_t shared_at;
     long site;  /* line of the barrier or shuffle */
     unsigned given, got;
 };
+struct Array { const void *site; size_t at; };  /* in shared memory, by its declaration */
 struct Block {
     Fiber fibers[MAX_THREADS];
     int queue[MAX_THREADS + 1], head, tail, n, alive, at_barrier, x, y, z, order, wave, set;
@@ -63,12 +63,15 @@ struct Block {
     void **arguments;
     alignas(128) char arenas[EMU_TSAN ? 16 : 1][SHARED_BYTES];
     char *shared;
+    Array arrays[MAX_ARRAYS];  /* of this block, so far */
+    int n_arrays;
+    size_t shared_used;
 };
 extern Block *block;
 extern Fiber *now;
 void barrier(long site);
 unsigned shuffle(unsigned v, int from, long site);
-void *shared(size_t n_bytes);
+void *shared(const void *site, size_t n_bytes);
 int thread();
 int place(int axis);
 /* A kernel with its arguments' sizes, for the stand-in of the driver. */
@@ -83,7 +86,9 @@ template <class... A, void (*F)(A...)> struct Kernel<F> {
 }  // namespace emu
 
 #define KERNEL(name, threads) static void kernel_##name
-#define SHARED(type, name, n) type *name = (type *)emu::shared(sizeof(type) * (n))
+#define SHARED(type, name, n) \
+    static const char emu_##name = 0; \
+    type *name = (type *)emu::shared(&emu_##name, sizeof(type) * (n))
 #define THREAD (emu::thread())
 #define BLOCK_X (emu::place(0))
 #define BLOCK_Y (emu::place(1))
@@ -110,6 +115,11 @@ DEVICE u32 atomic_max(u32 *p, u32 v) {
 DEVICE float float_of_half(u32 bits) { _Float16 v; u16 h = (u16)bits; memcpy(&v, &h, 2); return (float)v; }
 DEVICE u32 half_of_float(float f) { _Float16 v = (_Float16)f; u16 h; memcpy(&h, &v, 2); return h; }
 DEVICE uint4 stream16(const void *p) { return *(const uint4 *)p; }
+DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
+    u32 found[2] = {0, 0};
+    for (int i = 0; i < 8; i++) found[i & 1] |= (u32)((const u8 *)table)[nibbles >> 4 * i & 15] << 8 * (i / 2);
+    *low = found[0], *high = found[1];
+}
 DEVICE int dot4(u32 a, u32 b, int sum) {
     for (int i = 0; i < 32; i += 8) sum += (i8)(a >> i) * (i8)(b >> i);
     return sum;

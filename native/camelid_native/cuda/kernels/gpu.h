@@ -32,5 +32,10 @@ DEVICE float shuffle(float v, int from) { return as_float(shuffle_bits(as_bits(v
 DEVICE int shuffle(int v, int from) { return (int)shuffle_bits((u32)v, from); }
 DEVICE float shuffle_xor(float v, int mask) { return as_float(shuffle_bits(as_bits(v), LANE ^ mask)); }
 DEVICE int shuffle_xor(int v, int mask) { return (int)shuffle_bits((u32)v, LANE ^ mask); }
+DEVICE u64 shuffle_xor(u64 v, int mask) {
+    const u32 low = shuffle_bits((u32)v, LANE ^ mask);
+    return (u64)shuffle_bits((u32)(v >> 32), LANE ^ mask) << 32 | low;
+}
 DEVICE uint4 load16(const void *p) { return *(const uint4 *)p; }
+DEVICE uint2 load8(const void *p) { return *(const uint2 *)p; }
 DEVICE bool is_nan(float v) { return v != v; }

@@ -20,6 +20,16 @@ DEVICE float max_(float a, float b) { return fmaxf(a, b); }
 DEVICE float min_(float a, float b) { return fminf(a, b); }
 DEVICE float abs_(float v) { return fabsf(v); }
 DEVICE int dot4(u32 a, u32 b, int sum) { return __dp4a((int)a, (int)b, sum); }
+/* The entries of a table of 16 signed bytes at the eight nibbles of a word: of the low nibbles, then of the high ones. */
+DEVICE u32 four_entries(const u32 *table, u32 nibbles) {
+    const u32 at = nibbles & 0x7777u, pick = 0x3210u | (nibbles & 0x8888u) >> 1;
+    return __byte_perm(__byte_perm(table[0], table[1], at), __byte_perm(table[2], table[3], at), pick);
+}
+DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
+    const u32 first = four_entries(table, nibbles), last = four_entries(table, nibbles >> 16);
+    *low = __byte_perm(first, last, 0x6420u);
+    *high = __byte_perm(first, last, 0x7531u);
+}
 DEVICE u32 mul_high(u32 a, u32 b) { return __umulhi(a, b); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return atomicAdd(p, v); }
 DEVICE u32 atomic_max(u32 *p, u32 v) { return atomicMax(p, v); }

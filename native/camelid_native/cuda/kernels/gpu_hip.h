@@ -35,6 +35,16 @@ DEVICE float sqrt_(float v) { return __builtin_sqrtf(v); }
 DEVICE float max_(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE float min_(float a, float b) { return __builtin_fminf(a, b); }
 DEVICE float abs_(float v) { return __builtin_fabsf(v); }
+/* The entries of a table of 16 signed bytes at the eight nibbles of a word: of the low nibbles, then of the high ones. */
+DEVICE u32 four_entries(const u32 *table, u32 at) {
+    const u32 upper = (at >> 3 & 0x01010101u) * 255u, in_half = at & 0x07070707u;
+    return (__builtin_amdgcn_perm(table[1], table[0], in_half) & ~upper) |
+           (__builtin_amdgcn_perm(table[3], table[2], in_half) & upper);
+}
+DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
+    *low = four_entries(table, nibbles & 0x0F0F0F0Fu);
+    *high = four_entries(table, nibbles >> 4 & 0x0F0F0F0Fu);
+}
 DEVICE u32 mul_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 DEVICE u32 atomic_max(u32 *p, u32 v) { return __atomic_fetch_max(p, v, __ATOMIC_RELAXED); }

@@ -21,11 +21,8 @@ DEVICE float exp_(float x) {
     return p * power2(half) * power2(n - half);
 }
 
-DEVICE float log_(float x) {
-    const bool is_tiny = x < 1.17549435e-38f;
-    const u32 bits = as_bits(is_tiny ? x * 8388608.0f : x) - 0x3F3504F3u;  /* from sqrt(1/2): the exponent goes up there */
-    const int e = (int)bits >> 23;
-    const float f = as_float((bits & 0x7FFFFFu) + 0x3F3504F3u) - 1.0f, whole = (float)(e - (is_tiny ? 23 : 0));
+/* log(1 + f) + whole * log 2, with 1 + f from sqrt(1/2) to sqrt(2). */
+DEVICE float log_parts(float f, float whole) {
     float p = -0.0763721392f;
     p = fma_(p, f, 0.1276429f);
     p = fma_(p, f, -0.131602794f);
@@ -36,9 +33,31 @@ DEVICE float log_(float x) {
     p = fma_(p, f, 0.333333313f);
     const float square = f * f;
     const float tail = fma_(square * f, p, whole * -2.12194440e-4f) - square * 0.5f;
+    return whole * 0.693359375f + (f + tail);
+}
+
+DEVICE float log_(float x) {
+    const bool is_tiny = x < 1.17549435e-38f;
+    const u32 bits = as_bits(is_tiny ? x * 8388608.0f : x) - 0x3F3504F3u;  /* from sqrt(1/2): the exponent goes up there */
+    const int e = (int)bits >> 23;
+    const float f = as_float((bits & 0x7FFFFFu) + 0x3F3504F3u) - 1.0f;
     if (x == 0.0f) return -infinity_();
     if (is_nan(x) || x < 0.0f) return as_float(0x7FC00000u);
-    return x == infinity_() ? x : whole * 0.693359375f + (f + tail);
+    return x == infinity_() ? x : log_parts(f, (float)(e - (is_tiny ? 23 : 0)));
+}
+
+/* log(1 + exp(x)) = max(x, 0) + log(1 + exp(-|x|)). */
+DEVICE float softplus_(float x) {
+    const float small = exp_(-abs_(x));
+    const bool is_upper = small > 0.41421356f;  /* then 1 + small is halved, exactly */
+    const float f = is_upper ? small * 0.5f - 0.5f : small;
+    return is_nan(x) ? x : max_(x, 0.0f) + log_parts(f, is_upper ? 1.0f : 0.0f);
+}
+
+/* 1 / (1 + exp(-x)), by exp(-|x|), which never overflows. */
+DEVICE float sigmoid_(float x) {
+    const float small = exp_(-abs_(x));
+    return (x < 0.0f ? small : 1.0f) / (small + 1.0f);
 }
 
 DEVICE float tanh_(float x) {

@@ -1,0 +1,47 @@
+/* floats: a block of weights without a block's scale, as float32, times unrounded activations. A codec_TYPE.h has
+ * eight_at(row, column, values), BYTES of a weight, and weight_at(row, column). */
+#pragma once
+#include "product.h"
+
+DEVICE const u8 *row_at(const Matrix &m, int row) { return m.planes[0] + (long long)row * m.cols * BYTES; }
+DEVICE bool is_aligned(const void *p) { return ((u64)p & 15) == 0; }
+
+/* Eight weights from column c on, 0 beyond the row's n columns. */
+DEVICE void weights_at(const u8 *row, int c, int n, float (&w)[8]) {
+    if (c + 8 <= n && is_aligned(row)) return eight_at(row, c, w);
+    for (int i = 0; i < 8; i++) w[i] = c + i < n ? weight_at(row, c + i) : 0.0f;
+}
+
+DEVICE void floats_at(const float *row, int c, int n, float (&x)[8]) {
+    if (c + 8 > n || !is_aligned(row)) {
+        for (int i = 0; i < 8; i++) x[i] = c + i < n ? row[c + i] : 0.0f;
+        return;
+    }
+    const uint4 low = load16(row + c), high = load16(row + c + 4);
+    const u32 bits[8] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w};
+    for (int i = 0; i < 8; i++) x[i] = as_float(bits[i]);
+}
+
+template <int N, int R> DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, int b,
+                                              float (&sums)[R][N]) {
+    const int end = BLOCK * (b + 1) < m.cols ? BLOCK * (b + 1) : m.cols;
+    for (int c = BLOCK * b; c < end; c += 8) {
+        float w[R][8];
+        for (int r = 0; r < R; r++) weights_at(row_at(m, rows[r]), c, end, w[r]);
+        for (int t = 0; t < N; t++) {
+            float x[8];
+            floats_at(in.x + (long long)(t < in.n ? t : in.n - 1) * in.stride, c, end, x);
+            for (int r = 0; r < R; r++)
+                for (int i = 0; i < 8; i++) sums[r][t] = fma_(w[r][i], x[i], sums[r][t]);
+        }
+    }
+}
+
+/* The values of block b of a row; those beyond the row's columns are 0. */
+DEVICE void values_at(const Matrix &m, int row, int b, float (&values)[BLOCK]) {
+    for (int i = 0; i < BLOCK; i += 8) {
+        float w[8];
+        weights_at(row_at(m, row), BLOCK * b + i, m.cols, w);
+        for (int j = 0; j < 8; j++) values[i + j] = w[j];
+    }
+}

@@ -1,0 +1,48 @@
+/* product: rows of a matrix times rows of activations. A row has CLASSES sums: block b of BLOCK columns belongs to class
+ * b % CLASSES, a class is summed in ascending order, and the row is ((s0 + s1) + s2) + ... + s7. This order is the same
+ * in every kernel. A lane has a class, and CLASSES lanes a row of the matrix. codes.h or floats.h adds a block. */
+#pragma once
+#include "matrix.h"
+#include "step.h"
+
+/* Up to N rows of activations: floats, or the codes and factors of quantize.cu; distances between rows; number of rows. */
+struct Input { const float *x; const u8 *codes; const uint4 *factors; int stride, pitch, n; };
+
+/* Activations as a kernel's arguments: `parts` vectors a row, `step` floats apart. */
+struct Parts { View x; const u8 *codes; const uint4 *factors; int n, step; };
+
+DEVICE Input input_of(const Parts &p, int cols, int part, int row, int n) {
+    const long long vector = (long long)row * p.n + part;
+    const float *x = row_of(p.x, row) + (long long)part * p.step;
+    return {x, p.codes + vector * cols, p.factors + vector * (cols / BLOCK), p.x.stride, p.n * cols, n};
+}
+
+#define CLASS (LANE % CLASSES)
+
+template <int N, int R> DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, int b,
+                                              float (&sums)[R][N]);
+
+/* sums[r][t] = rows[r] of m times row t of the input, for every lane of a row. All lanes of the block call it. */
+template <int N, int R> DEVICE void multiply(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+    const int n_blocks = (m.cols + BLOCK - 1) / BLOCK, first = LANE - CLASS;
+    for (int r = 0; r < R; r++)
+        for (int t = 0; t < N; t++) sums[r][t] = 0.0f;
+    for (int b = CLASS; b < n_blocks; b += CLASSES) add_block<N, R>(m, rows, in, b, sums);
+    for (int r = 0; r < R; r++)
+        for (int t = 0; t < N; t++) {
+            float total = shuffle(sums[r][t], first);
+            for (int i = 1; i < CLASSES; i++) total = total + shuffle(sums[r][t], first + i);
+            sums[r][t] = total;
+        }
+}
+
+/* tile(task, Number<N>) with the least power of two N <= TOKENS that is at least n. */
+template <int N> struct Number {};
+#ifdef TOKENS
+template <int N, class Task> DEVICE void for_rows(const Task &task, int n) {
+    if constexpr (N < TOKENS) {
+        if (n > N) return for_rows<2 * N>(task, n);
+    }
+    tile(task, Number<N>{});
+}
+#endif

@@ -1,0 +1,73 @@
+/* topk: exact selection of the `want` highest places of a row of logits, at most a block's THREADS. */
+#pragma once
+#include "place.h"
+
+enum { MOST_WANTED = 256, MOST_KEPT = 512, BINS = 256, DIGITS = 8 };  /* digits of a place, 8 bits each */
+
+/* In shared memory: `sorted` gets the places in order. */
+struct Selection {
+    u64 tops[MOST_WANTED], kept[MOST_KEPT], sorted[MOST_WANTED], guess;
+    u32 bins[BINS], n_kept;
+    int bin, left;
+};
+
+/* guess = the want-th of the threads' highest places: at least `want` places of the row are not below it, and usually
+ * few more. */
+DEVICE void make_guess(Selection *s, int want, u64 own_top) {
+    s->tops[THREAD] = own_top;
+    SYNC();
+    if (count_above(s->tops, MOST_WANTED, own_top) + 1 == want) s->guess = own_top;
+}
+
+/* The bin with the left-th highest place, and the rank of that place in the bin. */
+DEVICE void cut_bins(Selection *s, int left) {
+    int bin = BINS - 1;
+    for (; bin > 0 && (int)s->bins[bin] < left; bin--) left -= (int)s->bins[bin];
+    s->bin = bin;
+    s->left = left;
+}
+
+/* Keeps the places from `least` on, and counts the next digit of those with the digits of `low`. */
+DEVICE void keep_from(Selection *s, const float *logits, int n, u64 least, u64 low, u64 mask, int shift) {
+    for (int id = THREAD; id < n; id += MOST_WANTED) {
+        const u64 place = place_of(logits[id], (u32)id);
+        if (place < least) continue;
+        const u32 slot = atomic_add(&s->n_kept, 1);
+        if (slot < MOST_KEPT) s->kept[slot] = place;
+        if ((place & mask) == low) atomic_add(&s->bins[place >> shift & 255], 1);
+    }
+}
+
+/* Moves each kept place to its rank. */
+DEVICE void sort_kept(Selection *s, int want) {
+    const int n = (int)s->n_kept;
+    for (int i = THREAD; i < n; i += MOST_WANTED) {
+        const int above = count_above(s->kept, n, s->kept[i]);
+        if (above < want) s->sorted[above] = s->kept[i];
+    }
+    SYNC();
+}
+
+/* Keeps the places from the guess on. If they are too many, radix selection narrows them, one digit a pass; the
+ * want-th place is not below the guess, so places below it need not be counted. */
+DEVICE void keep_highest(Selection *s, const float *logits, int n, int want, u64 own_top) {
+    u64 low = 0, mask = 0;  /* known digits of the want-th place */
+    int left = want;        /* its rank among the places with these digits */
+    make_guess(s, want, own_top);
+    for (int digit = 0; digit <= DIGITS; digit++) {
+        const int shift = digit < DIGITS ? 56 - 8 * digit : 0;
+        SYNC();
+        s->bins[THREAD] = 0;
+        if (THREAD == 0) s->n_kept = 0;
+        SYNC();
+        keep_from(s, logits, n, higher(s->guess, low), low, mask, shift);
+        SYNC();
+        if (s->n_kept <= MOST_KEPT) break;
+        if (THREAD == 0) cut_bins(s, left);
+        SYNC();
+        low |= (u64)s->bin << shift;
+        mask |= (u64)255 << shift;
+        left = s->left;
+    }
+    sort_kept(s, want);
+}
