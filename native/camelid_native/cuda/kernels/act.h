@@ -38,4 +38,6 @@ DEVICE float swiglu_oai(float gate, float up) {
     const float g = is_nan(gate) ? gate : min_(gate, 7.0f);
     return g * sigmoid_(1.702f * g) * (clamped(up, -7.0f, 7.0f) + 1.0f);
 }
-DEVICE float gated(int kind, float gate, float up) { return kind == GATE_SWIGLU_OAI ? swiglu_oai(gate, up) : activated(kind, gate) * up; }
+DEVICE float gated(int kind, float gate, float up) {
+    return kind == GATE_SWIGLU_OAI ? swiglu_oai(gate, up) : activated(kind, gate) * up;
+}

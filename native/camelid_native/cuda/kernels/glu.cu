@@ -12,6 +12,7 @@ template <int N> DEVICE void tile(const Glu &task, Number<N>) {
     const int rows[2] = {known, known + task.rows};
     float sums[2][N];
     multiply<N, 2>(task.weight, rows, task.in, sums);
+    UNROLL
     for (int t = 0; t < N; t++)
         if (CLASS == t && t < task.in.n && row <= last)
             task.y[(long long)t * task.y_stride + row] = gated(task.act, sums[0][t], sums[1][t]);

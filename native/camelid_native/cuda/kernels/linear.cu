@@ -12,6 +12,7 @@ template <int N> DEVICE void tile(const Linear &task, Number<N>) {
     const int rows[1] = {task.first + (row < last ? row : last)};
     float sums[1][N];
     multiply<N, 1>(task.weight, rows, task.in, sums);
+    UNROLL
     for (int t = 0; t < N; t++)
         if (CLASS == t && t < task.in.n && row <= last)
             task.y[(long long)t * task.y_stride + row] = task.bias ? sums[0][t] + task.bias[row] : sums[0][t];
