@@ -41,8 +41,8 @@ DEVICE void put(const Qkv &task, int row, int c, float v) {
     const Row held = row_at(task.step, row);
     const u32 place = pool_row(task.state, group_at(task.step, held.sequence, task.state.group), held.state_row);
     const int width = is_value ? task.state.v_width : task.state.width;
-    u8 *to = (is_value ? task.state.values : task.state.keys) + place * Stored::bytes(width);
-    Stored::store(to, c - (is_value ? values_at : keys_at), v, true);
+    u8 *to = (is_value ? task.state.values : task.state.keys) + place * KvRows::bytes(width);
+    KvRows::store(to, c - (is_value ? values_at : keys_at), v, true);
 }
 
 template <int N> DEVICE void tile(const Qkv &task, Number<N>) {
@@ -52,7 +52,7 @@ template <int N> DEVICE void tile(const Qkv &task, Number<N>) {
     float sums[1][N], v = 0.0f;
     multiply<N, 1>(task.weight, rows, task.in, sums);
     scale_sums<THREADS>(task.norm, task.in.n, sums);
-#pragma unroll
+    UNROLL
     for (int t = 0; t < N; t++) v = CLASS == t ? sums[0][t] : v;
     if (task.bias) v = v + task.bias[place.row];
     const float other = shuffle_xor(v, task.columns.next == 1 ? NEXT_ROW : 2 * NEXT_ROW);

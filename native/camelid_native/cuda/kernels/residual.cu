@@ -19,7 +19,7 @@ template <int N> DEVICE void tile(const Residual &task, Number<N>) {
     float sums[1][N], v = 0.0f;
     multiply<N, 1>(task.weight, rows, task.in, sums);
     const bool is_own = CLASS < task.in.n && row <= last;
-#pragma unroll
+    UNROLL
     for (int t = 0; t < N; t++) v = CLASS == t ? sums[0][t] : v;
     float *y = row_of(task.y, task.token + (is_own ? CLASS : 0)) + rows[0];
     v = is_own ? *y + task.scale * (task.bias ? v + task.bias[row] : v) : 0.0f;
