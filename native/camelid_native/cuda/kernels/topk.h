@@ -2,7 +2,7 @@
 #pragma once
 #include "place.h"
 
-enum { MOST_WANTED = 256, MOST_KEPT = 512, BINS = 256, DIGITS = 8 };  /* digits of a place, 8 bits each */
+enum { MOST_WANTED = 256, BINS = 256, MOST_KEPT = MOST_WANTED + BINS };  /* a bin per value of 8 bits */
 
 /* In shared memory: `sorted` gets the places in order. */
 struct Selection {
@@ -48,14 +48,14 @@ DEVICE void sort_kept(Selection *s, int want) {
     SYNC();
 }
 
-/* Keeps the places from the guess on. If they are too many, radix selection narrows them, one digit a pass; the
- * want-th place is not below the guess, so places below it need not be counted. */
+/* Keeps the places from the guess on. If they are too many, radix selection narrows them, by one digit of 8 bits a
+ * pass; the want-th place is not below the guess, so places below it need not be counted. In the last pass, at most
+ * BINS places have the digits of the want-th, and fewer than `want` are above. */
 DEVICE void keep_highest(Selection *s, const float *logits, int n, int want, u64 own_top) {
     u64 low = 0, mask = 0;  /* known digits of the want-th place */
     int left = want;        /* its rank among the places with these digits */
     make_guess(s, want, own_top);
-    for (int digit = 0; digit <= DIGITS; digit++) {
-        const int shift = digit < DIGITS ? 56 - 8 * digit : 0;
+    for (int shift = 56; shift >= 0; shift -= 8) {
         SYNC();
         s->bins[THREAD] = 0;
         if (THREAD == 0) s->n_kept = 0;
