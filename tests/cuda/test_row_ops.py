@@ -14,7 +14,7 @@ import pytest
 from tests.cuda.rig import open_rig
 from tests.support.native.cases_basic import delta_case, mamba2_case, own_cases
 from tests.support.parity.case_tools import array, empty, f32
-from tests.support.parity.cases_sampling import case, limited
+from tests.support.parity.cases_sampling import LARGE, case, limited
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -62,7 +62,9 @@ def broken_cases() -> Iterator[OpCase]:
 
 
 def draw_cases() -> Iterator[OpCase]:
-    """The largest noise, of id 561, does not win; a penalty lowers a logit below 0."""
+    """The largest noise, of id 561, does not win; a penalty lowers a logit below 0; many equal logits in the
+    share of few threads.
+    """
     far = np.full((1, 1024), -1e3, np.float32)
     far[0, [561, 541]] = -18.9, 1.0
     yield case(far, limited(temperature=1.0, seed=332))
@@ -70,6 +72,9 @@ def draw_cases() -> Iterator[OpCase]:
     low[0, [3, 50]] = -1.0, -2.0
     how = limited(temperature=0.0, repeat_penalty=3.0, penalty_last_n=4)
     yield case(low, how, history=[3, 4, 5, 6], first_output=4)
+    tied = np.full((1, LARGE), -9.0, np.float32)
+    tied[0, np.arange(LARGE) % 256 < 3] = 5.0
+    yield case(tied, limited(top_k=230))
 
 
 CASES = [*own_cases(), *encoder_cases(), *wide_cases(), *broken_cases(), *draw_cases()]
