@@ -2,7 +2,22 @@
 #pragma once
 #include "place.h"
 
+enum { AHEAD = 8 };  /* loads in flight */
 enum { MOST_WANTED = 256, BINS = 256, MOST_KEPT = MOST_WANTED + BINS };  /* a bin per value of 8 bits */
+
+/* Calls f(logit, id) for each of the thread's logits, ids ascending. A block has a whole row to itself, so that only
+ * loads in flight hide their latency. */
+template <class F> DEVICE void each_logit(const float *logits, int n, F f) {
+    int id = THREAD;
+    for (; id + (AHEAD - 1) * MOST_WANTED < n; id += AHEAD * MOST_WANTED) {
+        float v[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) v[i] = logits[id + i * MOST_WANTED];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) f(v[i], (u32)(id + i * MOST_WANTED));
+    }
+    for (; id < n; id += MOST_WANTED) f(logits[id], (u32)id);
+}
 
 /* In shared memory: `sorted` gets the places in order. */
 struct Selection {
@@ -29,13 +44,13 @@ DEVICE void cut_bins(Selection *s, int left) {
 
 /* Keeps the places from `least` on, and counts the next digit of those with the digits of `low`. */
 DEVICE void keep_from(Selection *s, const float *logits, int n, u64 least, u64 low, u64 mask, int shift) {
-    for (int id = THREAD; id < n; id += MOST_WANTED) {
-        const u64 place = place_of(logits[id], (u32)id);
-        if (place < least) continue;
+    each_logit(logits, n, [=](float v, u32 id) {
+        const u64 place = place_of(v, id);
+        if (place < least) return;
         const u32 slot = atomic_add(&s->n_kept, 1);
         if (slot < MOST_KEPT) s->kept[slot] = place;
         if ((place & mask) == low) atomic_add(&s->bins[place >> shift & 255], 1);
-    }
+    });
 }
 
 /* Moves each kept place to its rank. */
