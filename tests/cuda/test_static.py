@@ -78,7 +78,7 @@ def test_nvrtc_names_an_architecture_that_it_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        ("stack", replace(GOOD, scratch=8)),
+        ("stack", replace(GOOD, scratch=12)),
         ("no load of 16", replace(GOOD, mix=Mix({"dot": 32}, {8: 8}))),
         ("no integer dot products", replace(GOOD, mix=Mix({"alu": 32}, {16: 8}))),
     ],
