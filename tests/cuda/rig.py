@@ -85,7 +85,7 @@ def open_device() -> DriverDevice:
 
 def open_rig() -> CudaBackend:
     """The backend on the emulator."""
-    return CudaBackend(open_device, RigCompiler())
+    return CudaBackend(lambda: (open_device(), RigCompiler()))
 
 
 if __name__ == "__main__":

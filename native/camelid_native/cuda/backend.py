@@ -38,14 +38,17 @@ from camelid_native.cuda.program import CudaProgram, Flight, Memory
 from camelid_native.cuda.staging import Staging
 from camelid_native.cuda.states import States
 from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
+from camelid_native.cuda.vendors import open_gpu
 from camelid_native.cuda.weights import Weights, device_bytes
+
+OpenParts = Callable[[], tuple[Device, Compiler]]
 
 
 class CudaBackend(Backend):
     """Plans as graphs on one GPU. Keeps promise A, and B within NMSE 1e-5."""
 
-    def __init__(self, open_device: Callable[[], Device], compiler: Compiler) -> None:
-        self._open_device, self._compiler = open_device, compiler
+    def __init__(self, open_parts: OpenParts) -> None:
+        self._open_parts = open_parts
         self._device: Device | None = None
         self._name = "not opened"
         self._programs: list[CudaProgram] = []
@@ -67,12 +70,13 @@ class CudaBackend(Backend):
 
     async def open(self, spec: OpenSpec) -> None:
         """Opens the device. Raises BackendError without a driver or a device."""
-        self._device = device = self._open_device()
+        device, compiler = self._open_parts()
+        self._device = device
         facts = device.facts()
         self._name = f"{facts.name} ({facts.arch})"
         self._staging = Staging(device)
         self._weights = Weights(device, self._staging)
-        self._library = Library(device, self._compiler, facts.arch)
+        self._library = Library(device, compiler, facts.arch)
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
@@ -206,3 +210,8 @@ class CudaBackend(Backend):
         if data:
             to = own.memory.arena_at + arena.offsets[buffer]
             self._staging.upload(to, np.frombuffer(data, np.uint8))
+
+
+def open_backend() -> CudaBackend:
+    """The entry point of this module for `registry.BACKENDS`."""
+    return CudaBackend(open_gpu)

@@ -260,6 +260,5 @@ def _opened(names: Sequence[str]) -> ctypes.CDLL:
         except OSError as error:
             told = told or str(error)
     raise BackendError(
-        f"cuda: {names[0]} cannot be opened ({told}); install the GPU's driver, or choose another backend",
-        backend="cuda",
+        f"cuda: {names[0]} cannot be opened ({told}); is the GPU's driver installed?", backend="cuda"
     )

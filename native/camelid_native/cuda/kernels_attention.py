@@ -107,7 +107,7 @@ def _part_scratch(op: Op, c: Context) -> dict[str, int]:
 
 def _refuses(op: Op, plan: Plan) -> str:
     dims = (*_head_dims(op), spec_of(op, plan).tensors[-1][1] // op.integer("n_kv_heads"))
-    odd, most = [dim for dim in dims if dim % 2], min(MOST_HEAD_DIM, THREADS * _unit(op, plan))
+    odd, most = [dim for dim in dims if dim % 2], min(MOST_HEAD_DIM, THREADS * min(_unit(op, plan), 4))
     if odd:
         return f"heads of {odd[0]} floats; a multiple of 2 is required"
     if dims[0] > MOST_HEAD_DIM or dims[1] > most:

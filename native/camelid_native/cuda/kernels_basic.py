@@ -65,7 +65,9 @@ def _scaled(name: str, attr: str) -> OpKernels:
 
 
 KERNELS: dict[str, OpKernels] = {
-    "norm": OpKernels((Kernel("norm", _group_grid, _norm_values),), ("eps", "size"), {"kind": NORM_KINDS}),
+    "norm": OpKernels(
+        (Kernel("norm", _group_grid, _norm_values, name="normalize"),), ("eps", "size"), {"kind": NORM_KINDS}
+    ),
     "add_norm": OpKernels(
         (Kernel("norm", row_grid("x"), _add_norm_values, name="add_norm"),), ("eps", "scale")
     ),

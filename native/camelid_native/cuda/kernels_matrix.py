@@ -109,6 +109,10 @@ def _beyond(op: Op) -> int:
     return _heads(op)[1] - op.weight("weight").cols
 
 
+def _passes(op: Op, _: Context) -> bool:
+    return _beyond(op) > 0
+
+
 def _pass_grid(op: Op, c: Context) -> Grid:
     return (tiles(_beyond(op), PASS_THREADS), c.rows(op, "y"), _heads(op)[0])
 
@@ -128,7 +132,7 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
 
 LINEAR = Kernel("linear", _grid, _linear_values, headers=codec, defines=_tokens_macro)
 HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
-PASS = replace(HEADS, name="pass", grid=_pass_grid, when=lambda op, c: _beyond(op) > 0)
+PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
 GLU = replace(LINEAR, file="glu", name="linear_glu", values=_glu_values)
 EXPERTS = Kernel("experts", _experts_grid, _experts_values, name="linear_experts", headers=codec)
 

@@ -28,8 +28,8 @@ def _conv_state_grid(op: Op, c: Context) -> Grid:
 
 
 def _scan(name: str, values_role: str, width_role: str, shared_by: str, *attrs: str) -> OpKernels:
-    """A scan: the state matrix of a head has a row per column of `values_role`, and as many columns as each of
-    the `shared_by` groups of `width_role`.
+    """A scan: the state matrix of a head has a row per column of `values_role`, and the columns of one of the
+    `shared_by` groups of `width_role`.
     """
 
     def head_rows(op: Op) -> int:

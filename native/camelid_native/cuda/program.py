@@ -130,8 +130,8 @@ class Memory:
 
 
 def result_sizes(plan: Plan) -> dict[str, int]:
-    """Bytes per output of the results by kernel parameter, in the order of `output_rows`; floats are logits if
-    they are asked for, or emitted rows.
+    """Bytes per output of the results by kernel parameter, in the order of `output_rows`; floats are emitted
+    rows, or logits with the feature `all_logits`.
     """
     answers = {op.name: op.view(GIVEN[op.name]).cols for op in plan.ops if op.name in GIVEN}
     has_floats = "emit" in answers or "all_logits" in plan.key.features

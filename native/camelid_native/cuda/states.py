@@ -74,7 +74,8 @@ class States:
     def placed(self, plan: Plan, ref: StateRef, tensor: str) -> tuple[int, ...]:
         """The fields of Pool, Ring or Slots in step.h; the slots of this tensor."""
         spec, group = self._specs[ref.group], plan.group(ref.group)
-        regions = self._regions[ref.group, ref.layer if spec.layers else 0]
+        layer = ref.layer if ref.layer in spec.layers else (*spec.layers, 0)[0]  # `tables` has no layer
+        regions = self._regions[ref.group, layer]
         places = [region.at for region in regions.values()]
         if spec.kind == "ring":
             return (places[0], spec.unit_rows, group)

@@ -16,7 +16,9 @@ enum {
     SLOTS = THREADS / KEY_LANES,  /* keys side by side */
     LANE_KEYS = HEADS > 4 ? 2 : 4,  /* keys of a lane at once, which share each load of the queries */
     TILE = 128,
-    VALUE_UNITS = V_DIM / UNIT,
+    KEY_UNITS = HEAD_DIM / UNIT,
+    VALUE_UNIT = UNIT < 4 ? UNIT : 4,  /* sums of values fill registers: HEADS times this number */
+    VALUE_UNITS = V_DIM / VALUE_UNIT,
     SHARES = THREADS / VALUE_UNITS
 };
 
@@ -30,12 +32,13 @@ struct Work {
 /* The query heads of a block, of a row at `state_row`, and how products become scores. A bias [bias_rows, n_heads] goes
  * by distance; its last row serves all larger ones. */
 struct Query {
-    int state_row, head, kv_head, n_heads;
+    int state_row, head, kv_head, n_heads, n_kv_heads;
     float scale, softcap;
     const float *bias;
     int bias_rows;
 };
 
+typedef float (*Sums)[VALUE_UNIT];  /* a thread's sums of values, by head */
 struct Tier { Pool pool; Group state; };
 
 DEVICE void load_query(Work &w, const float *q) {
@@ -70,7 +73,9 @@ DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, i
         const int i = first + SLOTS * k;
         rows[k] = pool.keys + w.places[i < n ? i : n - 1] * Rows::bytes(pool.width);
     }
-    for (int unit = THREAD % KEY_LANES; unit < HEAD_DIM / UNIT; unit += KEY_LANES) {
+    for (int all = 0; all < KEY_UNITS; all += KEY_LANES) {
+        const int unit = all + THREAD % KEY_LANES;
+        if (KEY_UNITS % KEY_LANES && unit >= KEY_UNITS) continue;
         float keys[LANE_KEYS][UNIT];
 #pragma unroll
         for (int k = 0; k < LANE_KEYS; k++)
@@ -91,8 +96,8 @@ DEVICE float product_of(const float *sums) {
     return product;
 }
 
-/* weights[key, head] = the score of each key of the tile from key `start` on; a lane has the scores of one head. */
-template <class Rows> DEVICE void score_keys(Work &w, const Query &q, Pool pool, int start, int n) {
+/* weights[key, head] = query . key for each key of the tile; a lane has the products of one head. */
+template <class Rows> DEVICE void stage_products(Work &w, const Query &q, Pool pool, int n) {
     const int head = THREAD % KEY_LANES;
     for (int first = THREAD / KEY_LANES; first < TILE; first += SLOTS * LANE_KEYS) {
         float sums[LANE_KEYS][HEADS] = {};
@@ -101,69 +106,64 @@ template <class Rows> DEVICE void score_keys(Work &w, const Query &q, Pool pool,
         for (int k = 0; k < LANE_KEYS; k++) {
             const int i = first + SLOTS * k;
             const float product = product_of(sums[k]);
-            if (head < HEADS && i < n) w.weights[i * HEADS + head] = score_of(q, product, start + i, q.head + head);
+            if (head < HEADS && i < n) w.weights[i * HEADS + head] = product;
         }
     }
 }
 
-/* Turns scores into weights relative to the highest score so far; a group of lanes has a head and its sum. */
-DEVICE void weigh_keys(Work &w, int n, Softmax &sum) {
-    const int head = THREAD / GROUP_LANES;
-    const bool is_used = head < HEADS;
-    float scores[TILE / GROUP_LANES], top = sum.top, tile_sum = 0.0f;
-#pragma unroll
-    for (int k = 0; k < TILE / GROUP_LANES; k++) {
-        const int i = GROUP_LANES * k + LANE;
-        scores[k] = is_used && i < n ? w.weights[i * HEADS + head] : LOWEST;
-        top = max_(top, scores[k]);
+/* Turns a head's products into weights relative to its highest score so far. A group of lanes has a head and its sum. */
+DEVICE void weigh_keys(Work &w, const Query &q, int start, int n, Softmax &sum) {
+    const int head = THREAD / GROUP_LANES, used = head < HEADS ? n : 0;
+    float top = sum.top, tile_sum = 0.0f;
+    for (int i = LANE; i < used; i += GROUP_LANES) {
+        const float score = score_of(q, w.weights[i * HEADS + head], start + i, q.head + head);
+        w.weights[i * HEADS + head] = score;
+        top = max_(top, score);
     }
     for (int mask = GROUP_LANES / 2; mask; mask /= 2) top = max_(top, shuffle_xor(top, mask));
-#pragma unroll
-    for (int k = 0; k < TILE / GROUP_LANES; k++) {
-        const int i = GROUP_LANES * k + LANE;
-        if (!is_used || i >= n) continue;
-        const float weight = exp_(scores[k] - top);
+    for (int i = LANE; i < used; i += GROUP_LANES) {
+        const float weight = exp_(w.weights[i * HEADS + head] - top);
         w.weights[i * HEADS + head] = weight;
         tile_sum = tile_sum + weight;
     }
     for (int mask = GROUP_LANES / 2; mask; mask /= 2) tile_sum = tile_sum + shuffle_xor(tile_sum, mask);
     const float fade = exp_(sum.top - top);
-    if (is_used && LANE == 0) w.fades[head] = fade;
+    if (head < HEADS && LANE == 0) w.fades[head] = fade;
     sum = {top, fma_(sum.sum, fade, tile_sum)};
 }
 
 /* out[head] = out[head] * fade + the weighted values of the thread's keys, for its unit of columns. */
-template <class Rows> DEVICE void add_values(const Work &w, Pool pool, int column, int n, float (*out)[UNIT]) {
+template <class Rows> DEVICE void add_values(const Work &w, Pool pool, int column, int n, Sums out) {
 #pragma unroll
     for (int h = 0; h < HEADS; h++)
 #pragma unroll
-        for (int i = 0; i < UNIT; i++) out[h][i] = out[h][i] * w.fades[h];
+        for (int i = 0; i < VALUE_UNIT; i++) out[h][i] = out[h][i] * w.fades[h];
     if (THREAD >= SHARES * VALUE_UNITS) return;
 #pragma unroll 4
     for (int k = THREAD / VALUE_UNITS; k < n; k += SHARES) {
-        float values[UNIT];
+        float values[VALUE_UNIT];
         const u8 *row = pool.values + w.places[k] * Rows::bytes(pool.v_width);
-        Rows::template load<UNIT>(row, column + THREAD % VALUE_UNITS * UNIT, values);
+        Rows::template load<VALUE_UNIT>(row, column + THREAD % VALUE_UNITS * VALUE_UNIT, values);
 #pragma unroll
         for (int h = 0; h < HEADS; h++)
 #pragma unroll
-            for (int i = 0; i < UNIT; i++) out[h][i] = fma_(w.weights[k * HEADS + h], values[i], out[h][i]);
+            for (int i = 0; i < VALUE_UNIT; i++) out[h][i] = fma_(w.weights[k * HEADS + h], values[i], out[h][i]);
     }
 }
 
 /* Adds keys [first, end) of a tier. */
 template <class Rows>
-DEVICE void attend(Work &w, const Query &q, Tier tier, int n_kv_heads, Keys keys, Softmax &sum, float (*out)[UNIT]) {
+DEVICE void attend(Work &w, const Query &q, Tier tier, Keys keys, Softmax &sum, Sums out) {
     for (int first = keys.first; first < keys.end; first += TILE) {
         const int left = keys.end - first, n = left < TILE ? left : TILE;
         SYNC();  /* threads may still read the tile before */
         if (THREAD < n) w.places[THREAD] = pool_row(tier.pool, tier.state, first + THREAD);
         SYNC();
-        score_keys<Rows>(w, q, tier.pool, first, n);
+        stage_products<Rows>(w, q, tier.pool, n);
         SYNC();
-        weigh_keys(w, n, sum);
+        weigh_keys(w, q, first, n, sum);
         SYNC();
-        add_values<Rows>(w, tier.pool, q.kv_head * (tier.pool.v_width / n_kv_heads), n, out);
+        add_values<Rows>(w, tier.pool, q.kv_head * (tier.pool.v_width / q.n_kv_heads), n, out);
     }
 }
 
@@ -174,13 +174,13 @@ DEVICE int border_of(int state_row, Keys keys) {
 }
 
 /* The sums of a split's keys: w.sums of each head, and the thread's part of the values in `out`. */
-DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, int n_kv_heads, Keys keys, float (*out)[UNIT]) {
+DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, Keys keys, Sums out) {
     Softmax sum = {LOWEST, 0.0f};
     const int border = TAIL_ROWS ? border_of(q.state_row, keys) : keys.end;
-    attend<Stored>(w, q, store, n_kv_heads, {keys.first, border}, sum, out);
+    attend<Stored>(w, q, store, {keys.first, border}, sum, out);
     if (TAIL_ROWS) {
         const int kept = (int)tail.state.write;
-        attend<HalfRows>(w, q, tail, n_kv_heads, {border > kept ? border : kept, keys.end}, sum, out);
+        attend<HalfRows>(w, q, tail, {border > kept ? border : kept, keys.end}, sum, out);
     }
     if (LANE == 0 && THREAD / GROUP_LANES < HEADS) w.sums[THREAD / GROUP_LANES] = sum;
     SYNC();
@@ -190,7 +190,7 @@ DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, int n_k
 DEVICE void share_values(Work &w, const float *out) {
     SYNC();  /* threads may still read the parts of the head before */
     if (THREAD < SHARES * VALUE_UNITS)
-        for (int i = 0; i < UNIT; i++) w.parts[THREAD * UNIT + i] = out[i];
+        for (int i = 0; i < VALUE_UNIT; i++) w.parts[THREAD * VALUE_UNIT + i] = out[i];
     SYNC();
 }
 

@@ -8,7 +8,7 @@
 #define PART (V_DIM + 2)
 
 /* Adds the split in `out` and w.sums to the totals: y, and `total` of head THREAD. */
-DEVICE void join_split(Work &w, float (*out)[UNIT], float *y, Softmax &total) {
+DEVICE void join_split(Work &w, Sums out, float *y, Softmax &total) {
     if (THREAD < HEADS) {
         w.joins[THREAD] = fades_of(total, w.sums[THREAD]);
         total = joined(total, w.sums[THREAD], w.joins[THREAD]);
@@ -29,7 +29,7 @@ KERNEL(attention, THREADS)(Step step, View y, View q, Pool state, Pool tail, con
     Work &w = *work;
     const int head = BLOCK_X * HEADS, kv_head = head / (n_heads / n_kv_heads);
     const Row row = row_at(step, BLOCK_Y);
-    const Query query = {(int)row.state_row, head, kv_head, n_heads, scale, softcap, bias, bias_rows};
+    const Query query = {(int)row.state_row, head, kv_head, n_heads, n_kv_heads, scale, softcap, bias, bias_rows};
     const Tier store = {state, group_at(step, row.sequence, state.group)};
     const Tier recent = {tail, group_at(step, row.sequence, TAIL_ROWS ? tail.group : state.group)};
     const Keys seen = seen_by(row, store.state, mask, window);
@@ -39,8 +39,8 @@ KERNEL(attention, THREADS)(Step step, View y, View q, Pool state, Pool tail, con
     for (int c = THREAD; c < V_DIM; c += THREADS)
         for (int h = 0; h < HEADS; h++) to[h * V_DIM + c] = 0.0f;
     for (int i = seen.first / split; i * split < seen.end; i++) {
-        float out[HEADS][UNIT] = {};
-        attend_split(w, query, store, recent, n_kv_heads, in_split(seen, i, split), out);
+        float out[HEADS][VALUE_UNIT] = {};
+        attend_split(w, query, store, recent, in_split(seen, i, split), out);
         join_split(w, out, to, total);
     }
     SYNC();
@@ -56,16 +56,16 @@ KERNEL(attention_split, THREADS)(Step step, View q, Pool state, Pool tail, const
     if (is_unused(step, q, BLOCK_Y)) return;
     const int head = BLOCK_X * HEADS, kv_head = head / (n_heads / n_kv_heads);
     const Row row = row_at(step, BLOCK_Y);
-    const Query query = {(int)row.state_row, head, kv_head, n_heads, scale, softcap, bias, bias_rows};
+    const Query query = {(int)row.state_row, head, kv_head, n_heads, n_kv_heads, scale, softcap, bias, bias_rows};
     const Tier store = {state, group_at(step, row.sequence, state.group)};
     const Tier recent = {tail, group_at(step, row.sequence, TAIL_ROWS ? tail.group : state.group)};
     const Keys keys = in_split(seen_by(row, store.state, mask, window), BLOCK_Z, split);
     if (keys.first >= keys.end) return;
     SHARED(Work, work, 1);
     Work &w = *work;
-    float out[HEADS][UNIT] = {};
+    float out[HEADS][VALUE_UNIT] = {};
     load_query(w, row_of(q, BLOCK_Y) + head * HEAD_DIM);
-    attend_split(w, query, store, recent, n_kv_heads, keys, out);
+    attend_split(w, query, store, recent, keys, out);
 #pragma unroll
     for (int h = 0; h < HEADS; h++) {
         float *to = sums + (((long long)BLOCK_Y * n_heads + head + h) * n_splits + BLOCK_Z) * PART;

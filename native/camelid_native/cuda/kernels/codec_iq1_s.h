@@ -3,13 +3,22 @@
 #include "grid_iq1.h"
 
 enum { OFFSET = 9, SCALES = 1, HAS_ZEROS = 0 };
+struct Stored { u32 points, high, factor; };
 
-DEVICE Codes codes_at(const Matrix &m, long long block) {
-    Codes c;
+DEVICE Stored load_block(const Matrix &m, long long block) {
+    Stored w;
     const int s = (int)(block % 8);
     const u8 *p = field_of(m, 0, block / 8, 48);
-    const u32 high = short_at(p, 16 + s);
-    for (int i = 0; i < 4; i++) shifted_point(m, p[4 * s + i] | (high >> 3 * i & 7u) << 8, high >> 15, i, c.words);
-    c.scales[0] = half_at(field_of(m, 1, block / 8, 2), 0) * (float)(2 * (high >> 12 & 7u) + 1) * 0.125f;
+    w.points = word_at(p, s);
+    w.high = short_at(p, 16 + s);
+    w.factor = short_at(field_of(m, 1, block / 8, 2), 0);
+    return w;
+}
+
+DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
+    Codes c;
+    for (int i = 0; i < 4; i++)
+        put_point(m, byte_of(w.points, i) | (w.high >> 3 * i & 7u) << 8, w.high >> 15, i, c);
+    c.scales[0] = odd_scale(float_of_half(w.factor), w.high >> 12);
     return c;
 }

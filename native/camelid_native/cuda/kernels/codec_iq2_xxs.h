@@ -3,12 +3,20 @@
 #include "grids.h"
 
 enum { OFFSET = 0, SCALES = 1, HAS_ZEROS = 0 };
+struct Stored { u32 points, signs, factor; };
 
-DEVICE Codes codes_at(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, long long block) {
+    Stored w;
+    const u8 *p = field_of(m, 0, block, 8);
+    w.points = word_at(p, 0);
+    w.signs = word_at(p, 1);
+    w.factor = short_at(field_of(m, 1, block / 8, 2), 0);
+    return w;
+}
+
+DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
     Codes c;
-    const u8 *p = field_of(m, 0, block / 8, 64) + 8 * (block % 8);
-    const u32 signs = word_at(p, 1);
-    for (int i = 0; i < 4; i++) signed_point(m, p[i], even_signs(signs >> 7 * i & 127u), i, c.words);
-    c.scales[0] = half_at(field_of(m, 1, block / 8, 2), 0) * ((float)(signs >> 28) + 0.5f) * 0.25f;
+    for (int i = 0; i < 4; i++) put_point(m, byte_of(w.points, i), even_signs(w.signs >> 7 * i & 127u), i, c);
+    c.scales[0] = odd_scale(w.factor, w.signs >> 28, 0.25f);
     return c;
 }

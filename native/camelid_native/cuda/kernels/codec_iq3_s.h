@@ -3,15 +3,27 @@
 #include "grids.h"
 
 enum { OFFSET = 0, SCALES = 1, HAS_ZEROS = 0 };
+struct Stored { u32 points[2], high, signs, scales, factor; };
 
-DEVICE u32 entry_at(const u8 *p, int s, int i) { return p[8 * s + i] | (p[64 + s] >> i & 1u) << 8; }
-
-DEVICE Codes codes_at(const Matrix &m, long long block) {
-    Codes c;
+DEVICE Stored load_block(const Matrix &m, long long block) {
+    Stored w;
     const int s = (int)(block % 8);
     const u8 *p = field_of(m, 0, block / 8, 108);
-    for (int i = 0; i < 4; i++)
-        signed_pair(m, entry_at(p, s, 2 * i), entry_at(p, s, 2 * i + 1), p[72 + 4 * s + i], i, c.words);
-    c.scales[0] = half_at(field_of(m, 1, block / 8, 2), 0) * (float)(1 + 2 * nibble_at(p + 104, s));
+    w.points[0] = word_at(p, 2 * s);
+    w.points[1] = word_at(p, 2 * s + 1);
+    w.high = p[64 + s];
+    w.signs = word_at(p, 18 + s);
+    w.scales = word_at(p, 26);
+    w.factor = short_at(field_of(m, 1, block / 8, 2), 0);
+    return w;
+}
+
+DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
+    Codes c;
+    for (int i = 0; i < 4; i++) {
+        const u32 both = w.points[i / 2] >> 16 * (i % 2), high = w.high >> 2 * i;
+        put_pair(m, byte_of(both, 0) | (high & 1u) << 8, byte_of(both, 1) | (high & 2u) << 7, byte_of(w.signs, i), i, c);
+    }
+    c.scales[0] = float_of_half(w.factor) * (float)(1 + 2 * nibble_of(w.scales, s));
     return c;
 }

@@ -3,6 +3,7 @@
 #include "tables.h"
 
 enum { OFFSET = 0, SCALES = 2, HAS_ZEROS = 0 };
+struct Stored { u32 packed[4], scales; };
 
 /* Half of the E4M3 number in the low seven bits. Code 0x7F is 0, but code 0xFF is not. */
 DEVICE float half_of_ue4m3(u32 code) {
@@ -10,15 +11,19 @@ DEVICE float half_of_ue4m3(u32 code) {
     return code == 0x7Fu ? 0.0f : (float)(exponent ? mantissa + 8 : mantissa) * as_float(power << 23);
 }
 
-DEVICE Codes codes_at(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, long long block) {
+    Stored w;
+    load_words(field_of(m, 0, block, 16), w.packed);
+    w.scales = short_at(field_of(m, 1, block, 2), 0);
+    return w;
+}
+
+DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
     Codes c;
-    u32 packed[4];
     const u32 table[4] = E2M1;
-    const int s = (int)(block % 2);
-    load_words(field_of(m, 0, block / 2, 32) + 16 * s, packed);
     for (int h = 0; h < 2; h++) {
-        look_up_words<2>(table, packed + 2 * h, c.words + 4 * h);
-        c.scales[h] = half_of_ue4m3(field_of(m, 1, block / 2, 4)[2 * s + h]);
+        look_up_words<2>(table, w.packed + 2 * h, c.words + 4 * h);
+        c.scales[h] = half_of_ue4m3(byte_of(w.scales, h));
     }
     return c;
 }

@@ -3,11 +3,19 @@
 #include "bits.h"
 
 enum { OFFSET = 1, SCALES = 1, HAS_ZEROS = 0 };
+struct Stored { u32 packed[2], scale; };
 
-DEVICE Codes codes_at(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, long long block) {
+    Stored w;
+    w.packed[0] = word_at(field_of(m, 0, block, 8), 0);
+    w.packed[1] = word_at(field_of(m, 0, block, 8), 1);
+    w.scale = short_at(field_of(m, 1, block / 2, 2), 0);
+    return w;
+}
+
+DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
     Codes c;
-    const u8 *p = field_of(m, 0, block / 2, 16) + 8 * (block % 2);
-    for (int i = 0; i < 8; i++) c.words[i] = spread_pairs(p[i]);
-    c.scales[0] = half_at(field_of(m, 1, block / 2, 2), 0);
+    for (int i = 0; i < 8; i++) c.words[i] = spread_pairs(byte_of(w.packed[i / 4], i % 4));
+    c.scales[0] = float_of_half(w.scale);
     return c;
 }

@@ -3,15 +3,21 @@
 #include "bits.h"
 
 enum { OFFSET = 0, SCALES = 1, HAS_ZEROS = 1 };
+struct Stored { u32 packed[4], scales, high; };
 
-DEVICE Codes codes_at(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, long long block) {
+    Stored w;
+    load_words(field_of(m, 0, block, 16), w.packed);
+    w.scales = word_at(field_of(m, 1, block, 8), 0);
+    w.high = word_at(field_of(m, 1, block, 8), 1);
+    return w;
+}
+
+DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
     Codes c;
-    u32 packed[4];
-    const u8 *rest = field_of(m, 1, block, 8);
-    load_words(field_of(m, 0, block, 16), packed);
-    split_nibbles(packed, c.words);
-    add_fifths(word_at(rest, 1), c.words);
-    c.scales[0] = half_at(rest, 0);
-    c.zeros[0] = half_at(rest, 1);
+    split_nibbles(w.packed, c.words);
+    add_fifths(w.high, c.words);
+    c.scales[0] = float_of_half(w.scales & 0xFFFFu);
+    c.zeros[0] = float_of_half(w.scales >> 16);
     return c;
 }

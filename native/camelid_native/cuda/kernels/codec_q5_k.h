@@ -3,13 +3,22 @@
 #include "scales_k.h"
 
 enum { OFFSET = 0, SCALES = 1, HAS_ZEROS = 1 };
+struct Stored { u32 packed[8], high[8], scales[4]; };
 
-DEVICE Codes codes_at(const Matrix &m, long long block) {
-    Codes c;
+DEVICE Stored load_block(const Matrix &m, long long block) {
+    Stored w;
     const int s = (int)(block % 8);
     const u8 *p = field_of(m, 0, block / 8, 176);
-    shifted_fields(p + 48 + 32 * (s / 2), 4 * (s % 2), 0x0F0F0F0Fu, c.words);
-    add_bits(p + 16, s, 4, c.words);
-    read_scales(p, s, c);
+    load_32(p + 48 + 32 * (s / 2), w.packed);
+    load_32(p + 16, w.high);
+    load_words(p, w.scales);
+    return w;
+}
+
+DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
+    Codes c;
+    take_fields(w.packed, 4 * (s % 2), 0x0F0F0F0Fu, c.words);
+    add_fields(w.high, s, 0x01010101u, 4, c.words);
+    read_scales(w.scales, s, c);
     return c;
 }

@@ -24,19 +24,32 @@ DEVICE float added(const Codes &w, const Rounded &x, float sum) {
     return sum;
 }
 
-template <int N, int R> DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, int b,
-                                              float (&sums)[R][N]) {
-    Codes w[R];
-    for (int r = 0; r < R; r++) w[r] = codes_at(m, (long long)rows[r] * (m.cols / BLOCK) + b);
-    for (int t = 0; t < N; t++) {
-        const Rounded x = rounded_at(in, t, b);
-        for (int r = 0; r < R; r++) sums[r][t] = added(w[r], x, sums[r][t]);
+/* Blocks of a class are loaded AHEAD turns of the loop before their use, since a compiler moves loads of the same turn down
+ * to their uses. Many rows of x hide the latency, and need the registers. */
+template <int N, int R> DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+    const int n_blocks = m.cols / BLOCK, AHEAD = N * R <= 2 ? 2 : 1;
+    Stored next[AHEAD][R];
+    for (int i = 0; i < AHEAD; i++)
+        for (int r = 0; r < R && CLASS + CLASSES * i < n_blocks; r++)
+            next[i][r] = load_block(m, (long long)rows[r] * n_blocks + CLASS + CLASSES * i);
+    for (int b = CLASS; b < n_blocks; b += CLASSES) {
+        Codes w[R];
+        for (int r = 0; r < R; r++) {
+            w[r] = codes_of(m, next[0][r], CLASS);
+            for (int i = 1; i < AHEAD; i++) next[i - 1][r] = next[i][r];
+            if (b + CLASSES * AHEAD < n_blocks)
+                next[AHEAD - 1][r] = load_block(m, (long long)rows[r] * n_blocks + b + CLASSES * AHEAD);
+        }
+        for (int t = 0; t < N; t++) {
+            const Rounded x = rounded_at(in, t, b);
+            for (int r = 0; r < R; r++) sums[r][t] = added(w[r], x, sums[r][t]);
+        }
     }
 }
 
 /* The values of block b of a row. */
 DEVICE void values_at(const Matrix &m, int row, int b, float (&values)[BLOCK]) {
-    const Codes w = codes_at(m, (long long)row * (m.cols / BLOCK) + b);
+    const Codes w = codes_of(m, load_block(m, (long long)row * (m.cols / BLOCK) + b), b % 8);
     for (int i = 0; i < BLOCK; i++) {
         const int h = i / 16 * (SCALES - 1), code = (i8)(w.words[i / 4] >> 8 * (i % 4)) - OFFSET;
         values[i] = w.scales[h] * (float)code;

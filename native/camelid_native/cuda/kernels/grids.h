@@ -13,14 +13,16 @@ DEVICE u32 signed_four(u32 entry, u32 signs) {
     const u32 minus = spread_bits(signs);
     return (entry ^ (0x7F7F7F7Fu ^ minus * 255u)) + minus;
 }
-/* Point p of a block: eight codes from an entry of eight bytes. */
-DEVICE void signed_point(const Matrix &m, u32 entry, u32 signs, int p, u32 *codes) {
+/* The eight codes of point p, from an entry of eight bytes. */
+DEVICE void put_point(const Matrix &m, u32 entry, u32 signs, int p, Codes &c) {
     const uint2 both = load8(m.book + 8 * entry);
-    codes[2 * p] = signed_four(both.x, signs);
-    codes[2 * p + 1] = signed_four(both.y, signs >> 4);
+    c.words[2 * p] = signed_four(both.x, signs);
+    c.words[2 * p + 1] = signed_four(both.y, signs >> 4);
 }
-/* Eight codes from two entries of four bytes. */
-DEVICE void signed_pair(const Matrix &m, u32 first, u32 second, u32 signs, int p, u32 *codes) {
-    codes[2 * p] = signed_four(word_at(m.book, (int)first), signs);
-    codes[2 * p + 1] = signed_four(word_at(m.book, (int)second), signs >> 4);
+/* The eight codes of two entries of four bytes. */
+DEVICE void put_pair(const Matrix &m, u32 first, u32 second, u32 signs, int p, Codes &c) {
+    c.words[2 * p] = signed_four(word_at(m.book, (int)first), signs);
+    c.words[2 * p + 1] = signed_four(word_at(m.book, (int)second), signs >> 4);
 }
+/* Scale from a factor's bits and a code of 4 bits: factor * (code + 1/2) * unit. */
+DEVICE float odd_scale(u32 factor, u32 code, float unit) { return float_of_half(factor) * ((float)code + 0.5f) * unit; }

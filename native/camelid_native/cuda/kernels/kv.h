@@ -1,12 +1,13 @@
 /* kv: rows of the KV cache in GGUF's bytes, by type. A type is a struct with
  *
  *   bytes(cols)           bytes of a row
- *   load<N>(row, c, v)    values c .. c + N of a row, N 2 or 8; c is a multiple of N. With N = 8, rows of float types
- *                         begin at multiples of 16 bytes
+ *   load<N>(row, c, v)    values c .. c + N of a row, N 2, 4 or 8; c is a multiple of N. With N > 2, rows of
+ *                         float types begin at multiples of 16 bytes
  *   store(row, c, v, is_held)   stores value c of a row if is_held. Lane l of a group of 32 has the column c of
  *                         which c % 32 is l, and all threads call it
  *
- * and kv_TYPE.h names the type of a state `Stored`. Blocks begin at even addresses only: their accesses have 2 bytes. */
+ * and kv_TYPE.h names the type of a state `Stored`. Blocks begin at even addresses, so they are read and written by
+ * twos of bytes. */
 #pragma once
 #include "gpu.h"
 
@@ -35,9 +36,15 @@ DEVICE float inverse_of(float scale) { return scale == 0.0f ? 0.0f : 1.0f / scal
 struct HalfRows {
     static DEVICE long long bytes(int cols) { return 2ll * cols; }
     template <int N> static DEVICE void load(const u8 *row, int c, float *v) {
-        if (N == 2) return halves_of(*(const u32 *)(row + 2 * c), v);
-        const uint4 words = load16(row + 2 * c);
-        halves_of(words.x, v), halves_of(words.y, v + 2), halves_of(words.z, v + 4), halves_of(words.w, v + 6);
+        const u8 *at = row + 2 * c;
+        if (N == 2) return halves_of(*(const u32 *)at, v);
+        if (N == 4) {
+            const uint2 words = *(const uint2 *)at;
+            halves_of(words.x, v), halves_of(words.y, v + 2);
+        } else {
+            const uint4 words = load16(at);
+            halves_of(words.x, v), halves_of(words.y, v + 2), halves_of(words.z, v + 4), halves_of(words.w, v + 6);
+        }
     }
     static DEVICE void store(u8 *row, int c, float v, bool is_held) {
         if (is_held) put2(row + 2 * c, half_of_float(v));

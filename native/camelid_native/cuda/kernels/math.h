@@ -38,7 +38,7 @@ DEVICE float log_parts(float f, float whole) {
 
 DEVICE float log_(float x) {
     const bool is_tiny = x < 1.17549435e-38f;
-    const u32 bits = as_bits(is_tiny ? x * 8388608.0f : x) - 0x3F3504F3u;  /* from sqrt(1/2): the exponent goes up there */
+    const u32 bits = as_bits(is_tiny ? x * 8388608.0f : x) - 0x3F3504F3u;  /* the exponent goes up at sqrt(1/2) */
     const int e = (int)bits >> 23;
     const float f = as_float((bits & 0x7FFFFFu) + 0x3F3504F3u) - 1.0f;
     if (x == 0.0f) return -infinity_();

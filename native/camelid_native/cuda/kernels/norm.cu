@@ -19,8 +19,8 @@ DEVICE float squares_of(const float *in, int size, float mean) {
 }
 
 /* Normalizes each group of `size` columns, then * gain + bias. */
-KERNEL(norm, THREADS)(Step step, View y, View x, const float *gain, const float *bias, int kind, int size, int gain_step,
-                      float eps) {
+KERNEL(normalize, THREADS)(Step step, View y, View x, const float *gain, const float *bias, int kind, int size,
+                           int gain_step, float eps) {
     const int row = BLOCK_Y, group = BLOCK_X;
     if (is_unused(step, x, row)) return;
     const float *in = row_of(x, row) + group * size;

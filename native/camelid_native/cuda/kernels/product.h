@@ -1,6 +1,6 @@
 /* product: rows of a matrix times rows of activations. A row has CLASSES sums: block b of BLOCK columns belongs to class
  * b % CLASSES, a class is summed in ascending order, and the row is ((s0 + s1) + s2) + ... + s7. This order is the same
- * in every kernel. A lane has a class, and CLASSES lanes a row of the matrix. codes.h or floats.h adds a block. */
+ * in every kernel. A lane has a class, and CLASSES lanes a row of the matrix. codes.h or floats.h adds the blocks. */
 #pragma once
 #include "matrix.h"
 #include "step.h"
@@ -19,15 +19,15 @@ DEVICE Input input_of(const Parts &p, int cols, int part, int row, int n) {
 
 #define CLASS (LANE % CLASSES)
 
-template <int N, int R> DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, int b,
-                                              float (&sums)[R][N]);
+/* Adds the blocks of the lane's class to its sums. */
+template <int N, int R> DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]);
 
 /* sums[r][t] = rows[r] of m times row t of the input, for every lane of a row. All lanes of the block call it. */
 template <int N, int R> DEVICE void multiply(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
-    const int n_blocks = (m.cols + BLOCK - 1) / BLOCK, first = LANE - CLASS;
+    const int first = LANE - CLASS;
     for (int r = 0; r < R; r++)
         for (int t = 0; t < N; t++) sums[r][t] = 0.0f;
-    for (int b = CLASS; b < n_blocks; b += CLASSES) add_block<N, R>(m, rows, in, b, sums);
+    add_blocks<N, R>(m, rows, in, sums);
     for (int r = 0; r < R; r++)
         for (int t = 0; t < N; t++) {
             float total = shuffle(sums[r][t], first);

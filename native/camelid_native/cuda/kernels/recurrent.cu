@@ -22,8 +22,8 @@ DEVICE float seen(const float *slot, View x, Group group, Span span, int held, i
 }
 
 /* y[t] = act(bias + sum over j < taps of weight[:, j] * x[t - taps + 1 + j]). A thread per column; rows in y. */
-KERNEL(conv1d, THREADS)(Step step, View y, View x, const float *weight, const float *bias, Slots state, int cols, int taps,
-                        int act) {
+KERNEL(conv1d, THREADS)(Step step, View y, View x, const float *weight, const float *bias, Slots state, int cols,
+                        int taps, int act) {
     const int t = BLOCK_Y, c = BLOCK_X * THREADS + THREAD;
     if (is_unused(step, x, t) || c >= cols) return;
     const u32 sequence = row_at(step, t).sequence;
@@ -36,7 +36,7 @@ KERNEL(conv1d, THREADS)(Step step, View y, View x, const float *weight, const fl
     row_of(y, t)[c] = activated(act, sum);
 }
 
-/* The last taps - 1 rows go to the write slot, which may be the read slot: a row moves to an earlier place, in order. */
+/* The last taps - 1 rows go to the write slot, which may be the read slot: rows move to earlier places, in order. */
 KERNEL(conv_state, THREADS)(Step step, View x, Slots state, int cols, int taps) {
     const int c = BLOCK_X * THREADS + THREAD;
     if (BLOCK_Y >= count(step, SEQUENCES) || c >= cols) return;
@@ -70,8 +70,9 @@ DEVICE void scan_rows(Step step, Slots state, int head_rows, int width, F f) {
         if (p < head_rows && c < width) to[c] = held.at[i];
 }
 
-/* The product of the state with a vector, after `decay`. */
-template <int PER_LANE> DEVICE float decayed_product(const Held<PER_LANE> &held, const float *v, int width, float decay) {
+/* (decay * S) @ v. */
+template <int PER_LANE>
+DEVICE float decayed_product(const Held<PER_LANE> &held, const float *v, int width, float decay) {
     float sum = 0.0f;
 #pragma unroll
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)

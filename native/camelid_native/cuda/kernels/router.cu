@@ -54,17 +54,19 @@ DEVICE float pair_sum(const float *scores, const float *bias, int first, int siz
 }
 
 /* Ranks experts outside the best groups as -infinity. */
-DEVICE void leave_groups(const float *scores, const float *bias, int n, int n_groups, int n_used, u64 *groups, u64 *ranks) {
+DEVICE void leave_groups(const float *scores, const float *bias, int n, int n_groups, int n_used, u64 *groups,
+                         u64 *ranks) {
     const int size = n / n_groups;
-    for (int g = THREAD; g < n_groups; g += THREADS) groups[g] = rank_of(pair_sum(scores, bias, g * size, size), (u32)g);
+    for (int g = THREAD; g < n_groups; g += THREADS)
+        groups[g] = rank_of(pair_sum(scores, bias, g * size, size), (u32)g);
     SYNC();
     for (int i = THREAD; i < n; i += THREADS)
         if (count_above(groups, n_groups, groups[i / size]) >= n_used) ranks[i] = rank_of(-infinity_(), (u32)i);
     SYNC();
 }
 
-KERNEL(router, THREADS)(Step step, View ids, View probs, View logits, const float *bias, int n_experts, int slots, int gate,
-                        int normalize, float scale, int n_groups, int n_groups_used) {
+KERNEL(router, THREADS)(Step step, View ids, View probs, View logits, const float *bias, int n_experts, int slots,
+                        int gate, int normalize, float scale, int n_groups, int n_groups_used) {
     SHARED(float, scores, MOST_EXPERTS);
     SHARED(float, chosen, MOST_EXPERTS);
     SHARED(u64, ranks, MOST_EXPERTS);

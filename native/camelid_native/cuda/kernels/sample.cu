@@ -1,4 +1,4 @@
-/* sample: draws the id of each output, and lists candidates. A block per output reads its row of logits several times. */
+/* sample: draws the id of each output, and lists candidates. A block per output, over its row of logits. */
 #include "adjust.h"
 #include "block.h"
 #include "philox.h"

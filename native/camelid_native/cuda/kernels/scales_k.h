@@ -1,4 +1,4 @@
-/* scales_k: factors, scales and minimums in the first 16 bytes of a block of q4_k and q5_k. */
+/* scales_k: two factors, eight scales and eight minimums in the first 16 bytes of a block of q4_k and q5_k. */
 #pragma once
 #include "bits.h"
 
@@ -9,10 +9,8 @@ DEVICE u32 scale_of(u32 bytes, u32 nibbles, int s) {
     return s < 4 ? bytes >> at & 63u : (nibbles >> at & 15u) | (bytes >> at >> 6 & 3u) << 4;
 }
 
-/* Scale and zero of group s of a block. */
-DEVICE void read_scales(const u8 *block, int s, Codes &c) {
-    u32 words[4];
-    load_words(block, words);
+/* Scale and zero of group s. */
+DEVICE void read_scales(const u32 *words, int s, Codes &c) {
     c.scales[0] = float_of_half(words[0] & 0xFFFFu) * (float)scale_of(words[1], words[3], s);
     c.zeros[0] = -(float_of_half(words[0] >> 16) * (float)scale_of(words[2], words[3] >> 4, s));
 }
