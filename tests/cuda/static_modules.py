@@ -32,8 +32,10 @@ CODEC = "codec_"
 
 @cache
 def all_modules() -> Sequence[Module]:
-    """Every module, in order of the op cases that need it first."""
-    return list(dict.fromkeys(module for op, context in _uses() for module in _modules_of(op, context)))
+    """Every module, in order of the op cases that need it first, then files of ops without cases."""
+    used = dict.fromkeys(module for op, context in _uses() for module in _modules_of(op, context))
+    files = {kernel.file for row in KERNELS.values() for kernel in row.launches}
+    return [*used, *map(Module, sorted(files - {module.file for module in used}))]
 
 
 def sample() -> Sequence[Module]:
