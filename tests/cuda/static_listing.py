@@ -158,10 +158,9 @@ def _amd(module: Module, arch: str) -> Mapping[str, Code]:
     codes: dict[str, Code] = {}
     for name, n_waves in waves:
         facts = _metadata(listing, name)
-        spilled = 4 * (facts["vgpr_spill_count"] + facts["sgpr_spill_count"])
         codes[name] = Code(
             facts["vgpr_count"],
-            facts["private_segment_fixed_size"] or spilled,
+            facts["private_segment_fixed_size"],
             facts["group_segment_fixed_size"],
             int(n_waves),
             AMD[arch],
