@@ -76,10 +76,18 @@ SASS = Isa(
         ("store", r"(STG|ATOM|RED)"),
         ("dot", r"IDP"),
         ("mma", r"(IMMA|HMMA|QMMA|OMMA|UTC\w*MMA)"),
+        ("fused", r"FFMA"),
     ),
     _sass_width,
 )
-GCN = replace(ISAS["amd"], kinds=(("mma", r"v_(mfma|wmma|swmmac)"), *ISAS["amd"].kinds))
+GCN = replace(
+    ISAS["amd"],
+    kinds=(
+        ("mma", r"v_(mfma|wmma|swmmac)"),
+        ("fused", r"v_(pk_|dual_)?(fma|mad|mac)\w*_f"),
+        *ISAS["amd"].kinds,
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
