@@ -41,6 +41,9 @@ from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
 from camelid_native.cuda.vendors import open_gpu
 from camelid_native.cuda.weights import Weights, device_bytes
 
+FUSED = frozenset({
+    "add_norm", "linear_glu", "join_linears", "join_ropes", "linear_add", "linear_add_norm", "qkv",
+})  # fmt: skip
 OpenParts = Callable[[], tuple[Device, Compiler]]
 
 
@@ -63,6 +66,7 @@ class CudaBackend(Backend):
             weight_types=WEIGHT_TYPES,
             promise="A",
             max_in_flight=2,
+            fused=FUSED,
             refuses=plan_refusal,
             activations="q8",
             exact_types=EXACT_TYPES,

@@ -63,12 +63,14 @@ class OpKernels:
     - `attrs` are the attributes that the kernels support with all values; `words` those with a number for
       each supported value, which becomes an argument by the attribute's name.
     - `refuses` returns the reason why an op cannot run, or "".
+    - `lower` chooses the ops that run in its place: itself, or others with kernels of their own.
     """
 
     launches: tuple[Kernel, ...]
     attrs: tuple[str, ...] = ()
     words: Mapping[str, Mapping[str, int]] = field(default_factory=dict[str, Mapping[str, int]])
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
+    lower: Callable[[Op, Plan], tuple[Op, ...]] = lambda op, plan: (op,)
 
 
 def tiles(n: int, per: int) -> int:

@@ -11,6 +11,7 @@ from camelid_native.cuda import (
     kernels_attention,
     kernels_basic,
     kernels_matrix,
+    kernels_qkv,
     kernels_rows,
     kernels_sampling,
     kernels_state,
@@ -20,6 +21,7 @@ from camelid_native.cuda.kernel import OpKernels
 KERNELS: dict[str, OpKernels] = {
     **kernels_basic.KERNELS,
     **kernels_matrix.KERNELS,
+    **kernels_qkv.KERNELS,
     **kernels_state.KERNELS,
     **kernels_attention.KERNELS,
     **kernels_sampling.KERNELS,
@@ -32,6 +34,9 @@ def refusal(op: Op, plan: Plan) -> str:
     if op.name not in KERNELS:
         return f"there is no cuda kernel for the op {op.name!r}"
     row = KERNELS[op.name]
+    parts = row.lower(op, plan)
+    if parts != (op,):
+        return next(filter(None, (refusal(part, plan) for part in parts)), "")
     reason = next(_reasons(op, row), "") or row.refuses(op, plan)
     return f"the cuda kernel of {op.name} does not support {reason}" if reason else ""
 

@@ -17,10 +17,13 @@ TOKENS = 8  # the most rows of x per block
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
 GATES = {"silu": 1, "gelu": 2, "gelu_erf": 3, "relu": 4, "relu2": 5, "sigmoid": 6, "tanh": 7, "swiglu_oai": 8}
 
+DEFERRED = frozenset({"norm_linear", "norm_linear_glu", "norm_qkv"})  # products of a deferred norm
+NO_NORM: Values = {"norm_cols": 0, "eps": 0.0}
+
 Parts = Callable[[Op], tuple[int, int]]  # vectors of a row of x, and the floats from one to the next
 
 
-def _one(_: Op) -> tuple[int, int]:
+def one(_: Op) -> tuple[int, int]:
     return 1, 0
 
 
@@ -49,7 +52,7 @@ def _tokens(op: Op, c: Context) -> int:
     return min(TOKENS, 1 << (c.rows(op, "y") - 1).bit_length())
 
 
-def _quantize(parts: Parts) -> Kernel:
+def quantize(parts: Parts) -> Kernel:
     """The launch that rounds x, whose result the product reads."""
 
     def grid(op: Op, c: Context) -> Grid:
@@ -69,12 +72,21 @@ def _quantize(parts: Parts) -> Kernel:
 def product_values(op: Op, c: Context, parts: Parts) -> Values:
     """Values of a product's kernel: rows of a matrix, vectors of x; no rounded x for floats."""
     n_parts, step = parts(op)
-    known = {"rows": op.weight("weight").shape[-2], "parts": n_parts, "part_step": step, "y_step": 0}
+    known = {
+        "rows": op.weight("weight").shape[-2],
+        "parts": n_parts,
+        "part_step": step,
+        "y_step": 0,
+        **NO_NORM,
+    }
+    known |= (
+        {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")} if op.name in DEFERRED else NO_NORM
+    )
     return known if _is_rounded(op, c) else known | {"codes": 0, "factors": 0}
 
 
 def _linear_values(op: Op, c: Context) -> Values:
-    return product_values(op, c, _one)
+    return product_values(op, c, one)
 
 
 def _heads_values(op: Op, c: Context) -> Values:
@@ -88,10 +100,15 @@ def _experts_values(op: Op, c: Context) -> Values:
 
 
 def _glu_values(op: Op, c: Context) -> Values:
-    return {**product_values(op, c, _one), "rows": op.view("y").cols}
+    return {**product_values(op, c, one), "rows": op.view("y").cols}
 
 
-def _grid(op: Op, c: Context) -> Grid:
+def _residual_values(op: Op, c: Context) -> Values:
+    absent = dict.fromkeys(("z", "gain"), 0) if op.name == "linear_add" else {}
+    return {**product_values(op, c, one), **absent, "scale": op.number("scale")}
+
+
+def product_grid(op: Op, c: Context) -> Grid:
     return (tiles(op.view("y").cols, ROWS), tiles(c.rows(op, "y"), _tokens(op, c)), 1)
 
 
@@ -121,7 +138,7 @@ def _embed_grid(role: str) -> Callable[[Op, Context], Grid]:
     return lambda op, c: (tiles(op.weight("weight").cols, BLOCK * EMBED_THREADS), *row_grid(role)(op, c)[1:])
 
 
-def _tokens_macro(op: Op, c: Context) -> Mapping[str, int]:
+def tokens_macro(op: Op, c: Context) -> Mapping[str, int]:
     return {"TOKENS": _tokens(op, c)}
 
 
@@ -130,10 +147,11 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
     return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
 
 
-LINEAR = Kernel("linear", _grid, _linear_values, headers=codec, defines=_tokens_macro)
+LINEAR = Kernel("linear", product_grid, _linear_values, headers=codec, defines=tokens_macro)
 HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
 PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
 GLU = replace(LINEAR, file="glu", name="linear_glu", values=_glu_values)
+RESIDUAL = replace(LINEAR, file="residual", name="", values=_residual_values)
 EXPERTS = Kernel("experts", _experts_grid, _experts_values, name="linear_experts", headers=codec)
 
 KERNELS: dict[str, OpKernels] = {
@@ -154,8 +172,12 @@ KERNELS: dict[str, OpKernels] = {
         ("channel",),
         refuses=_refuses_channel,
     ),
-    "linear": OpKernels((_quantize(_one), LINEAR)),
-    "linear_heads": OpKernels((_quantize(_heads), HEADS, PASS)),
-    "linear_glu": OpKernels((_quantize(_one), GLU), words={"act": GATES}),
-    "linear_experts": OpKernels((_quantize(_slots), EXPERTS)),
+    "linear": OpKernels((quantize(one), LINEAR)),
+    "norm_linear": OpKernels((quantize(one), LINEAR), ("eps",)),
+    "linear_add": OpKernels((quantize(one), RESIDUAL), ("scale",)),
+    "linear_add_norm": OpKernels((quantize(one), RESIDUAL), ("scale",)),
+    "linear_heads": OpKernels((quantize(_heads), HEADS, PASS)),
+    "linear_glu": OpKernels((quantize(one), GLU), words={"act": GATES}),
+    "norm_linear_glu": OpKernels((quantize(one), GLU), ("eps",), {"act": GATES}),
+    "linear_experts": OpKernels((quantize(_slots), EXPERTS)),
 }

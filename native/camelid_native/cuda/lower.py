@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from itertools import accumulate
 
-from camelid.plan.plan import Op
+from camelid.plan.plan import Op, Plan
 from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.kernels import KERNELS
 from camelid_native.cuda.library import Library
@@ -18,13 +18,20 @@ ALIGNMENT = 256
 def launches_of(context: Context, places: Places, scratch_at: int, library: Library) -> list[Launch]:
     """The launches of all ops, in order. The ops share one range of scratch."""
     return [
-        launch for op in context.plan.ops for launch in _op_launches(op, context, places, scratch_at, library)
+        launch
+        for op in ops_of(context.plan)
+        for launch in _op_launches(op, context, places, scratch_at, library)
     ]
+
+
+def ops_of(plan: Plan) -> list[Op]:
+    """The ops of a plan, each as its kernels run it."""
+    return [part for op in plan.ops for part in KERNELS[op.name].lower(op, plan)]
 
 
 def scratch_bytes(context: Context) -> int:
     """Bytes of scratch of the plan's greediest op."""
-    return max((sum(map(_aligned, _scratch(op, context).values())) for op in context.plan.ops), default=0)
+    return max((sum(map(_aligned, _scratch(op, context).values())) for op in ops_of(context.plan)), default=0)
 
 
 def _op_launches(

@@ -5,7 +5,7 @@
  * depends on HEADS. With a tail (plan/tiers.py), keys from a border on are read from the tail, as halves.
  *
  * Macros: HEADS, HEAD_DIM, V_DIM, UNIT (8, or 2 for heads that are no multiples of 8), TAIL_ROWS (0: no tail) and
- * TAIL_BATCH; the header of the state's type defines Stored. */
+ * TAIL_BATCH; the header of the state's type defines KvRows. */
 #pragma once
 #include "kv.h"
 #include "softmax.h"
@@ -177,7 +177,7 @@ DEVICE int border_of(int state_row, Keys keys) {
 DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, Keys keys, Sums out) {
     Softmax sum = {LOWEST, 0.0f};
     const int border = TAIL_ROWS ? border_of(q.state_row, keys) : keys.end;
-    attend<Stored>(w, q, store, {keys.first, border}, sum, out);
+    attend<KvRows>(w, q, store, {keys.first, border}, sum, out);
     if (TAIL_ROWS) {
         const int kept = (int)tail.state.write;
         attend<HalfRows>(w, q, tail, {border > kept ? border : kept, keys.end}, sum, out);

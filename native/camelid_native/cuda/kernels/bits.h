@@ -1,12 +1,12 @@
 /* bits: integers of a few bits in words of four bytes, for codecs of quantized types.
  *
- * A codec_TYPE.h has `Stored`, what is loaded of a block of 32 columns; load_block(matrix, block), which loads alone, so that
- * products load ahead; codes_of(matrix, stored, s) with s = block % 8; and constants: OFFSET, SCALES (1 if both halves
- * have scales[0] and zeros[0], else 2), HAS_ZEROS (0: zeros are not read). */
+ * A codec_TYPE.h has `Stored`, what is loaded of a block of 32 columns; load_block(matrix, block), which only loads,
+ * so that products load ahead; codes_of(matrix, stored, s) with s = block % 8; and constants: OFFSET, SCALES (1 if both
+ * halves have scales[0] and zeros[0], else 2), HAS_ZEROS (0: zeros are not read). */
 #pragma once
 #include "matrix.h"
 
-/* Weight i of half h is scales[h] * (code i - OFFSET) + zeros[h]. A word has four codes, signed, in the order of columns. */
+/* Weight i of half h is scales[h] * (code i - OFFSET) + zeros[h]. A word has four signed codes in column order. */
 struct Codes { u32 words[8]; float scales[2], zeros[2]; };
 
 DEVICE u32 spread_bits(u32 four) { return (four & 15) * 0x00204081u & 0x01010101u; }  /* four bits, one a byte */

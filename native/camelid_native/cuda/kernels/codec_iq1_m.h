@@ -1,5 +1,5 @@
-/* codec iq1_m: 32 indices, 32 nibbles of 3 upper bits of an index and the sign of delta | 4 words of four 3-bit scales and 4
- * bits of the factor. */
+/* codec iq1_m: 32 indices, 32 nibbles of 3 upper bits of an index and the sign of delta | 4 words of four 3-bit scales
+ * and 4 bits of the factor. */
 #pragma once
 #include "grid_iq1.h"
 

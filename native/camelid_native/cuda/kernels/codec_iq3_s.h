@@ -22,7 +22,8 @@ DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
     Codes c;
     for (int i = 0; i < 4; i++) {
         const u32 both = w.points[i / 2] >> 16 * (i % 2), high = w.high >> 2 * i;
-        put_pair(m, byte_of(both, 0) | (high & 1u) << 8, byte_of(both, 1) | (high & 2u) << 7, byte_of(w.signs, i), i, c);
+        const u32 first = byte_of(both, 0) | (high & 1u) << 8, second = byte_of(both, 1) | (high & 2u) << 7;
+        put_pair(m, first, second, byte_of(w.signs, i), i, c);
     }
     c.scales[0] = float_of_half(w.factor) * (float)(1 + 2 * nibble_of(w.scales, s));
     return c;

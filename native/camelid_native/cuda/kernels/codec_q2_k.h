@@ -1,4 +1,5 @@
-/* codec q2_k: 16 nibbles of scales and of minimums, 64 bytes of 2-bit codes | two factors. A byte has codes 32 columns apart. */
+/* codec q2_k: 16 nibbles of scales and of minimums, 64 bytes of 2-bit codes | two factors. A byte has codes
+ * 32 columns apart. */
 #pragma once
 #include "bits.h"
 

@@ -1,4 +1,5 @@
-/* codec q3_k: 32 bytes of third bits, 64 of 2-bit codes | 16 scales of 6 bits | factor. A byte has codes 32 columns apart. */
+/* codec q3_k: 32 bytes of third bits, 64 of 2-bit codes | 16 scales of 6 bits | factor. A byte has codes
+ * 32 columns apart. */
 #pragma once
 #include "bits.h"
 

@@ -1,5 +1,6 @@
-/* codec tq1_0: bytes of base-3 digits, as fractions of 256 | 4 of the bytes | factor. Columns 0 to 159 are five digits of the first
- * 32 bytes, then 16 columns each are a digit of the next 16 bytes, and the last 16 are four digits of the last 4. */
+/* codec tq1_0: bytes of base-3 digits, as fractions of 256 | 4 of the bytes | factor. Columns 0 to 159 are five digits
+ * of the first 32 bytes, then 16 columns each are a digit of the next 16 bytes, and the last 16 are four digits of the
+ * last 4. */
 #pragma once
 #include "bits.h"
 

@@ -10,7 +10,8 @@ DEVICE Rounded rounded_at(const Input &in, int token, int b) {
     const int t = token < in.n ? token : in.n - 1;
     const uint4 *codes = (const uint4 *)(in.codes + (long long)t * in.pitch) + 2 * b;
     const uint4 low = codes[0], high = codes[1], f = in.factors[(long long)t * (in.pitch / BLOCK) + b];
-    return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}, as_float(f.x), {(int)f.y, (int)f.z, (int)f.w}};
+    return {{low.x, low.y, low.z, low.w, high.x, high.y, high.z, high.w}, as_float(f.x),
+            {(int)f.y, (int)f.z, (int)f.w}};
 }
 
 DEVICE float added(const Codes &w, const Rounded &x, float sum) {
@@ -24,9 +25,10 @@ DEVICE float added(const Codes &w, const Rounded &x, float sum) {
     return sum;
 }
 
-/* Blocks of a class are loaded AHEAD turns of the loop before their use, since a compiler moves loads of the same turn down
- * to their uses. Many rows of x hide the latency, and need the registers. */
-template <int N, int R> DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+/* A block is loaded AHEAD turns of the loop before its use: compilers move loads of the same turn down to their uses.
+ * The work for many rows of x hides the latency, and needs the registers. */
+template <int N, int R>
+DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
     const int n_blocks = m.cols / BLOCK, AHEAD = N * R <= 2 ? 2 : 1;
     Stored next[AHEAD][R];
     for (int i = 0; i < AHEAD; i++)
@@ -40,6 +42,7 @@ template <int N, int R> DEVICE void add_blocks(const Matrix &m, const int (&rows
             if (b + CLASSES * AHEAD < n_blocks)
                 next[AHEAD - 1][r] = load_block(m, (long long)rows[r] * n_blocks + b + CLASSES * AHEAD);
         }
+        UNROLL
         for (int t = 0; t < N; t++) {
             const Rounded x = rounded_at(in, t, b);
             for (int r = 0; r < R; r++) sums[r][t] = added(w[r], x, sums[r][t]);
@@ -50,6 +53,7 @@ template <int N, int R> DEVICE void add_blocks(const Matrix &m, const int (&rows
 /* The values of block b of a row. */
 DEVICE void values_at(const Matrix &m, int row, int b, float (&values)[BLOCK]) {
     const Codes w = codes_of(m, load_block(m, (long long)row * (m.cols / BLOCK) + b), b % 8);
+    UNROLL
     for (int i = 0; i < BLOCK; i++) {
         const int h = i / 16 * (SCALES - 1), code = (i8)(w.words[i / 4] >> 8 * (i % 4)) - OFFSET;
         values[i] = w.scales[h] * (float)code;

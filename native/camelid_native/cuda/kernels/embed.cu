@@ -14,7 +14,8 @@ DEVICE u32 token_of(Step step, Row row, Ring tokens) {
 DEVICE void keep_token(Step step, int t, Row row, Ring tokens) {
     const u32 *sequence = sequence_at(step, row.sequence);
     if (row.source != FROM_ID || (u32)(t + tokens.rows) < sequence[0] + sequence[1]) return;
-    tokens.ids[group_at(step, row.sequence, tokens.group).write * tokens.rows + row.state_row % tokens.rows] = row.value;
+    const u32 slot = group_at(step, row.sequence, tokens.group).write;
+    tokens.ids[slot * tokens.rows + row.state_row % tokens.rows] = row.value;
 }
 
 DEVICE int last_row(const Matrix &m, u32 row) { return row < (u32)m.rows ? (int)row : m.rows - 1; }
@@ -29,7 +30,9 @@ KERNEL(embed, THREADS)(Step step, View y, Matrix weight, Ring tokens, float scal
     float values[BLOCK];
     values_at(weight, last_row(weight, token), b, values);
     float *out = row_of(y, t) + BLOCK * b;
-    for (int i = 0; i < BLOCK && BLOCK * b + i < weight.cols; i++) out[i] = scale * values[i];
+    UNROLL
+    for (int i = 0; i < BLOCK; i++)
+        if (BLOCK * b + i < weight.cols) out[i] = scale * values[i];
 }
 
 KERNEL(embed_position, THREADS)(Step step, View x, Matrix weight, int channel) {
@@ -38,5 +41,7 @@ KERNEL(embed_position, THREADS)(Step step, View x, Matrix weight, int channel) {
     float values[BLOCK];
     values_at(weight, last_row(weight, position_of(step, t, channel)), b, values);
     float *out = row_of(x, t) + BLOCK * b;
-    for (int i = 0; i < BLOCK && BLOCK * b + i < weight.cols; i++) out[i] = out[i] + values[i];
+    UNROLL
+    for (int i = 0; i < BLOCK; i++)
+        if (BLOCK * b + i < weight.cols) out[i] = out[i] + values[i];
 }

@@ -29,13 +29,14 @@ DEVICE float dot_of_8(const float (&w)[8], const float (&x)[8]) {
 }
 
 /* A block is the sum of sums of 8 columns, then a term of its class: short sums keep more digits. */
-template <int N, int R> DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, int b,
-                                              float (&sums)[R][N]) {
+template <int N, int R>
+DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, int b, float (&sums)[R][N]) {
     const int end = BLOCK * (b + 1) < m.cols ? BLOCK * (b + 1) : m.cols;
     float own[R][N] = {};
     for (int c = BLOCK * b; c < end; c += 8) {
         float w[R][8];
         for (int r = 0; r < R; r++) weights_at(row_at(m, rows[r]), c, end, w[r]);
+        UNROLL
         for (int t = 0; t < N; t++) {
             float x[8];
             floats_at(in.x + (long long)(t < in.n ? t : in.n - 1) * in.stride, c, end, x);
@@ -43,10 +44,12 @@ template <int N, int R> DEVICE void add_block(const Matrix &m, const int (&rows)
         }
     }
     for (int r = 0; r < R; r++)
+        UNROLL
         for (int t = 0; t < N; t++) sums[r][t] = sums[r][t] + own[r][t];
 }
 
-template <int N, int R> DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+template <int N, int R>
+DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
     for (int b = CLASS; BLOCK * b < m.cols; b += CLASSES) add_block<N, R>(m, rows, in, b, sums);
 }
 

@@ -1,28 +1,33 @@
-/* glu: y = act(gate) * up, where gate and up are the halves of weight @ x. Lanes of a row have a row of each half. */
+/* glu: y = act(gate) * up, where gate and up are the halves of weight @ x, also after a deferred norm. Lanes of a row have a
+ * row of each half. */
 #include "act.h"
+#include "deferred.h"
 #include "product.h"
 
 #define THREADS 128
 #define ROWS (THREADS / CLASSES)
 
-struct Glu { Matrix weight; Input in; float *y; int rows, y_stride, act; };
+struct Glu { Matrix weight; Input in; Norm norm; float *y; int rows, y_stride, act; };
 
 template <int N> DEVICE void tile(const Glu &task, Number<N>) {
     const int row = BLOCK_X * ROWS + THREAD / CLASSES, last = task.rows - 1, known = row < last ? row : last;
     const int rows[2] = {known, known + task.rows};
     float sums[2][N];
     multiply<N, 2>(task.weight, rows, task.in, sums);
+    scale_sums<THREADS>(task.norm, task.in.n, sums);
+    UNROLL
     for (int t = 0; t < N; t++)
         if (CLASS == t && t < task.in.n && row <= last)
             task.y[(long long)t * task.y_stride + row] = gated(task.act, sums[0][t], sums[1][t]);
 }
 
 KERNEL(linear_glu, THREADS)(Step step, View y, View x, Matrix weight, const u8 *codes, const uint4 *factors, int rows,
-                            int act) {
+                            int act, int norm_cols, float eps) {
     const int token = BLOCK_Y * TOKENS, left = count(step, y.rows_word) - token;
     if (left <= 0) return;
     const int n = left < TOKENS ? left : TOKENS;
     const Parts all = {x, codes, factors, 1, 0};
-    const Glu task = {weight, input_of(all, weight.cols, 0, token, n), row_of(y, token), rows, y.stride, act};
+    const Norm norm = {x, token, norm_cols, eps};
+    const Glu task = {weight, input_of(all, weight.cols, 0, token, n), norm, row_of(y, token), rows, y.stride, act};
     for_rows<1>(task, n);
 }

@@ -9,7 +9,8 @@
  *                                               kernel_NAME, since compilers have functions such as `norm`
  *   SHARED(type, name, n)                       an array in shared memory; every thread declares it in the same order
  *   THREAD, LANE, BLOCK_X, BLOCK_Y, BLOCK_Z     places of the running thread
- *   SYNC()                                      a barrier of the block */
+ *   SYNC()                                      a barrier of the block
+ *   UNROLL                                      before a loop whose values are to stay in registers */
 #pragma once
 typedef unsigned char u8;
 typedef unsigned short u16;
@@ -27,6 +28,7 @@ typedef signed char i8;
 
 #define LANE (THREAD & 31)
 #define GROUP_LANES 32
+#define UNROLL _Pragma("unroll")
 
 DEVICE float shuffle(float v, int from) { return as_float(shuffle_bits(as_bits(v), from)); }
 DEVICE int shuffle(int v, int from) { return (int)shuffle_bits((u32)v, from); }

@@ -20,7 +20,7 @@ DEVICE float max_(float a, float b) { return fmaxf(a, b); }
 DEVICE float min_(float a, float b) { return fminf(a, b); }
 DEVICE float abs_(float v) { return fabsf(v); }
 DEVICE int dot4(u32 a, u32 b, int sum) { return __dp4a((int)a, (int)b, sum); }
-/* The entries of a table of 16 signed bytes at the eight nibbles of a word: of the low nibbles, then of the high ones. */
+/* The bytes of a table of 16 at the eight nibbles of a word: at the low nibbles, then at the high ones. */
 DEVICE u32 four_entries(const u32 *table, u32 nibbles) {
     const u32 at = nibbles & 0x7777u, pick = 0x3210u | (nibbles & 0x8888u) >> 1;
     return __byte_perm(__byte_perm(table[0], table[1], at), __byte_perm(table[2], table[3], at), pick);

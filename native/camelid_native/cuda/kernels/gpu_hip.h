@@ -35,7 +35,7 @@ DEVICE float sqrt_(float v) { return __builtin_sqrtf(v); }
 DEVICE float max_(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE float min_(float a, float b) { return __builtin_fminf(a, b); }
 DEVICE float abs_(float v) { return __builtin_fabsf(v); }
-/* The entries of a table of 16 signed bytes at the eight nibbles of a word: of the low nibbles, then of the high ones. */
+/* The bytes of a table of 16 at the eight nibbles of a word: at the low nibbles, then at the high ones. */
 DEVICE u32 four_entries(const u32 *table, u32 at) {
     const u32 upper = (at >> 3 & 0x01010101u) * 255u, in_half = at & 0x07070707u;
     return (__builtin_amdgcn_perm(table[1], table[0], in_half) & ~upper) |

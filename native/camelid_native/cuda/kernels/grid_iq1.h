@@ -1,5 +1,5 @@
-/* grid_iq1: the codebook of iq1_s and iq1_m, whose bytes are 8 * (value + 1). With a delta of 1/8 or -1/8, the codes are
- * 8 * (value + delta) + 9. */
+/* grid_iq1: the codebook of iq1_s and iq1_m, whose bytes are 8 * (value + 1). With a delta of 1/8 or -1/8, the codes
+ * are 8 * (value + delta) + 9. */
 #pragma once
 #include "bits.h"
 

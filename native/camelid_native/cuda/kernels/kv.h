@@ -6,7 +6,7 @@
  *   store(row, c, v, is_held)   stores value c of a row if is_held. Lane l of a group of 32 has the column c of
  *                         which c % 32 is l, and all threads call it
  *
- * and kv_TYPE.h names the type of a state `Stored`. Blocks begin at even addresses, so they are read and written by
+ * and kv_TYPE.h names the type of a state `KvRows`. Blocks begin at even addresses, so they are read and written by
  * twos of bytes. */
 #pragma once
 #include "gpu.h"

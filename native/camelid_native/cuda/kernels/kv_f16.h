@@ -2,4 +2,4 @@
 #pragma once
 #include "kv.h"
 
-typedef HalfRows Stored;
+typedef HalfRows KvRows;

@@ -20,4 +20,4 @@ struct FloatRows {
         if (is_held) ((float *)row)[c] = v;
     }
 };
-typedef FloatRows Stored;
+typedef FloatRows KvRows;

@@ -28,4 +28,4 @@ struct NibbleRows {
         if (is_held && LANE == 0) put2(block, half_of_float(d));
     }
 };
-typedef NibbleRows Stored;
+typedef NibbleRows KvRows;

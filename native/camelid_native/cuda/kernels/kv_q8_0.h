@@ -25,4 +25,4 @@ struct ByteRows {
         if (is_held && LANE == 0) put2(block, half_of_float(d));
     }
 };
-typedef ByteRows Stored;
+typedef ByteRows KvRows;

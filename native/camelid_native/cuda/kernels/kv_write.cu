@@ -10,6 +10,6 @@ KERNEL(kv_write, THREADS)(Step step, View k, View v, Pool state) {
     const int width = is_value ? state.v_width : state.width;
     const float *from = row_of(is_value ? v : k, row);
     const u32 place = pool_row(state, group_at(step, held.sequence, state.group), held.state_row);
-    u8 *to = (is_value ? state.values : state.keys) + place * Stored::bytes(width);
-    Stored::store(to, c, c < width ? from[c] : 0.0f, c < width);
+    u8 *to = (is_value ? state.values : state.keys) + place * KvRows::bytes(width);
+    KvRows::store(to, c, c < width ? from[c] : 0.0f, c < width);
 }

@@ -1,11 +1,11 @@
-/* product: rows of a matrix times rows of activations. A row has CLASSES sums: block b of BLOCK columns belongs to class
- * b % CLASSES, a class is summed in ascending order, and the row is ((s0 + s1) + s2) + ... + s7. This order is the same
- * in every kernel. A lane has a class, and CLASSES lanes a row of the matrix. codes.h or floats.h adds the blocks. */
+/* product: rows of a matrix times rows of activations. A row has CLASSES sums: block b of BLOCK columns belongs to
+ * class b % CLASSES, a class is summed in ascending order, and the row is ((s0 + s1) + s2) + ... + s7. This order is
+ * the same in every kernel. A lane has a class, CLASSES lanes have a row. codes.h or floats.h adds the blocks. */
 #pragma once
 #include "matrix.h"
 #include "step.h"
 
-/* Up to N rows of activations: floats, or the codes and factors of quantize.cu; distances between rows; number of rows. */
+/* n rows of activations: floats `stride` apart; codes `pitch` apart and factors of quantize.cu. */
 struct Input { const float *x; const u8 *codes; const uint4 *factors; int stride, pitch, n; };
 
 /* Activations as a kernel's arguments: `parts` vectors a row, `step` floats apart. */
@@ -20,20 +20,27 @@ DEVICE Input input_of(const Parts &p, int cols, int part, int row, int n) {
 #define CLASS (LANE % CLASSES)
 
 /* Adds the blocks of the lane's class to its sums. */
-template <int N, int R> DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]);
+template <int N, int R>
+DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]);
 
-/* sums[r][t] = rows[r] of m times row t of the input, for every lane of a row. All lanes of the block call it. */
-template <int N, int R> DEVICE void multiply(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+/* The sum of the classes of a row in their order, for each of its lanes. */
+DEVICE float sum_of_classes(float own) {
     const int first = LANE - CLASS;
+    float total = shuffle(own, first);
+    for (int i = 1; i < CLASSES; i++) total = total + shuffle(own, first + i);
+    return total;
+}
+
+/* sums[r][t] = row rows[r] of m times row t of the input, for each lane of the row. All lanes of a block call it. */
+template <int N, int R>
+DEVICE void multiply(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
     for (int r = 0; r < R; r++)
+        UNROLL
         for (int t = 0; t < N; t++) sums[r][t] = 0.0f;
     add_blocks<N, R>(m, rows, in, sums);
     for (int r = 0; r < R; r++)
-        for (int t = 0; t < N; t++) {
-            float total = shuffle(sums[r][t], first);
-            for (int i = 1; i < CLASSES; i++) total = total + shuffle(sums[r][t], first + i);
-            sums[r][t] = total;
-        }
+        UNROLL
+        for (int t = 0; t < N; t++) sums[r][t] = sum_of_classes(sums[r][t]);
 }
 
 /* tile(task, Number<N>) with the least power of two N <= TOKENS that is at least n. */

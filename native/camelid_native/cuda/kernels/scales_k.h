@@ -2,8 +2,8 @@
 #pragma once
 #include "bits.h"
 
-/* The first four scales (minimums) are the low six bits of bytes 0-3 (4-7); the last four have their low bits in the low
- * (high) nibbles of bytes 8-11, their high bits on top of bytes 0-3 (4-7). */
+/* The first four scales (minimums) are the low six bits of bytes 0-3 (4-7); the last four have their low bits in the
+ * low (high) nibbles of bytes 8-11, their high bits on top of bytes 0-3 (4-7). */
 DEVICE u32 scale_of(u32 bytes, u32 nibbles, int s) {
     const int at = 8 * (s % 4);
     return s < 4 ? bytes >> at & 63u : (nibbles >> at & 15u) | (bytes >> at >> 6 & 3u) << 4;
