@@ -76,10 +76,18 @@ SASS = Isa(
         ("store", r"(STG|ATOM|RED)"),
         ("dot", r"IDP"),
         ("mma", r"(IMMA|HMMA|QMMA|OMMA|UTC\w*MMA)"),
+        ("fused", r"FFMA"),
     ),
     _sass_width,
 )
-GCN = replace(ISAS["amd"], kinds=(("mma", r"v_(mfma|wmma|swmmac)"), *ISAS["amd"].kinds))
+GCN = replace(
+    ISAS["amd"],
+    kinds=(
+        ("mma", r"v_(mfma|wmma|swmmac)"),
+        ("fused", r"v_(pk_|dual_)?(fma|mad|mac)\w*_f"),
+        *ISAS["amd"].kinds,
+    ),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +166,9 @@ def _amd(module: Module, arch: str) -> Mapping[str, Code]:
     codes: dict[str, Code] = {}
     for name, n_waves in waves:
         facts = _metadata(listing, name)
-        spilled = 4 * (facts["vgpr_spill_count"] + facts["sgpr_spill_count"])
         codes[name] = Code(
             facts["vgpr_count"],
-            facts["private_segment_fixed_size"] or spilled,
+            facts["private_segment_fixed_size"],
             facts["group_segment_fixed_size"],
             int(n_waves),
             AMD[arch],

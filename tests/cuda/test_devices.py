@@ -36,7 +36,7 @@ def test_a_device_has_its_facts(name: str) -> None:
 @pytest.mark.parity
 def test_hip_runs_what_cuda_runs() -> None:
     cases = [*(c for c in OP_CASES if c.op == "norm")][:8] + [*(c for c in OP_CASES if c.op == "copy")][:4]
-    results = asyncio.run(run_on(CudaBackend(lambda: opened(HIP), RigCompiler()), OpenSpec(), cases))
+    results = asyncio.run(run_on(CudaBackend(lambda: (opened(HIP), RigCompiler())), OpenSpec(), cases))
     for case, result in zip(cases, results, strict=True):
         assert max(errors(result, reference_result(case))) <= TOLERANCE
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from tests.cuda.static import Row, rows
-from tests.cuda.static_listing import ARCHS, GCN, NVIDIA, SASS, Code, missing, nvrtc, warps
+from tests.cuda.static_listing import ARCHS, GCN, NVIDIA, SASS, Code, compiled, missing, nvrtc, warps
 from tests.cuda.static_modules import all_modules, kernels_of, sample
 from tests.perf.isa.kinds import Mix, kind_of
 from tests.support.exhaustive import exhaustive
@@ -69,6 +70,21 @@ def test_errors_of_a_compiler_have_its_log(
     assert "error" in caught.value.message
 
 
+@pytest.mark.parametrize("arch", ["sm_90", "gfx90a"])
+def test_only_an_explicit_product_is_fused(
+    arch: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Contraction is off, since it would change bits."""
+    needed(arch)
+    text = '#include "gpu.h"\nKERNEL(apart, 64)(float *p) { p[0] = p[1] * p[2] + p[3]; }\n'
+    text += "KERNEL(fused, 64)(float *p) { p[0] = fma_(p[1], p[2], p[3]); }\n"
+    shutil.copytree(compiler.FOLDER, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "products.cu").write_text(text)
+    monkeypatch.setattr(compiler, "FOLDER", tmp_path)
+    codes = compiled(Module("products"), arch)
+    assert [codes[name].mix.kinds.get("fused", 0) for name in ("apart", "fused")] == [0, 1]
+
+
 def test_nvrtc_names_an_architecture_that_it_does_not_know() -> None:
     needed("sm_90")
     with pytest.raises(BackendError, match=r"NVRTC 13.*for sm_1: .*\n.*gpu-architecture"):
@@ -78,7 +94,7 @@ def test_nvrtc_names_an_architecture_that_it_does_not_know() -> None:
 @pytest.mark.parametrize(
     ("fault", "code"),
     [
-        ("stack", replace(GOOD, scratch=8)),
+        ("stack", replace(GOOD, scratch=12)),
         ("no load of 16", replace(GOOD, mix=Mix({"dot": 32}, {8: 8}))),
         ("no integer dot products", replace(GOOD, mix=Mix({"alu": 32}, {16: 8}))),
     ],
