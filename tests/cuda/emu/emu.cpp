@@ -242,6 +242,9 @@ EMU_OWN static void run_block(int number) {
         f.thread = t;
         f.shared_at = 0;
         f.stack = f.stacks[EMU_TSAN && k.set];
+#if EMU_ASAN
+        ASAN_UNPOISON_MEMORY_REGION(f.stack, STACK);  /* frames of the last block never return */
+#endif
         f.sp = first_sp(f.stack + STACK - t % 61 * 448, entry);  /* tops apart, else all share one set of the cache */
         threads[t] = t;
     }
