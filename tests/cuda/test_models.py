@@ -50,7 +50,7 @@ def test_tokens_of_cria_equal_the_reference(n_prompts: int) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
-    check_logits(open_rig, case, "", tmp_path)
+    check_logits(open_rig, case, "", tmp_path, fused=open_rig().capabilities().fused)
 
 
 @pytest.mark.parametrize("wave", share_of(["32", "64"]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from itertools import islice
 from struct import unpack_from
 
 import numpy as np
@@ -21,18 +22,19 @@ from camelid.backends.base import (
     Ticket,
     check_weight_types,
 )
+from camelid.backends.base import OpKernels as KernelsOfOp
 from camelid.backends.common.boundary import checked_inputs, made_bytes
 from camelid.backends.common.results import output_rows
 from camelid.errors import BackendError
 from camelid.plan.memory import Arena, plan_arena
-from camelid.plan.plan import Plan, StateSpec, View
+from camelid.plan.plan import Op, Plan, StateSpec, View
 from camelid.plan.weights import Weight
 from camelid_native.cuda.compiler import Compiler
 from camelid_native.cuda.device import Device
-from camelid_native.cuda.kernel import Context
+from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.kernels import KERNELS, plan_refusal
 from camelid_native.cuda.library import Library
-from camelid_native.cuda.lower import launches_of, scratch_bytes
+from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
 from camelid_native.cuda.places import Places
 from camelid_native.cuda.program import CudaProgram, Flight, Memory
 from camelid_native.cuda.staging import Staging
@@ -104,7 +106,7 @@ class CudaBackend(Backend):
         if reason:
             raise BackendError(f"{reason}. Use the reference backend", backend="cuda")
         context, arena = Context(plan, self._pools), plan_arena(plan)
-        memory = Memory(device, plan, arena.n_bytes, scratch_bytes(context))
+        memory = Memory(device, plan, arena.n_bytes, scratch_of(context).n_bytes)
         states = self._states
         assert states is not None
         places = Places(
@@ -177,8 +179,14 @@ class CudaBackend(Backend):
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         """Weights in planes, and the scratch of each program."""
         weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
-        scratch = {name: scratch_bytes(Context(plan, pools)) for name, plan in plans.items()}
+        scratch = {name: scratch_of(Context(plan, pools)).n_bytes for name, plan in plans.items()}
         return Forecast(sum(map(device_bytes, weights.values())), scratch)
+
+    def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[KernelsOfOp]:
+        """The modules of each op of the plan, as the compiler gets them."""
+        context = Context(plan, units)
+        used = iter(used_kernels(context))
+        return [_described(list(islice(used, n)), context) for n in part_counts(plan)]
 
     async def close(self) -> None:
         device, self._device = self._device, None
@@ -214,6 +222,13 @@ class CudaBackend(Backend):
         if data:
             to = own.memory.arena_at + arena.offsets[buffer]
             self._staging.upload(to, np.frombuffer(data, np.uint8))
+
+
+def _described(parts: Sequence[tuple[Op, Sequence[Kernel]]], context: Context) -> KernelsOfOp:
+    """The launches of one op of a plan, which runs as `parts`."""
+    found = [(kernel, kernel.module(op, context)) for op, kernels in parts for kernel in kernels]
+    names = tuple(kernel.function for kernel, _ in found)
+    return KernelsOfOp(names, tuple(module.text for _, module in found), len(found))
 
 
 def open_backend() -> CudaBackend:

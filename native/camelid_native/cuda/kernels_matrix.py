@@ -12,7 +12,7 @@ from camelid_native.cuda.signature import Values
 from camelid_native.cuda.types import EXACT_TYPES
 
 BLOCK = 32  # columns of a block, as in matrix.h
-ROWS = 16  # rows of a matrix per block of a product's kernel
+ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
 TOKENS = 8  # the most rows of x per block
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
 GATES = {"silu": 1, "gelu": 2, "gelu_erf": 3, "relu": 4, "relu2": 5, "sigmoid": 6, "tanh": 7, "swiglu_oai": 8}
@@ -112,6 +112,10 @@ def product_grid(op: Op, c: Context) -> Grid:
     return (tiles(op.view("y").cols, ROWS), tiles(c.rows(op, "y"), _tokens(op, c)), 1)
 
 
+def _tile_grid(op: Op, c: Context) -> Grid:
+    return (tiles(op.view("y").cols, TILE_ROWS), *product_grid(op, c)[1:])
+
+
 def _heads_grid(op: Op, c: Context) -> Grid:
     n_heads, n_out, _ = op.weight("weight").shape
     return (tiles(n_out, ROWS), tiles(c.rows(op, "y"), _tokens(op, c)), n_heads)
@@ -150,8 +154,8 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
 LINEAR = Kernel("linear", product_grid, _linear_values, headers=codec, defines=tokens_macro)
 HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
 PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
-GLU = replace(LINEAR, file="glu", name="linear_glu", values=_glu_values)
-RESIDUAL = replace(LINEAR, file="residual", name="", values=_residual_values)
+GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, values=_glu_values)
+RESIDUAL = replace(LINEAR, file="residual", name="", grid=_tile_grid, values=_residual_values)
 EXPERTS = Kernel("experts", _experts_grid, _experts_values, name="linear_experts", headers=codec)
 
 KERNELS: dict[str, OpKernels] = {

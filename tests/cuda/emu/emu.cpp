@@ -246,6 +246,9 @@ EMU_OWN static void run_block(int number) {
         Fiber &f = k.fibers[t];
         f.thread = t;
         f.stack = f.stacks[EMU_TSAN && k.set];
+#if EMU_ASAN
+        ASAN_UNPOISON_MEMORY_REGION(f.stack, STACK);  /* frames of a thread that left without returning */
+#endif
         f.sp = first_sp(f.stack + STACK - t % 61 * 448, entry);  /* tops apart, else all share one set of the cache */
         threads[t] = t;
     }

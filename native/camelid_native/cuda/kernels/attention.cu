@@ -4,6 +4,7 @@
  * [rows, heads, splits, V_DIM + 2], the values, the highest score and the sum of weights, which a second launch joins.
  * Both join splits in order by the same functions, so they give the same bits. */
 #include "attend.h"
+#include "rounding.h"
 
 #define PART (V_DIM + 2)
 
@@ -22,8 +23,8 @@ DEVICE void join_split(Work &w, Sums out, float *y, Softmax &total) {
 }
 
 KERNEL(attention, THREADS)(Step step, View y, View q, Pool state, Pool tail, const float *sinks, const float *bias,
-                           int n_heads, int n_kv_heads, int bias_rows, int mask, int window, int split, float scale,
-                           float softcap) {
+                           u32 *out_codes, uint4 *out_factors, int n_heads, int n_kv_heads, int bias_rows, int mask,
+                           int window, int split, float scale, float softcap) {
     if (is_unused(step, q, BLOCK_Y)) return;
     SHARED(Work, work, 1);
     Work &w = *work;
@@ -48,6 +49,8 @@ KERNEL(attention, THREADS)(Step step, View y, View q, Pool state, Pool tail, con
     SYNC();
     for (int c = THREAD; c < V_DIM; c += THREADS)
         for (int h = 0; h < HEADS; h++) to[h * V_DIM + c] = to[h * V_DIM + c] / w.sums[h].sum;
+    const Codes8 rounded = rounded_from(out_codes, out_factors, BLOCK_Y, n_heads * V_DIM);
+    if (out_codes) round_columns<THREADS>(to, HEADS * V_DIM, rounded, head * V_DIM);
 }
 
 KERNEL(attention_split, THREADS)(Step step, View q, Pool state, Pool tail, const float *bias, float *sums, int n_heads,
@@ -75,8 +78,8 @@ KERNEL(attention_split, THREADS)(Step step, View q, Pool state, Pool tail, const
     }
 }
 
-KERNEL(attention_join, THREADS)(Step step, View y, Pool state, const float *sinks, const float *sums, int n_heads,
-                                int mask, int window, int split, int n_splits) {
+KERNEL(attention_join, THREADS)(Step step, View y, Pool state, const float *sinks, const float *sums, u32 *out_codes,
+                                uint4 *out_factors, int n_heads, int mask, int window, int split, int n_splits) {
     if (is_unused(step, y, BLOCK_Y)) return;
     const Row row = row_at(step, BLOCK_Y);
     const Keys seen = seen_by(row, group_at(step, row.sequence, state.group), mask, window);
@@ -93,4 +96,7 @@ KERNEL(attention_join, THREADS)(Step step, View y, Pool state, const float *sink
         }
         row_of(y, BLOCK_Y)[BLOCK_X * V_DIM + c] = out / total.sum;
     }
+    const Codes8 rounded = rounded_from(out_codes, out_factors, BLOCK_Y, n_heads * V_DIM);
+    const float *from = row_of(y, BLOCK_Y) + BLOCK_X * V_DIM;
+    if (out_codes) round_columns<THREADS>(from, V_DIM, rounded, BLOCK_X * V_DIM);
 }

@@ -6,6 +6,8 @@
 #pragma once
 #include "matrix.h"
 
+typedef float Sum;
+
 /* Weight i of half h is scales[h] * (code i - OFFSET) + zeros[h]. A word has four signed codes in column order. */
 struct Codes { u32 words[8]; float scales[2], zeros[2]; };
 

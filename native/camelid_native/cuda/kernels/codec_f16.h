@@ -2,6 +2,7 @@
 #pragma once
 #include "matrix.h"
 
+typedef float Sum;
 enum { BYTES = 2 };
 
 DEVICE float weight_at(const u8 *row, int c) { return half_at(row, c); }

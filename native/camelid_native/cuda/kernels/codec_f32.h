@@ -2,6 +2,7 @@
 #pragma once
 #include "matrix.h"
 
+typedef float Sum;
 enum { BYTES = 4 };
 
 DEVICE float weight_at(const u8 *row, int c) { return as_float(word_at(row, c)); }

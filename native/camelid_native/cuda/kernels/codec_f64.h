@@ -2,6 +2,7 @@
 #pragma once
 #include "matrix.h"
 
+typedef double Sum;
 enum { BYTES = 8 };
 
 DEVICE float weight_at(const u8 *row, int c) { return (float)((const double *)row)[c]; }

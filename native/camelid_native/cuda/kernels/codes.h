@@ -28,7 +28,7 @@ DEVICE float added(const Codes &w, const Rounded &x, float sum) {
 /* A block is loaded AHEAD turns of the loop before its use: compilers move loads of the same turn down to their uses.
  * The work for many rows of x hides the latency, and needs the registers. */
 template <int N, int R>
-DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, Sum (&sums)[R][N]) {
     const int n_blocks = m.cols / BLOCK, AHEAD = N * R <= 2 ? 2 : 1;
     Stored next[AHEAD][R];
     for (int i = 0; i < AHEAD; i++)

@@ -29,7 +29,7 @@ DEVICE float dot(const float *a, const float *b, int n) {
     return sum;
 }
 
-/* Adds a chunk of keys from `first` on; `score` is of the thread's key, -infinity for none. `weights` is shared. */
+/* Adds a chunk of n keys; `score` is of the thread's key, -infinity for none. `weights` is shared. */
 DEVICE void add_chunk(Total *total, float score, int n, const float *values, int stride, int v_dim, float *weights) {
     const float most = max_(total->most, block_max<THREADS>(score));
     const float kept = exp_(total->most - most), weight = THREAD < n ? exp_(score - most) : 0.0f;
@@ -45,8 +45,7 @@ DEVICE void add_chunk(Total *total, float score, int n, const float *values, int
     }
 }
 
-/* Blocks: heads, rows. Chunks of keys have fixed borders in the sequence, so a row's bits do not depend on its place
- * in the step. */
+/* Blocks: heads, rows. Chunks of keys start at the first that the row sees. */
 KERNEL(attend_rows, THREADS)(Step step, View y, View q, View k, View v, const float *bias, int n_heads, int heads_each,
                              int q_dim, int v_dim, int mask, int window, int bias_reach, float scale) {
     SHARED(float, query, MOST_HEAD);
@@ -58,9 +57,8 @@ KERNEL(attend_rows, THREADS)(Step step, View y, View q, View k, View v, const fl
     const Keys keys = keys_of(t - first, (int)sequence[1], mask, window);
     for (int c = THREAD; c < q_dim; c += THREADS) query[c] = row_of(q, t)[head * q_dim + c];
     Total total = {LOWEST, 0.0f, {}};
-    for (int from = keys.start / CHUNK * CHUNK; from < keys.end; from += CHUNK) {
-        const int start = from > keys.start ? from : keys.start, own = start + THREAD;
-        const int n = (from + CHUNK < keys.end ? from + CHUNK : keys.end) - start;
+    for (int start = keys.start; start < keys.end; start += CHUNK) {
+        const int own = start + THREAD, left = keys.end - start, n = left < CHUNK ? left : CHUNK;
         SYNC();  /* the query is there; the weights of the chunk before are read */
         float score = -infinity_();
         if (THREAD < n) {

@@ -1,5 +1,6 @@
 /* floats: a block of weights without a block's scale, as float32, times unrounded activations. A codec_TYPE.h has
- * eight_at(row, column, values), BYTES of a weight, and weight_at(row, column). */
+ * eight_at(row, column, values), BYTES of a weight, weight_at(row, column), and Sum, the type of sums: double for types of
+ * large values, where gates need digits behind the point. */
 #pragma once
 #include "product.h"
 
@@ -22,17 +23,19 @@ DEVICE void floats_at(const float *row, int c, int n, float (&x)[8]) {
     for (int i = 0; i < 8; i++) x[i] = as_float(bits[i]);
 }
 
-DEVICE float dot_of_8(const float (&w)[8], const float (&x)[8]) {
-    float sum = w[0] * x[0];
-    for (int i = 1; i < 8; i++) sum = fma_(w[i], x[i], sum);
+DEVICE double fma_(double a, double b, double c) { return a * b + c; }  /* exact products of float32 */
+
+DEVICE Sum dot_of_8(const float (&w)[8], const float (&x)[8]) {
+    Sum sum = (Sum)w[0] * (Sum)x[0];
+    for (int i = 1; i < 8; i++) sum = fma_((Sum)w[i], (Sum)x[i], sum);
     return sum;
 }
 
 /* A block is the sum of sums of 8 columns, then a term of its class: short sums keep more digits. */
 template <int N, int R>
-DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, int b, float (&sums)[R][N]) {
+DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, int b, Sum (&sums)[R][N]) {
     const int end = BLOCK * (b + 1) < m.cols ? BLOCK * (b + 1) : m.cols;
-    float own[R][N] = {};
+    Sum own[R][N] = {};
     for (int c = BLOCK * b; c < end; c += 8) {
         float w[R][8];
         for (int r = 0; r < R; r++) weights_at(row_at(m, rows[r]), c, end, w[r]);
@@ -49,7 +52,7 @@ DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, in
 }
 
 template <int N, int R>
-DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, Sum (&sums)[R][N]) {
     for (int b = CLASS; BLOCK * b < m.cols; b += CLASSES) add_block<N, R>(m, rows, in, b, sums);
 }
 

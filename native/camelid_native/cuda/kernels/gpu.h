@@ -32,6 +32,11 @@ typedef signed char i8;
 
 DEVICE float shuffle(float v, int from) { return as_float(shuffle_bits(as_bits(v), from)); }
 DEVICE int shuffle(int v, int from) { return (int)shuffle_bits((u32)v, from); }
+DEVICE double shuffle(double v, int from) {
+    union { double v; u32 words[2]; } both = {v};
+    for (int i = 0; i < 2; i++) both.words[i] = shuffle_bits(both.words[i], from);
+    return both.v;
+}
 DEVICE float shuffle_xor(float v, int mask) { return as_float(shuffle_bits(as_bits(v), LANE ^ mask)); }
 DEVICE int shuffle_xor(int v, int mask) { return (int)shuffle_bits((u32)v, LANE ^ mask); }
 DEVICE u64 shuffle_xor(u64 v, int mask) {

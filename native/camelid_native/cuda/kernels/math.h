@@ -51,7 +51,7 @@ DEVICE float softplus_(float x) {
     const float small = exp_(-abs_(x));
     const bool is_upper = small > 0.41421356f;  /* then 1 + small is halved, exactly */
     const float f = is_upper ? small * 0.5f - 0.5f : small;
-    return is_nan(x) ? x : max_(x, 0.0f) + log_parts(f, is_upper ? 1.0f : 0.0f);
+    return max_(x, 0.0f) + log_parts(f, is_upper ? 1.0f : 0.0f);
 }
 
 /* 1 / (1 + exp(-x)), by exp(-|x|), which never overflows. */

@@ -1,12 +1,13 @@
 /* residual: y = y + scale * (weight @ x + bias); with a gain also z = deferred norm(y): y * gain, then the sum of squares of
- * each QUAD of y. A block has 16 rows of the matrix and TOKENS rows of x; a group of 32 lanes has the four rows of a QUAD. */
+ * each QUAD of y. A block has 32 rows of the matrix and TOKENS rows of x; a group of 32 lanes has the four rows of a QUAD. */
 #include "deferred.h"
 #include "product.h"
+#include "rounding.h"
 
-#define THREADS 128
+#define THREADS 256
 #define ROWS (THREADS / CLASSES)
 
-struct Residual { Matrix weight; Input in; View y, z; const float *bias, *gain; int token; float scale; };
+struct Residual { Matrix weight; Input in; View y, z; const float *bias, *gain; Codes8 rounded; int token; float scale; };
 
 DEVICE float quad_sum(float v) {
     v = v + shuffle_xor(v, CLASSES);
@@ -24,20 +25,26 @@ template <int N> DEVICE void tile(const Residual &task, Number<N>) {
     float *y = row_of(task.y, task.token + (is_own ? CLASS : 0)) + rows[0];
     v = is_own ? *y + task.scale * (task.bias ? v + task.bias[row] : v) : 0.0f;
     const float square = quad_sum(v * v);
-    if (!is_own) return;
-    *y = v;
+    if (is_own) *y = v;
     if (!task.gain) return;
-    float *z = row_of(task.z, task.token + CLASS);
-    z[row] = v * task.gain[row];
-    if (row % QUAD == 0) z[task.weight.rows + row / QUAD] = square;
+    if (is_own) {
+        float *z = row_of(task.z, task.token + CLASS);
+        z[row] = v * task.gain[row];
+        if (row % QUAD == 0) z[task.weight.rows + row / QUAD] = square;
+    }
+    const int at = BLOCK_X * ROWS;
+    const float *z = row_of(task.z, task.token) + at;
+    if (task.rounded.words) round_tile(z, task.z.stride, task.in.n, task.rounded, task.weight.rows, at);
 }
 
 KERNEL(residual, THREADS)(Step step, View y, View x, View z, Matrix weight, const float *bias, const float *gain,
-                          const u8 *codes, const uint4 *factors, float scale) {
+                          const u8 *codes, const uint4 *factors, u32 *out_codes, uint4 *out_factors, float scale) {
     const int token = BLOCK_Y * TOKENS, left = count(step, y.rows_word) - token;
     if (left <= 0) return;
     const int n = left < TOKENS ? left : TOKENS;
     const Parts all = {x, codes, factors, 1, 0};
-    const Residual task = {weight, input_of(all, weight.cols, 0, token, n), y, z, bias, gain, token, scale};
+    const Input in = input_of(all, weight.cols, 0, token, n);
+    const Codes8 rounded = rounded_from(out_codes, out_factors, token, weight.rows);
+    const Residual task = {weight, in, y, z, bias, gain, rounded, token, scale};
     for_rows<1>(task, n);
 }

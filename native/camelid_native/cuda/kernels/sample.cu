@@ -26,13 +26,13 @@ DEVICE How how_of(const u32 *how, u32 position) {
 DEVICE Scan scan(const float *logits, int vocab) {
     float most = LOWEST, sum = 0.0f, n_set = 0.0f;  /* sum of exp(logit - most) */
     u64 own_top = 0;
-    for (int id = THREAD; id < vocab; id += THREADS) {
-        const float v = logits[id], ratio = exp_(-abs_(v - most));
-        own_top = higher(own_top, place_of(v, (u32)id));
+    each_logit(logits, vocab, [&](float v, u32 id) {
+        const float ratio = exp_(-abs_(v - most));
+        own_top = higher(own_top, place_of(v, id));
         sum = v > most ? fma_(sum, ratio, 1.0f) : sum + ratio;
         most = max_(most, v);
         n_set += v != 0.0f;
-    }
+    });
     const u64 top = block_max<THREADS>(own_top);
     const float highest = value_at(top);
     const float total = block_sum<THREADS>(sum * exp_(most - highest));
@@ -42,7 +42,7 @@ DEVICE Scan scan(const float *logits, int vocab) {
 
 DEVICE u64 own_highest(const float *logits, int vocab) {
     u64 top = 0;
-    for (int id = THREAD; id < vocab; id += THREADS) top = higher(top, place_of(logits[id], (u32)id));
+    each_logit(logits, vocab, [&](float v, u32 id) { top = higher(top, place_of(v, id)); });
     return top;
 }
 
@@ -72,7 +72,7 @@ DEVICE u64 draw(const float *logits, int vocab, u64 own_top, float top, How how)
     SHARED(float, weights, MOST_WANTED);
     u64 best = 0;
     if (how.top_k == 0) {
-        for (int id = THREAD; id < vocab; id += THREADS) best = higher(best, score(logits[id] - top, (u32)id, how));
+        each_logit(logits, vocab, [&](float v, u32 id) { best = higher(best, score(v - top, id, how)); });
         return best;
     }
     const int n = how.top_k < vocab ? how.top_k : vocab;
@@ -124,16 +124,16 @@ KERNEL(sample, THREADS)(Step step, View logits, Ring tokens, u32 *result, int vo
 struct Moments { float mean, variance; };
 DEVICE Moments moments(const float *logits, int vocab) {
     float sum = 0.0f, n = 0.0f, squares = 0.0f;
-    for (int id = THREAD; id < vocab; id += THREADS) {
-        const bool is_counted = logits[id] != -infinity_();
-        sum = sum + (is_counted ? logits[id] : 0.0f);
+    each_logit(logits, vocab, [&](float v, u32) {
+        const bool is_counted = v != -infinity_();
+        sum = sum + (is_counted ? v : 0.0f);
         n += is_counted;
-    }
+    });
     const float all = max_(block_sum<THREADS>(n), 1.0f), mean = block_sum<THREADS>(sum) / all;
-    for (int id = THREAD; id < vocab; id += THREADS) {
-        const float off = logits[id] != -infinity_() ? logits[id] - mean : 0.0f;
+    each_logit(logits, vocab, [&](float v, u32) {
+        const float off = v != -infinity_() ? v - mean : 0.0f;
         squares = fma_(off, off, squares);
-    }
+    });
     return {mean, block_sum<THREADS>(squares) / all};
 }
 

@@ -2,7 +2,22 @@
 #pragma once
 #include "place.h"
 
-enum { MOST_WANTED = 256, MOST_KEPT = 512, BINS = 256, DIGITS = 8 };  /* digits of a place, 8 bits each */
+enum { AHEAD = 8 };  /* loads in flight */
+enum { MOST_WANTED = 256, BINS = 256, MOST_KEPT = MOST_WANTED + BINS };  /* a bin per value of 8 bits */
+
+/* Calls f(logit, id) for each of the thread's logits, ids ascending. A block has a whole row to itself, so that only
+ * loads in flight hide their latency. */
+template <class F> DEVICE void each_logit(const float *logits, int n, F f) {
+    int id = THREAD;
+    for (; id + (AHEAD - 1) * MOST_WANTED < n; id += AHEAD * MOST_WANTED) {
+        float v[AHEAD];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) v[i] = logits[id + i * MOST_WANTED];
+#pragma unroll
+        for (int i = 0; i < AHEAD; i++) f(v[i], (u32)(id + i * MOST_WANTED));
+    }
+    for (; id < n; id += MOST_WANTED) f(logits[id], (u32)id);
+}
 
 /* In shared memory: `sorted` gets the places in order. */
 struct Selection {
@@ -29,13 +44,13 @@ DEVICE void cut_bins(Selection *s, int left) {
 
 /* Keeps the places from `least` on, and counts the next digit of those with the digits of `low`. */
 DEVICE void keep_from(Selection *s, const float *logits, int n, u64 least, u64 low, u64 mask, int shift) {
-    for (int id = THREAD; id < n; id += MOST_WANTED) {
-        const u64 place = place_of(logits[id], (u32)id);
-        if (place < least) continue;
+    each_logit(logits, n, [=](float v, u32 id) {
+        const u64 place = place_of(v, id);
+        if (place < least) return;
         const u32 slot = atomic_add(&s->n_kept, 1);
         if (slot < MOST_KEPT) s->kept[slot] = place;
         if ((place & mask) == low) atomic_add(&s->bins[place >> shift & 255], 1);
-    }
+    });
 }
 
 /* Moves each kept place to its rank. */
@@ -48,14 +63,14 @@ DEVICE void sort_kept(Selection *s, int want) {
     SYNC();
 }
 
-/* Keeps the places from the guess on. If they are too many, radix selection narrows them, one digit a pass; the
- * want-th place is not below the guess, so places below it need not be counted. */
+/* Keeps the places from the guess on. If they are too many, radix selection narrows them, by one digit of 8 bits a
+ * pass; the want-th place is not below the guess, so places below it need not be counted. In the last pass, at most
+ * BINS places have the digits of the want-th, and fewer than `want` are above. */
 DEVICE void keep_highest(Selection *s, const float *logits, int n, int want, u64 own_top) {
     u64 low = 0, mask = 0;  /* known digits of the want-th place */
     int left = want;        /* its rank among the places with these digits */
     make_guess(s, want, own_top);
-    for (int digit = 0; digit <= DIGITS; digit++) {
-        const int shift = digit < DIGITS ? 56 - 8 * digit : 0;
+    for (int shift = 56; shift >= 0; shift -= 8) {
         SYNC();
         s->bins[THREAD] = 0;
         if (THREAD == 0) s->n_kept = 0;
