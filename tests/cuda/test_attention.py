@@ -17,6 +17,7 @@ from tests.support.parity.compare import TOLERANCE, errors, reference_result, ru
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase
 from camelid_native.cuda import kernels_attention
+from camelid_native.cuda.device_driver import DriverDevice
 
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
 
@@ -79,6 +80,17 @@ def test_bits_do_not_depend_on_the_blocks(monkeypatch: pytest.MonkeyPatch, name:
     cases = split_cases()
     expected = values(cases)
     monkeypatch.setattr(kernels_attention, name, value)
+    assert values(cases) == expected
+
+
+@pytest.mark.parametrize("few", [0, 32])
+def test_bits_do_not_depend_on_old_memory(monkeypatch: pytest.MonkeyPatch, few: int) -> None:
+    """Memory begins as NaN, and tables without pages: no row beyond the step and no masked key is read."""
+    cases = [replace(case, margins=(0, 0), spare=2) for case in split_cases()]
+    expected = values(cases)
+    fill = DriverDevice.fill
+    monkeypatch.setattr(DriverDevice, "fill", lambda device, at, _, n: fill(device, at, 0xFF, n))
+    monkeypatch.setattr(kernels_attention, "FEW_ROWS", few)
     assert values(cases) == expected
 
 
