@@ -23,6 +23,7 @@ BODIES = {
     "half a shuffle": "float v = 1.0f; if (LANE < 16) v = shuffle_xor(v, 1); y[THREAD] = v;",
     "left before a shuffle": "if (THREAD == 0) return; y[THREAD] = shuffle_xor(1.0f, 1);",
     "too much shared memory": "SHARED(float, a, 32768); a[THREAD] = 1.0f; y[THREAD] = a[THREAD];",
+    "a load between words": "y[THREAD] = as_float(load16(y + 1).x);",
     "unwritten shared memory": "SHARED(float, a, 128); y[THREAD] = a[THREAD];",
     "missing barrier": "SHARED(float, a, 128); a[THREAD] = THREAD; y[THREAD] = a[127 - THREAD];",
     "two writers": "SYNC(); y[THREAD / 2] = THREAD;",
@@ -51,7 +52,7 @@ def run(name: str) -> list[float]:
     y = device.allocate(4 * THREADS)
     at, held = device.pinned(4 * THREADS)
     grid = (BLOCKS if name == "two blocks" else 1, 1, 1)
-    device.launch(device.kernel(loaded, "planted"), grid, signature.threads, signature.packed({"y": y}))
+    device.launch(device.kernel(loaded, signature.symbol), grid, signature.threads, signature.packed({"y": y}))
     device.copy(at, y, 4 * THREADS)
     device.wait(device.mark())
     return list(unpack(f"<{THREADS}f", held))

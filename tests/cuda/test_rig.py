@@ -21,6 +21,7 @@ ENDS = {
     "left before a barrier": "a barrier after a thread has left",
     "half a shuffle": "a lane leaves while others wait for its value",
     "left before a shuffle": "threads wait for ever",
+    "a load between words": "a load of several words that is not aligned",
     "too much shared memory": "more shared memory than a block has",
 }
 RACES = ("missing barrier", "two writers", "two blocks")
@@ -60,7 +61,7 @@ def test_a_kernel_without_an_error_runs_in_any_order(order: str, wave: str) -> N
 def test_the_emulator_names_an_error(name: str, what: str) -> None:
     done = run(name)
     assert done.returncode == STOPPED, (done.stdout, done.stderr)
-    assert f"emulator: planted: {what}" in done.stderr
+    assert f"emulator: kernel_planted: {what}" in done.stderr
 
 
 def test_shared_memory_starts_as_nan() -> None:

@@ -5,7 +5,7 @@ any view placement.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,8 @@ from tests.support.parity.compare import TOLERANCE, errors, reference_result, ru
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, OpResult
+from camelid.plan.op_rows_recurrent import SLOT_TENSORS
+from camelid.plan.ops import OPS
 
 LENGTHS = (9, 1, 40, 140)  # of the sequences in a step: below and above a chunk of keys
 MASKS: tuple[dict[str, Any], ...] = ({}, {"mask": "causal"}, {"mask": "symmetric", "window": 12})
@@ -77,7 +79,8 @@ def draw_cases() -> Iterator[OpCase]:
     yield case(tied, limited(top_k=230))
 
 
-CASES = [*own_cases(), *encoder_cases(), *wide_cases(), *broken_cases(), *draw_cases()]
+WIDE = list(wide_cases())
+CASES = [*own_cases(), *encoder_cases(), *WIDE, *broken_cases(), *draw_cases()]
 CASES = [one for one in CASES if one.op != "rope"]
 LEFT, RIGHT = 3, 2
 
@@ -114,3 +117,40 @@ def test_view_placement_changes_no_bit(found: list[OpResult]) -> None:
             assert len(np.unique(margins)) == 1, label(i)
         rows = [(row.token_id, row.status, list(row.logits or ())) for row in got.rows]
         assert repr(rows) == repr([(r.token_id, r.status, list(r.logits or ())) for r in want.rows]), label(i)
+
+
+def test_rows_are_independent(found: list[OpResult]) -> None:
+    chosen = [i for i, one in enumerate(CASES) if OPS[one.op].row_wise]
+    places = [(i, t) for i in chosen for t in range(len(next(iter(CASES[i].views.values()))))]
+    alone = run([replace(CASES[i], views=rows_of(CASES[i].views, t, t + 1)) for i, t in places])
+    for (i, t), got in zip(places, alone, strict=True):
+        for role, view in got.views.items():
+            assert np.array_equal(view[0], found[i].views[role][t], equal_nan=True), label(i)
+
+
+def test_chunks_of_a_sequence_change_no_bit() -> None:
+    """Rows of a sequence one a step, from the state of the step before."""
+    longest = [one for one in CASES if one.slots is not None and (one.lengths[-1] == 9 or is_wide(one))]
+    assert {one.op for one in longest} == set(SLOT_TENSORS)
+    for one in longest:
+        start, end = (0, 3) if is_wide(one) else (6, 15)
+        slots: Any = one.slots
+        (whole,) = run([part_of(one, start, end, slots[:1])])
+        for t in range(start, end):
+            (got,) = run([part_of(one, t, t + 1, slots[:1])])
+            assert np.array_equal(got.views["y"][0], whole.views["y"][t - start]), one.op
+            slots = got.state[SLOT_TENSORS[one.op]]
+        assert np.array_equal(slots, whole.state[SLOT_TENSORS[one.op]])
+
+
+def is_wide(one: OpCase) -> bool:
+    return any(one is other for other in WIDE)
+
+
+def rows_of(views: Mapping[str, Any], start: int, end: int) -> dict[str, Any]:
+    return {role: view[start:end] for role, view in views.items()}
+
+
+def part_of(one: OpCase, start: int, end: int, slots: Any) -> OpCase:
+    views, positions = rows_of(one.views, start, end), one.positions[start:end]
+    return replace(one, views=views, positions=positions, lengths=[end - start], slots=slots)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from struct import unpack_from
 
@@ -25,7 +26,7 @@ from camelid.backends.base import (
 from camelid.backends.base import OpKernels as KernelsOfOp
 from camelid.backends.common.boundary import checked_inputs, made_bytes
 from camelid.backends.common.results import output_rows
-from camelid.errors import BackendError
+from camelid.errors import BackendError, DeviceLostError
 from camelid.plan.memory import Arena, plan_arena
 from camelid.plan.plan import Op, Plan, StateSpec, View
 from camelid.plan.weights import Weight
@@ -189,14 +190,20 @@ class CudaBackend(Backend):
         return [_described(list(islice(used, n)), context) for n in part_counts(plan)]
 
     async def close(self) -> None:
+        """Waits for the steps in flight and frees all memory; nothing of a lost device is left to free."""
         device, self._device = self._device, None
-        if device is None:
-            return
+        if device is not None:
+            with suppress(DeviceLostError):
+                self._free(device)
+
+    def _free(self, device: Device) -> None:
+        device.wait(device.mark())
         for program in self._programs:
             program.close()
         if self._states:
             self._states.close()
         self._programs, self._states = [], None
+        self._weights.close()
         self._staging.close()
         device.close()
 

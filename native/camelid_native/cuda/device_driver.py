@@ -212,6 +212,10 @@ class DriverDevice:
         """Enqueues a graph."""
         self._call("GraphLaunch", graph, self._stream)
 
+    def drop(self, graph: c_void_p) -> None:
+        """Frees a graph that no longer runs."""
+        self._call("GraphExecDestroy", graph)
+
     def mark(self) -> c_void_p:
         """An event after everything enqueued so far."""
         event = c_void_p()

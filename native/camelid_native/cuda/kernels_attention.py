@@ -15,6 +15,7 @@ MOST_QUERY = 8 * 576  # floats of their queries, in shared memory
 MOST_HEAD_DIM = 1024
 SPLIT_KEYS, MOST_SPLITS = 128, 64  # keys of a split, at least; splits of a row, at most
 FEW_ROWS, MOST_PART_BYTES = 32, 64 << 20  # of a program whose splits have blocks of their own
+SPLIT_BLOCKS = 1024  # of its launch: enough for a GPU; more would be empty for short sequences
 MASKS = {"causal": 0, "held": 1}
 
 
@@ -94,7 +95,13 @@ def _block_grid(op: Op, c: Context) -> Grid:
 
 
 def _split_grid(op: Op, c: Context) -> Grid:
-    return (*_block_grid(op, c)[:2], _n_splits(op, c))
+    """Blocks of heads, rows, and blocks that share the splits of a row."""
+    heads, rows, _ = _block_grid(op, c)
+    return (heads, rows, min(_n_splits(op, c), tiles(SPLIT_BLOCKS, heads * rows)))
+
+
+def _split_values(op: Op, c: Context) -> Values:
+    return {**_values(op, c), "n_shares": _split_grid(op, c)[2]}
 
 
 def _join_grid(op: Op, c: Context) -> Grid:
@@ -126,7 +133,7 @@ KERNELS: dict[str, OpKernels] = {
     "attention": OpKernels(
         (
             Kernel("attention", _block_grid, _values, headers=kv_header, defines=_defines, when=_is_whole),
-            Kernel("attention", _split_grid, _values, name="attention_split", headers=kv_header,
+            Kernel("attention", _split_grid, _split_values, name="attention_split", headers=kv_header,
                    defines=_defines, scratch=_part_scratch, when=_is_split),
             Kernel("attention", _join_grid, _values, name="attention_join", headers=kv_header,
                    defines=_defines, when=_is_split),

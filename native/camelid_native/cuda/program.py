@@ -1,7 +1,7 @@
 """A compiled plan: its memory, one graph per slot, and the results of steps in flight.
 
-A slot is pinned memory for a step and its results. The graph of a slot copies the step to the device and runs
-all kernels: one call of the host a step.
+A slot is pinned memory for a step and its results. The graph of a slot copies the step to the device, runs
+all kernels and copies the records of drawn ids back: one call of the host a step, and one that marks its end.
 """
 
 from __future__ import annotations
@@ -31,11 +31,15 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Results of one kind: address on the device, bytes per output, offset in a slot."""
+    """Results of one kind: address on the device, bytes per output, offset in a slot.
+
+    The graph copies results `of_graph` at full capacity; larger ones follow it, as many as the step has.
+    """
 
     at: int
     each: int
     offset: int
+    of_graph: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +63,7 @@ class CudaProgram:
         n_bytes = max(sum(s.each for s in self._sections) * outputs, 16)
         self._steps = [device.pinned(memory.step_bytes) for _ in range(SLOTS)]
         self._results = [device.pinned(n_bytes) for _ in range(SLOTS)]
-        self._graphs = [device.capture(lambda at=at: self._enqueue(at)) for at, _ in self._steps]
+        self._graphs = [device.capture(lambda slot=slot: self._enqueue(slot)) for slot in range(SLOTS)]
         self._free = list(range(SLOTS))
 
     @property
@@ -74,9 +78,8 @@ class CudaProgram:
         self._steps[slot][1][: len(step)] = step
         self._device.replay(self._graphs[slot])
         for section in self._sections:
-            n_bytes = section.each * n_outputs
-            if n_bytes:
-                self._device.copy(self._results[slot][0] + section.offset, section.at, n_bytes)
+            if n_outputs and not section.of_graph:
+                self._copy_back(slot, section, n_outputs)
         flight = Flight(slot, n_outputs, self._device.mark(), step)
         self._free.remove(slot)
         return flight
@@ -93,14 +96,22 @@ class CudaProgram:
 
     def close(self) -> None:
         """Frees the memory of the program."""
+        for graph in self._graphs:
+            self._device.drop(graph)
         for at, _ in (*self._steps, *self._results):
             self._device.free_pinned(at)
         self.memory.free(self._device)
 
-    def _enqueue(self, step_at: int) -> None:
-        self._device.copy(self.memory.step_at, step_at, self.memory.step_bytes)
+    def _enqueue(self, slot: int) -> None:
+        self._device.copy(self.memory.step_at, self._steps[slot][0], self.memory.step_bytes)
         for launch in self._launches:
             self._device.launch(launch.kernel, launch.grid, launch.threads, launch.arguments)
+        for section in self._sections:
+            if section.of_graph:
+                self._copy_back(slot, section, self.plan.key.capacity.outputs)
+
+    def _copy_back(self, slot: int, section: Section, n: int) -> None:
+        self._device.copy(self._results[slot][0] + section.offset, section.at, section.each * n)
 
 
 class Memory:
@@ -119,7 +130,7 @@ class Memory:
         self.results: Mapping[str, int] = {name: self._at[name] for name in each}
         starts = accumulate((n * outputs for n in each.values()), initial=0)
         self.sections = [
-            Section(self._at[name], n, start)
+            Section(self._at[name], n, start, name == "result")
             for (name, n), start in zip(each.items(), starts, strict=False)
             if n
         ]

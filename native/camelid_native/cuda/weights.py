@@ -46,6 +46,12 @@ class Weights:
                 self._load(weight, reader)
         self._staging.settle()
 
+    def close(self) -> None:
+        """Frees all memory."""
+        for at in (*self._blocks.values(), *self._books.values()):
+            self._device.free(at)
+        self._placed, self._blocks, self._books, self.n_bytes = {}, {}, {}, 0
+
     def placed(self, weight: Weight) -> Placed:
         """The addresses and sizes of a loaded weight."""
         return self._placed[weight.name]

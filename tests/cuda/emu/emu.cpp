@@ -47,6 +47,11 @@ EMU_OWN static void *first_sp(char *top, void (*entry)()) {
     _Exit(86);
 }
 
+EMU_OWN const void *aligned(const void *p, int n) {
+    if ((uintptr_t)p % n) fail("a load of several words that is not aligned");
+    return p;
+}
+
 static int after(int at) { return at == MAX_THREADS ? 0 : at + 1; }
 
 EMU_OWN static void push(int thread) {

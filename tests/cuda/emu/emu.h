@@ -1,10 +1,10 @@
 /* emu: the dialect of gpu.h for the processor. A block runs at a time, every GPU thread as a fiber.
  *
  * Ends the process with one line for: a barrier or shuffle that some threads do not reach, threads at different
- * barriers, a barrier after a thread has left, too much shared memory. Shared memory starts as NaN. EMU_ORDER: 0
- * ascending, 1 descending, n > 1 a random order of threads from seed n, drawn anew at every barrier. EMU_WAVE: lanes
- * that meet at a shuffle, 32 or 64. With -fsanitize=thread a race between threads, with -fsanitize=address an access
- * out of bounds is reported by its line. */
+ * barriers, a barrier after a thread has left, too much shared memory, a load of several words that is not aligned.
+ * Shared memory starts as NaN. EMU_ORDER: 0 ascending, 1 descending, n > 1 a random order of threads from seed n, drawn
+ * anew at every barrier. EMU_WAVE: lanes that meet at a shuffle, 32 or 64. With -fsanitize=thread a race between
+ * threads, with -fsanitize=address an access out of bounds is reported by its line. */
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -71,6 +71,7 @@ extern Block *block;
 extern Fiber *now;
 void barrier(long site);
 unsigned shuffle(unsigned v, int from, long site);
+const void *aligned(const void *p, int n);
 void *shared(const void *site, size_t n_bytes);
 int thread();
 int place(int axis);
@@ -94,6 +95,7 @@ template <class... A, void (*F)(A...)> struct Kernel<F> {
 #define BLOCK_Y (emu::place(1))
 #define BLOCK_Z (emu::place(2))
 #define SYNC() emu::barrier(__LINE__)
+#define ALIGNED(p, n) emu::aligned(p, n)
 
 DEVICE float as_float(u32 bits) { float v; memcpy(&v, &bits, 4); return v; }
 DEVICE u32 as_bits(float v) { u32 bits; memcpy(&bits, &v, 4); return bits; }
@@ -114,7 +116,7 @@ DEVICE u32 atomic_max(u32 *p, u32 v) {
 }
 DEVICE float float_of_half(u32 bits) { _Float16 v; u16 h = (u16)bits; memcpy(&v, &h, 2); return (float)v; }
 DEVICE u32 half_of_float(float f) { _Float16 v = (_Float16)f; u16 h; memcpy(&h, &v, 2); return h; }
-DEVICE uint4 stream16(const void *p) { return *(const uint4 *)p; }
+DEVICE uint4 stream16(const void *p) { return *(const uint4 *)ALIGNED(p, 16); }
 DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
     u32 found[2] = {0, 0};
     for (int i = 0; i < 8; i++) found[i & 1] |= (u32)((const u8 *)table)[nibbles >> 4 * i & 15] << 8 * (i / 2);

@@ -111,7 +111,7 @@ template <class Rows> DEVICE void stage_products(Work &w, const Query &q, Pool p
     }
 }
 
-/* Turns a head's products into weights relative to its highest score so far. A group of lanes has a head and its sum. */
+/* Turns a head's products into weights relative to its highest score so far. A group of lanes has a head. */
 DEVICE void weigh_keys(Work &w, const Query &q, int start, int n, Softmax &sum) {
     const int head = THREAD / GROUP_LANES, used = head < HEADS ? n : 0;
     float top = sum.top, tile_sum = 0.0f;

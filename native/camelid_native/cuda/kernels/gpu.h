@@ -43,6 +43,7 @@ DEVICE u64 shuffle_xor(u64 v, int mask) {
     const u32 low = shuffle_bits((u32)v, LANE ^ mask);
     return (u64)shuffle_bits((u32)(v >> 32), LANE ^ mask) << 32 | low;
 }
-DEVICE uint4 load16(const void *p) { return *(const uint4 *)p; }
-DEVICE uint2 load8(const void *p) { return *(const uint2 *)p; }
+/* Loads at multiples of their size. */
+DEVICE uint4 load16(const void *p) { return *(const uint4 *)ALIGNED(p, 16); }
+DEVICE uint2 load8(const void *p) { return *(const uint2 *)ALIGNED(p, 8); }
 DEVICE bool is_nan(float v) { return v != v; }

@@ -7,6 +7,7 @@
 #define BLOCK_X ((int)blockIdx.x)
 #define BLOCK_Y ((int)blockIdx.y)
 #define BLOCK_Z ((int)blockIdx.z)
+#define ALIGNED(p, n) (p)
 #define SYNC() __syncthreads()
 #define ALL_LANES 0xFFFFFFFFu
 

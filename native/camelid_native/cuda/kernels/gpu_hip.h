@@ -15,6 +15,7 @@ struct __attribute__((aligned(8))) uint2 { u32 x, y; };
 #define BLOCK_X ((int)__builtin_amdgcn_workgroup_id_x())
 #define BLOCK_Y ((int)__builtin_amdgcn_workgroup_id_y())
 #define BLOCK_Z ((int)__builtin_amdgcn_workgroup_id_z())
+#define ALIGNED(p, n) (p)
 
 DEVICE void barrier_() {
     __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup");

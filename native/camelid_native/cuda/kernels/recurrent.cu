@@ -47,27 +47,48 @@ KERNEL(conv_state, THREADS)(Step step, View x, Slots state, int cols, int taps) 
         to[j * cols + c] = seen(slot_at(state, group.read), x, group, span, taps - 1, cols, span.rows + j, c);
 }
 
-/* One row of a head's state matrix, spread over the lanes of a group: lane l has columns l, l + 32, ... */
+/* One row of a head's state matrix, over the lanes of a group: lane l has columns l, l + 32, ... */
 template <int PER_LANE> struct Held { float at[PER_LANE]; };
 
-/* Calls f(t, head, p, held) for each row of the sequence, with row p of the head's state matrix, which f changes.
- * Groups beyond the last row of the matrix take part with zeros. */
-template <int PER_LANE, class F>
-DEVICE void scan_rows(Step step, Slots state, int head_rows, int width, F f) {
-    const int head = BLOCK_Y, p = BLOCK_X * GROUPS + THREAD / GROUP_LANES;
-    const Span span = span_of(step, (u32)BLOCK_Z);
-    const Group group = group_at(step, (u32)BLOCK_Z, state.group);
-    const long long at = ((long long)head * head_rows + p) * width;
-    const float *from = slot_at(state, group.read) + at;
-    float *to = slot_at(state, group.write) + at;
-    Held<PER_LANE> held;
-#pragma unroll
-    for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
-        held.at[i] = group.held && p < head_rows && c < width ? from[c] : 0.0f;
-    for (int t = span.first; t < span.first + span.rows; t++) f(t, head, p, held);
-#pragma unroll
-    for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
-        if (p < head_rows && c < width) to[c] = held.at[i];
+/* A scan with the names of both ops: `in` is b or k, `out` is c or q; `beta` and `scale` are of the delta rule alone.
+ * `heads_each` heads share `in` and `out`. */
+struct Scan {
+    View y, x, in, out, dt, beta;
+    const float *a, *d, *dt_bias;
+    int head_rows, width, heads_each, is_delta;
+    float scale;
+};
+
+enum { STAGED_ROWS = 8, STAGED_FLOATS = STAGED_ROWS * 4 * GROUP_LANES };
+/* Rows of the step in shared memory, so that their loads are not waited for one by one. */
+struct Staged {
+    float in[STAGED_FLOATS], out[STAGED_FLOATS], x[STAGED_ROWS * GROUPS], decay[STAGED_ROWS], gain[STAGED_ROWS];
+};
+
+DEVICE float time_step(Scan m, int t, int head) {
+    const float v = row_of(m.dt, t)[head];
+    return softplus_(m.dt_bias ? v + m.dt_bias[head] : v);
+}
+
+/* Stages n rows of the step, from `first` on. */
+DEVICE void stage(Staged *s, Scan m, int first, int n) {
+    const int head = BLOCK_Y, at = head / m.heads_each * m.width;
+    SYNC();  /* the rows before are read */
+    for (int r = THREAD / GROUP_LANES; r < n; r += GROUPS)
+        for (int c = LANE; c < m.width; c += GROUP_LANES) {
+            s->in[r * m.width + c] = row_of(m.in, first + r)[at + c];
+            s->out[r * m.width + c] = row_of(m.out, first + r)[at + c];
+        }
+    if (THREAD < n * GROUPS) {
+        const int p = BLOCK_X * GROUPS + THREAD % GROUPS, t = first + THREAD / GROUPS;
+        s->x[THREAD] = p < m.head_rows ? row_of(m.x, t)[head * m.head_rows + p] : 0.0f;
+    }
+    if (THREAD < n) {
+        const float dt = time_step(m, first + THREAD, head);
+        s->decay[THREAD] = exp_(dt * m.a[head]);
+        s->gain[THREAD] = m.is_delta ? row_of(m.beta, first + THREAD)[head] : dt;
+    }
+    SYNC();
 }
 
 /* (decay * S) @ v. */
@@ -93,61 +114,62 @@ DEVICE float advance(Held<PER_LANE> &held, const float *in, const float *out, in
     return group_sum(sum);
 }
 
-DEVICE float time_step(View dt, const float *bias, int t, int head) {
-    const float v = row_of(dt, t)[head];
-    return softplus_(bias ? v + bias[head] : v);
+/* y of a staged row, for the group's row of the state matrix. */
+template <int PER_LANE> DEVICE float scan_row(const Staged *s, Scan m, int r, Held<PER_LANE> &held) {
+    const float *in = s->in + r * m.width, *out = s->out + r * m.width;
+    const float x = s->x[r * GROUPS + THREAD / GROUP_LANES], decay = s->decay[r], gain = s->gain[r];
+    if (m.is_delta) {
+        const float wrong = x - decayed_product(held, in, m.width, decay);
+        return m.scale * advance(held, in, out, m.width, decay, gain * wrong);
+    }
+    const float sum = advance(held, in, out, m.width, decay, gain * x);
+    return m.d ? fma_(m.d[BLOCK_Y], x, sum) : sum;
 }
 
-struct Mamba2 { View y, x, b, c, dt; const float *a, *d, *dt_bias; int head_rows, width, heads_each; };
-
-/* State space duality in recurrent form (Dao and Gu, arXiv 2405.21060). */
-template <int PER_LANE> DEVICE void mamba2_row(Mamba2 m, int t, int head, int p, Held<PER_LANE> &held) {
-    const float dt = time_step(m.dt, m.dt_bias, t, head), decay = exp_(dt * m.a[head]);
-    const int at = head / m.heads_each * m.width, column = head * m.head_rows + p;
-    const float x = p < m.head_rows ? row_of(m.x, t)[column] : 0.0f;
-    const float sum = advance(held, row_of(m.b, t) + at, row_of(m.c, t) + at, m.width, decay, dt * x);
-    if (LANE == 0 && p < m.head_rows) row_of(m.y, t)[column] = m.d ? fma_(m.d[head], x, sum) : sum;
+/* The rows of a sequence, for the block's rows of a head's state matrix. Groups beyond its last row take part with
+ * zeros. */
+template <int PER_LANE> DEVICE void scan_rows(Step step, Slots state, Scan m, Staged *s) {
+    const int p = BLOCK_X * GROUPS + THREAD / GROUP_LANES, row = BLOCK_Y * m.head_rows + p;
+    const int most = STAGED_FLOATS / (PER_LANE * GROUP_LANES);
+    const Span span = span_of(step, (u32)BLOCK_Z);
+    const Group group = group_at(step, (u32)BLOCK_Z, state.group);
+    const float *from = slot_at(state, group.read) + (long long)row * m.width;
+    float *to = slot_at(state, group.write) + (long long)row * m.width;
+    Held<PER_LANE> held;
+#pragma unroll
+    for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
+        held.at[i] = group.held && p < m.head_rows && c < m.width ? from[c] : 0.0f;
+    for (int done = 0; done < span.rows; done += most) {
+        const int first = span.first + done, n = span.rows - done < most ? span.rows - done : most;
+        stage(s, m, first, n);
+        for (int r = 0; r < n; r++) {
+            const float y = scan_row(s, m, r, held);
+            if (LANE == 0 && p < m.head_rows) row_of(m.y, first + r)[row] = y;
+        }
+    }
+#pragma unroll
+    for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
+        if (p < m.head_rows && c < m.width) to[c] = held.at[i];
 }
 
-template <int PER_LANE> DEVICE void mamba2(Step step, Slots state, Mamba2 m) {
-    scan_rows<PER_LANE>(step, state, m.head_rows, m.width, [=](int t, int head, int p, Held<PER_LANE> &held) {
-        mamba2_row<PER_LANE>(m, t, head, p, held);
-    });
+DEVICE void scan(Step step, Slots state, Scan m, Staged *s) {
+    if (m.width <= 4 * GROUP_LANES) scan_rows<4>(step, state, m, s);
+    else scan_rows<16>(step, state, m, s);
 }
 
-/* Blocks: parts of a head's state matrix, heads, sequences. `heads_each` heads share b and c. */
+/* State space duality in recurrent form (Dao and Gu, arXiv 2405.21060). Blocks: parts of a head's state matrix, heads,
+ * sequences. */
 KERNEL(scan_mamba2, THREADS)(Step step, View y, View x, View b, View c, View dt, const float *a, const float *d,
                              const float *dt_bias, Slots state, int head_rows, int width, int heads_each) {
+    SHARED(Staged, staged, 1);
     if (BLOCK_Z >= count(step, SEQUENCES)) return;
-    const Mamba2 m = {y, x, b, c, dt, a, d, dt_bias, head_rows, width, heads_each};
-    if (width <= 4 * GROUP_LANES) mamba2<4>(step, state, m);
-    else mamba2<16>(step, state, m);
+    scan(step, state, {y, x, b, c, dt, dt, a, d, dt_bias, head_rows, width, heads_each, false, 1.0f}, staged);
 }
 
-struct Delta { View y, q, k, v, dt, beta; const float *a, *dt_bias; int head_rows, width, heads_each; float scale; };
-
-/* The gated delta rule (Yang, Kautz and Hatamizadeh, arXiv 2412.06464). */
-template <int PER_LANE> DEVICE void delta_row(Delta m, int t, int head, int p, Held<PER_LANE> &held) {
-    const float decay = exp_(m.a[head] * time_step(m.dt, m.dt_bias, t, head)), beta = row_of(m.beta, t)[head];
-    const int at = head / m.heads_each * m.width, column = head * m.head_rows + p;
-    const float *k = row_of(m.k, t) + at;
-    const float v = p < m.head_rows ? row_of(m.v, t)[column] : 0.0f;
-    const float wrong = v - decayed_product(held, k, m.width, decay);
-    const float sum = advance(held, k, row_of(m.q, t) + at, m.width, decay, beta * wrong);
-    if (LANE == 0 && p < m.head_rows) row_of(m.y, t)[column] = m.scale * sum;
-}
-
-template <int PER_LANE> DEVICE void delta(Step step, Slots state, Delta m) {
-    scan_rows<PER_LANE>(step, state, m.head_rows, m.width, [=](int t, int head, int p, Held<PER_LANE> &held) {
-        delta_row<PER_LANE>(m, t, head, p, held);
-    });
-}
-
-/* As scan_mamba2; `heads_each` heads share q and k. */
+/* The gated delta rule (Yang, Kautz and Hatamizadeh, arXiv 2412.06464). Blocks as for scan_mamba2. */
 KERNEL(scan_delta, THREADS)(Step step, View y, View q, View k, View v, View dt, View beta, const float *a,
                             const float *dt_bias, Slots state, int head_rows, int width, int heads_each, float scale) {
+    SHARED(Staged, staged, 1);
     if (BLOCK_Z >= count(step, SEQUENCES)) return;
-    const Delta m = {y, q, k, v, dt, beta, a, dt_bias, head_rows, width, heads_each, scale};
-    if (width <= 4 * GROUP_LANES) delta<4>(step, state, m);
-    else delta<16>(step, state, m);
+    scan(step, state, {y, v, k, q, dt, beta, a, nullptr, dt_bias, head_rows, width, heads_each, true, scale}, staged);
 }

@@ -113,11 +113,11 @@ KERNEL(sample, THREADS)(Step step, View logits, Ring tokens, u32 *result, int vo
     if (THREAD != 0) return;
     const u32 id = id_at(best) < (u32)vocab ? id_at(best) : (u32)vocab - 1;
     if (is_last(step, o)) ring[position % (u32)tokens.rows] = id;
-    u32 *words_out = result + RESULT_WORDS * o;
-    words_out[0] = id;
-    words_out[1] = scanned.status;
-    words_out[2] = as_bits(row[id]);
-    words_out[3] = as_bits(scanned.log_sum_exp);
+    u32 *out = result + RESULT_WORDS * o;
+    out[0] = id;
+    out[1] = scanned.status;
+    out[2] = as_bits(row[id]);
+    out[3] = as_bits(scanned.log_sum_exp);
 }
 
 /* Mean and variance of the logits above -infinity. */

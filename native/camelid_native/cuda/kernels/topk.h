@@ -71,7 +71,6 @@ DEVICE void keep_highest(Selection *s, const float *logits, int n, int want, u64
     int left = want;        /* its rank among the places with these digits */
     make_guess(s, want, own_top);
     for (int shift = 56; shift >= 0; shift -= 8) {
-        SYNC();
         s->bins[THREAD] = 0;
         if (THREAD == 0) s->n_kept = 0;
         SYNC();
