@@ -33,6 +33,11 @@ def test_a_device_has_its_facts(name: str) -> None:
     device.close()
 
 
+@pytest.mark.parametrize("name", APIS)
+def test_a_second_device_can_be_chosen(name: str) -> None:
+    DriverDevice(APIS[name][0], str(driver_library()), number=1).close()
+
+
 @pytest.mark.parity
 def test_hip_runs_what_cuda_runs() -> None:
     cases = [*(c for c in OP_CASES if c.op == "norm")][:8] + [*(c for c in OP_CASES if c.op == "copy")][:4]

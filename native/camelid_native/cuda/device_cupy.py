@@ -78,6 +78,9 @@ class CupyDevice:
     def replay(self, graph: Any) -> None:
         self._call(graph.launch, self._stream)
 
+    def drop(self, graph: Any) -> None:
+        """Nothing: CuPy frees a graph with the last reference to it."""
+
     def mark(self) -> Any:
         event = self._call(lambda: self._cuda.Event(disable_timing=True))
         self._call(event.record, self._stream)

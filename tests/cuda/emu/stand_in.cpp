@@ -20,6 +20,7 @@ struct Module {
     int n;
 };
 enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500, CAPTURING = 900 };
+static int chosen;  /* the device that was asked for last */
 static size_t n_allocated;
 static std::map<void *, size_t> sizes;
 
@@ -50,7 +51,7 @@ struct Arguments {
 extern "C" {
 int cuInit(unsigned) { return OK; }
 int cuDeviceGetCount(int *n) { return *n = 1, OK; }
-int cuDeviceGet(int *device, int) { return *device = 0, OK; }
+int cuDeviceGet(int *device, int number) { return *device = chosen = number, OK; }
 int cuDeviceGetName(char *name, int size, int) { return snprintf(name, size, "emulator"), OK; }
 int cuDeviceTotalMem_v2(size_t *n, int) { return *n = limit(), OK; }
 int cuDeviceGetAttribute(int *value, int attribute, int) {

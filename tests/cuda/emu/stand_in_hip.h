@@ -32,7 +32,7 @@ SAME(hipEventSynchronize, cuEventSynchronize);
 SAME(hipDrvGetErrorString, cuGetErrorString);
 
 extern "C" {
-int hipSetDevice(int device) { return device == 0 ? OK : INVALID_VALUE; }
+int hipSetDevice(int device) { return device == chosen ? OK : INVALID_VALUE; }
 int hipDeviceGetAttribute(int *value, int attribute, int) {
     static const std::map<int, int> known = {{87, 64}, {63, 4}};
     return *value = known.count(attribute) ? known.at(attribute) : 0, OK;
