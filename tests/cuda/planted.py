@@ -52,7 +52,9 @@ def run(name: str) -> list[float]:
     y = device.allocate(4 * THREADS)
     at, held = device.pinned(4 * THREADS)
     grid = (BLOCKS if name == "two blocks" else 1, 1, 1)
-    device.launch(device.kernel(loaded, signature.symbol), grid, signature.threads, signature.packed({"y": y}))
+    device.launch(
+        device.kernel(loaded, signature.symbol), grid, signature.threads, signature.packed({"y": y})
+    )
     device.copy(at, y, 4 * THREADS)
     device.wait(device.mark())
     return list(unpack(f"<{THREADS}f", held))
