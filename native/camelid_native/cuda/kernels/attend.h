@@ -14,7 +14,7 @@
 enum {
     KEY_LANES = 8,
     SLOTS = THREADS / KEY_LANES,  /* keys side by side */
-    LANE_KEYS = HEADS > 4 ? 2 : 4,  /* keys of a lane at once, which share each load of the queries */
+    LANE_KEYS = HEADS > 1 ? 2 : 4,  /* keys of a lane at once, which share each load of the queries */
     TILE = 128,
     KEY_UNITS = HEAD_DIM / UNIT,
     VALUE_UNIT = UNIT < 4 ? UNIT : 4,  /* sums of values fill registers: HEADS times this number */
