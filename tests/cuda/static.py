@@ -18,8 +18,8 @@ from tests.cuda.static_modules import all_modules, is_product, kernels_of, sampl
 from camelid_native.cuda.compiler import Module
 
 WIDE = 16  # bytes of a load
-# Bytes of a thread: NVIDIA's assembler spills a word or two where that makes room for more warps, in attention
-# of many rows, which decoding does not run, up to four.
+# Bytes of a thread: NVIDIA's assembler spills a word or two where that makes room for more warps; up to four
+# in attention of many rows, which decoding does not run.
 MOST_SCRATCH, MOST_OF_PROMPTS = 8, 16
 HEAD = (
     "| arch | kernel | registers | scratch | shared | waves | load | dots | mma | instructions |\n"

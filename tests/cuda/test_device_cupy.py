@@ -25,6 +25,7 @@ SIGNATURES = {
     "runtime.setDevice": "int device",
     "runtime.getDeviceProperties": "int device",
     "runtime.memGetInfo": "",
+    "runtime.driverGetVersion": "",
     "runtime.memcpyAsync": "intptr_t dst, intptr_t src, size_t size, int kind, intptr_t stream",
     "runtime.memsetAsync": "intptr_t ptr, int value, size_t size, intptr_t stream",
     "driver.launchKernel": (
@@ -86,6 +87,7 @@ def fake(calls: list[tuple[str, Sequence[Any]]], **answers: Any) -> Any:
     known = {
         "getDeviceProperties": {**properties, "totalGlobalMem": 1 << 30},
         "memGetInfo": (5, 9),
+        "driverGetVersion": 13000,
         **answers,
     }
     runtime, driver = Recorder(calls, **known), Recorder(calls, **known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -59,3 +60,9 @@ class Compiler(Protocol):
     def image(self, module: Module, arch: str) -> bytes:
         """The code of a module for a device's architecture. Raises BackendError with the compiler's log."""
         ...
+
+
+def fingerprint(compiler: str) -> str:
+    """A hash of all kernel texts and of the compiler's name, 16 hex digits."""
+    texts = (file_text(path.name) for path in sorted(FOLDER.iterdir()))
+    return hashlib.sha256("\0".join((compiler, *texts)).encode()).hexdigest()[:16]

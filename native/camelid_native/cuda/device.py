@@ -18,6 +18,7 @@ class Facts:
     wave: int
     n_processors: int
     memory_bytes: int
+    driver: str
 
 
 class Device(Protocol):

@@ -30,6 +30,7 @@ class CupyDevice:
             name=bytes(found["name"]).decode(), arch=f"sm_{found['major']}{found['minor']}",
             wave=found["warpSize"], n_processors=found["multiProcessorCount"],
             memory_bytes=found["totalGlobalMem"],
+            driver=str(self._cuda.runtime.driverGetVersion()),
         )  # fmt: skip
 
     def free_bytes(self) -> int:

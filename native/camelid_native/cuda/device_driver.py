@@ -7,7 +7,9 @@ package is needed, and tests run every line over a stand-in of the library.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_ulonglong, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -57,11 +59,13 @@ def _named(prefix: str, **others: str) -> dict[str, str]:
         *("DevicePrimaryCtxRetain", "MemcpyAsync", "MemsetD8Async", "StreamSynchronize", "StreamCreate"),
         *("ModuleLoadData", "ModuleUnload", "ModuleGetFunction", "LaunchKernel", "StreamEndCapture"),
         *("GraphInstantiateWithFlags", "GraphDestroy", "GraphExecDestroy", "GraphLaunch", "EventCreate"),
-        *("EventRecord", "EventSynchronize"),
+        *("EventRecord", "EventSynchronize", "DriverGetVersion"),
     )
     return {role: others.get(role, prefix + role) for role in (*roles, *others)}
 
 
+# Codes after which every call fails: of an unavailable device, of memory errors, and of a kernel's faults.
+LOST = frozenset({46, 214, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 999})
 CUDA = Api(
     name="CUDA",
     libraries=("libcuda.so.1",),
@@ -74,7 +78,7 @@ CUDA = Api(
     ),
     arguments={"CtxSetCurrent": lambda a: a[:1]},
     no_memory=frozenset({2}),
-    lost=frozenset({46, 214, 700, 702, 719, 999}),
+    lost=LOST,
     wave=10,
     processors=16,
     arch=_sm,
@@ -98,7 +102,7 @@ HIP = Api(
         "MemcpyAsync": lambda a: (*a[:3], c_int(MEMCPY_DEFAULT), *a[3:]),
     },
     no_memory=frozenset({2}),
-    lost=frozenset({214, 700, 702, 710, 719, 999}),
+    lost=LOST,
     wave=87,
     processors=63,
     arch=_gfx,
@@ -112,11 +116,17 @@ class DriverDevice:
         self._api = api
         self._library = _opened((library,) if library else api.libraries)
         self._device, self._context, self._stream = c_int(), c_void_p(), c_void_p()
+        self._threads = threading.local()  # a thread has its own current context
+        self._threads.is_set = True
         self._call("Init", c_uint(0))
         self._call("DeviceGet", byref(self._device), c_int(number))
         self._call("DevicePrimaryCtxRetain", byref(self._context), self._device)
-        self._call("CtxSetCurrent", self._context, self._device)
-        self._call("StreamCreate", byref(self._stream), c_uint(NON_BLOCKING))
+        try:
+            self._call("CtxSetCurrent", self._context, self._device)
+            self._call("StreamCreate", byref(self._stream), c_uint(NON_BLOCKING))
+        except BackendError:
+            self._call("DevicePrimaryCtxRelease", self._device)
+            raise
 
     def facts(self) -> Facts:
         """The device's name and sizes."""
@@ -129,7 +139,14 @@ class DriverDevice:
             wave=self.attribute(self._api.wave),
             n_processors=self.attribute(self._api.processors),
             memory_bytes=total.value,
+            driver=str(self._version()),
         )
+
+    def _version(self) -> int:
+        """The driver's version as a number."""
+        version = c_int()
+        self._call("DriverGetVersion", byref(version))
+        return version.value
 
     def attribute(self, number: int) -> int:
         """One of the driver's numbered attributes of the device."""
@@ -202,10 +219,16 @@ class DriverDevice:
         self._call("StreamBeginCapture", self._stream, c_int(RELAXED))
         try:
             work()
+        except BaseException:
+            with suppress(BackendError):  # the first error is the cause
+                self._call("StreamEndCapture", self._stream, byref(graph))
+                self._call("GraphDestroy", graph)
+            raise
+        self._call("StreamEndCapture", self._stream, byref(graph))
+        try:
+            self._call("GraphInstantiateWithFlags", byref(ready), graph, c_ulonglong(0))
         finally:
-            self._call("StreamEndCapture", self._stream, byref(graph))
-        self._call("GraphInstantiateWithFlags", byref(ready), graph, c_ulonglong(0))
-        self._call("GraphDestroy", graph)
+            self._call("GraphDestroy", graph)
         return ready
 
     def replay(self, graph: c_void_p) -> None:
@@ -229,19 +252,33 @@ class DriverDevice:
         self._call("EventDestroy", mark)
 
     def close(self) -> None:
-        """Waits for the stream and frees it."""
-        self._call("StreamSynchronize", self._stream)
-        self._call("StreamDestroy", self._stream)
-        self._call("DevicePrimaryCtxRelease", self._device)
+        """Waits for the stream, frees it and releases the context; a lost device has no stream left."""
+        try:
+            self._call("StreamSynchronize", self._stream)
+            self._call("StreamDestroy", self._stream)
+        except DeviceLostError:
+            pass
+        finally:
+            self._call("DevicePrimaryCtxRelease", self._device)
 
     def _call(self, role: str, *arguments: Any, want: int = 0) -> None:
         """Calls a function. Raises the error of its code; `want` bytes were asked for."""
+        if not hasattr(self._threads, "is_set"):
+            self._threads.is_set = True
+            self._call("CtxSetCurrent", self._context, self._device)
         name, given = self._api.functions[role], self._api.arguments.get(role)
         if not name:
             return
-        code = getattr(self._library, name)(*(given(arguments) if given else arguments))
+        code = self._function(name)(*(given(arguments) if given else arguments))
         if code:
             raise self._error(role, code, want)
+
+    def _function(self, name: str) -> Any:
+        try:
+            return getattr(self._library, name)
+        except AttributeError:
+            told = f"cuda: the driver {self._library._name} lacks {name}; install a newer driver"
+            raise BackendError(told, backend="cuda") from None
 
     def _error(self, role: str, code: int, want: int) -> Exception:
         text = c_char_p()
@@ -249,9 +286,11 @@ class DriverDevice:
         told = f"cuda: {self._api.functions[role]}: {(text.value or b'unknown error').decode()} ({code})"
         if code in self._api.no_memory:
             way = "use a smaller context, kv_type or quantization, or -ngl for layers on the processor"
-            return OutOfMemoryError(f"{told}; {want:,} bytes were requested; {way}", want_bytes=want)
+            size = f"{want:,} bytes were requested; " if want else ""
+            return OutOfMemoryError(f"{told}; {size}{way}", want_bytes=want)
         if code in self._api.lost:
-            return DeviceLostError(f"{told}; load the model again", backend="cuda", reason=told)
+            way = "restart the process and load the model again"
+            return DeviceLostError(f"{told}; {way}", backend="cuda", reason=told)
         return BackendError(told, backend="cuda")
 
 

@@ -12,11 +12,13 @@ from itertools import accumulate
 from typing import Any
 
 from camelid.backends.common.results import GIVEN
+from camelid.errors import BackendError
 from camelid.plan.plan import Plan
 from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS
 from camelid_native.cuda.device import Device, Grid
+from camelid_native.cuda.holdings import Holdings
 
-SLOTS = 3  # two steps in flight, and one step being read
+SLOTS = 3  # two steps in flight, and one whose read has begun
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +58,18 @@ class Flight:
 class CudaProgram:
     """A compiled plan on its device."""
 
-    def __init__(self, device: Device, plan: Plan, memory: Memory, launches: Sequence[Launch]) -> None:
+    def __init__(
+        self, device: Device, plan: Plan, memory: Memory, launches: Sequence[Launch], holdings: Holdings
+    ) -> None:
+        """`holdings` owns the memory, and now the pinned memory and the graphs too."""
         self._device, self.plan, self.memory, self._launches = device, plan, memory, launches
+        self._holdings = holdings
         outputs = plan.key.capacity.outputs
         self._sections = memory.sections
         n_bytes = max(sum(s.each for s in self._sections) * outputs, 16)
-        self._steps = [device.pinned(memory.step_bytes) for _ in range(SLOTS)]
-        self._results = [device.pinned(n_bytes) for _ in range(SLOTS)]
-        self._graphs = [device.capture(lambda slot=slot: self._enqueue(slot)) for slot in range(SLOTS)]
+        self._steps = [holdings.pinned(memory.step_bytes) for _ in range(SLOTS)]
+        self._results = [holdings.pinned(n_bytes) for _ in range(SLOTS)]
+        self._graphs = [holdings.capture(lambda slot=slot: self._enqueue(slot)) for slot in range(SLOTS)]
         self._free = list(range(SLOTS))
 
     @property
@@ -71,11 +77,16 @@ class CudaProgram:
         return len(self._launches)
 
     def submit(self, step: bytes, n_outputs: int) -> Flight:
-        """Enqueues a step."""
+        """Enqueues a step. Raises BackendError for a step of another size, or beyond the slots."""
+        if len(step) != self.memory.step_bytes:
+            raise BackendError(
+                f"cuda: a step of program {self.plan.key.entry!r} has {len(step):,} bytes, expected "
+                f"{self.memory.step_bytes:,}; was it encoded with another plan's layout?", backend="cuda",
+            )  # fmt: skip
         if not self._free:
-            raise RuntimeError(f"{SLOTS} steps are in flight; read one before the next")
+            raise BackendError(f"cuda: {SLOTS} steps are in flight; read one first", backend="cuda")
         slot = self._free[0]
-        self._steps[slot][1][: len(step)] = step
+        self._steps[slot][1][:] = step
         self._device.replay(self._graphs[slot])
         for section in self._sections:
             if n_outputs and not section.of_graph:
@@ -87,20 +98,19 @@ class CudaProgram:
     def read(self, flight: Flight) -> bytes:
         """Waits for a step and returns its results; a repeated read returns the same bytes."""
         if flight.data is None:
-            self._device.wait(flight.mark)
-            held = self._results[flight.slot][1]
-            places = [(s.offset, s.each * flight.n_outputs) for s in self._sections]
-            flight.data = b"".join(bytes(held[start : start + n]) for start, n in places)
-            self._free.append(flight.slot)
+            flight.data = b""
+            try:
+                self._device.wait(flight.mark)
+                held = self._results[flight.slot][1]
+                places = [(s.offset, s.each * flight.n_outputs) for s in self._sections]
+                flight.data = b"".join(bytes(held[start : start + n]) for start, n in places)
+            finally:
+                self._free.append(flight.slot)
         return flight.data
 
     def close(self) -> None:
         """Frees the memory of the program."""
-        for graph in self._graphs:
-            self._device.drop(graph)
-        for at, _ in (*self._steps, *self._results):
-            self._device.free_pinned(at)
-        self.memory.free(self._device)
+        self._holdings.close()
 
     def _enqueue(self, slot: int) -> None:
         self._device.copy(self.memory.step_at, self._steps[slot][0], self.memory.step_bytes)
@@ -117,14 +127,16 @@ class CudaProgram:
 class Memory:
     """Memory of a program on the device: step, activations, scratch and results."""
 
-    def __init__(self, device: Device, plan: Plan, arena_bytes: int, scratch_bytes: int) -> None:
+    def __init__(
+        self, device: Device, holdings: Holdings, plan: Plan, arena_bytes: int, scratch_bytes: int
+    ) -> None:
         self.step_bytes = 4 * plan.layout.n_words
         sizes = {"step": self.step_bytes, "arena": max(arena_bytes, 16), "scratch": max(scratch_bytes, 16)}
         outputs = plan.key.capacity.outputs
         each = result_sizes(plan)
         sizes |= {name: max(n * outputs, 16) for name, n in each.items()}
         self.n_bytes = sum(sizes.values())
-        self._at = {name: device.allocate(n) for name, n in sizes.items()}
+        self._at = {name: holdings.allocate(n) for name, n in sizes.items()}
         device.fill(self._at["arena"], 0, sizes["arena"])
         self.step_at, self.arena_at, self.scratch_at = (self._at[n] for n in ("step", "arena", "scratch"))
         self.results: Mapping[str, int] = {name: self._at[name] for name in each}
@@ -134,10 +146,6 @@ class Memory:
             for (name, n), start in zip(each.items(), starts, strict=False)
             if n
         ]
-
-    def free(self, device: Device) -> None:
-        for at in self._at.values():
-            device.free(at)
 
 
 def result_sizes(plan: Plan) -> dict[str, int]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from camelid.errors import BackendError
 from camelid_native.cuda.device import Device
+from camelid_native.cuda.holdings import Holdings
 
 HALF_BYTES = 8 << 20
 
@@ -16,8 +19,9 @@ class Staging:
     """Two halves of pinned memory, used in turns."""
 
     def __init__(self, device: Device) -> None:
-        self._device = device
-        self._halves = [device.pinned(HALF_BYTES) for _ in range(2)]
+        self._device, self._holdings = device, Holdings(device)
+        with self._holdings.building():
+            self._halves = [self._holdings.pinned(HALF_BYTES) for _ in range(2)]
         self._marks: list[Any] = [None, None]
         self._turn = 0
 
@@ -44,10 +48,10 @@ class Staging:
             self._wait(turn)
 
     def close(self) -> None:
-        """Frees the memory."""
-        self.settle()
-        for at, _ in self._halves:
-            self._device.free_pinned(at)
+        """Frees the memory, after the copies in flight."""
+        with suppress(BackendError):
+            self.settle()
+        self._holdings.close()
 
     def _piece(self, to: int, data: npt.NDArray[np.uint8]) -> None:
         turn, self._turn = self._turn, 1 - self._turn

@@ -14,6 +14,7 @@ from camelid.errors import BackendError
 from camelid.formats.quants import row_bytes
 from camelid.plan.plan import Plan, StateRef, StateSpec
 from camelid_native.cuda.device import Device
+from camelid_native.cuda.holdings import Holdings
 from camelid_native.cuda.staging import Staging
 
 ALIGNMENT = 256
@@ -28,7 +29,7 @@ class Region:
 
 
 class States:
-    """Memory of all state groups. A layer's tensors follow each other."""
+    """Memory of all state groups: a range for each tensor of each layer."""
 
     def __init__(
         self, device: Device, staging: Staging, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]
@@ -37,8 +38,11 @@ class States:
         self._specs, self._pools = {spec.name: spec for spec in states}, dict(pools)
         sizes = [_aligned(4 * pools[s.name].table_rows * pools[s.name].table_cols) for s in states]
         starts = list(accumulate(sizes, initial=0))
-        self.n_bytes = 0
-        self._blocks: list[int] = []
+        self._holdings = Holdings(device)
+        with self._holdings.building():
+            self._place(states, starts)
+
+    def _place(self, states: Sequence[StateSpec], starts: Sequence[int]) -> None:
         tables = self._zeros(max(starts[-1], ALIGNMENT))
         self._tables = {spec.name: tables + start for spec, start in zip(states, starts, strict=False)}
         self._regions: dict[tuple[str, int], dict[str, Region]] = {}
@@ -65,11 +69,13 @@ class States:
         return at
 
     def _zeros(self, n_bytes: int) -> int:
-        at = self._device.allocate(n_bytes)
+        at = self._holdings.allocate(n_bytes)
         self._device.fill(at, 0, n_bytes)
-        self._blocks.append(at)
-        self.n_bytes += n_bytes
         return at
+
+    @property
+    def n_bytes(self) -> int:
+        return self._holdings.n_bytes
 
     def placed(self, plan: Plan, ref: StateRef, tensor: str) -> tuple[int, ...]:
         """The fields of Pool, Ring or Slots in step.h; the slots of this tensor."""
@@ -111,8 +117,7 @@ class States:
 
     def close(self) -> None:
         """Frees the memory."""
-        for at in self._blocks:
-            self._device.free(at)
+        self._holdings.close()
 
     def _checked(self, group: str, unit: int) -> list[Region]:
         known = self._pools.get(group)

@@ -19,9 +19,11 @@ struct Module {
     const emu::Row *rows;
     int n;
 };
-enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500, CAPTURING = 900 };
+/* EMU_LOST: a fault of a kernel, which the host sees when it waits. */
+enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500, LOST = 700, CAPTURING = 900 };
 static int chosen;  /* the device that was asked for last */
 static size_t n_allocated;
+static int n_live;  /* device memory, pinned memory, graphs, streams and events that are not freed */
 static std::map<void *, size_t> sizes;
 
 static void add(Stream *s, std::function<void()> work) { (s->capture ? *s->capture : s->queue).push_back(std::move(work)); }
@@ -50,6 +52,7 @@ struct Arguments {
 
 extern "C" {
 int cuInit(unsigned) { return OK; }
+int cuDriverGetVersion(int *version) { return *version = 13000, OK; }
 int cuDeviceGetCount(int *n) { return *n = 1, OK; }
 int cuDeviceGet(int *device, int number) { return *device = chosen = number, OK; }
 int cuDeviceGetName(char *name, int size, int) { return snprintf(name, size, "emulator"), OK; }
@@ -68,20 +71,25 @@ int cuMemAlloc_v2(void **p, size_t n) {
     if (!*p) return NO_MEMORY;
     memset(*p, 0xFF, n);
     n_allocated += sizes[*p] = n;
-    return OK;
+    return n_live++, OK;
 }
 int cuMemFree_v2(void *p) {
     if (!sizes.count(p)) return INVALID_VALUE;
     n_allocated -= sizes[p];
     sizes.erase(p);
-    return free(p), OK;
+    return free(p), n_live--, OK;
 }
-int cuMemHostAlloc(void **p, size_t n, unsigned) { return *p = aligned_alloc(256, (n + 255) / 256 * 256), *p ? OK : NO_MEMORY; }
-int cuMemFreeHost(void *p) { return free(p), OK; }
-int cuStreamCreate(Stream **s, unsigned) { return *s = new Stream, OK; }
-int cuStreamDestroy_v2(Stream *s) { return delete s, OK; }
+int emu_live() { return n_live; }
+int cuMemHostAlloc(void **p, size_t n, unsigned) {
+    *p = aligned_alloc(256, (n + 255) / 256 * 256);
+    return *p ? (n_live++, OK) : NO_MEMORY;
+}
+int cuMemFreeHost(void *p) { return free(p), n_live--, OK; }
+int cuStreamCreate(Stream **s, unsigned) { return *s = new Stream, n_live++, OK; }
+int cuStreamDestroy_v2(Stream *s) { return delete s, n_live--, OK; }
 int cuStreamSynchronize(Stream *s) {
     if (s->capture) return CAPTURING;
+    if (getenv("EMU_LOST")) return s->queue.clear(), LOST;
     return drain(s), OK;
 }
 int cuMemcpyAsync(void *to, const void *from, size_t n, Stream *s) { return add(s, [=] { memmove(to, from, n); }), OK; }
@@ -112,17 +120,17 @@ int cuLaunchKernel(const emu::Row *f, unsigned gx, unsigned gy, unsigned gz, uns
 }
 int cuStreamBeginCapture_v2(Stream *s, int) { return s->capture = new Work, OK; }
 int cuStreamEndCapture(Stream *s, Work **graph) { return *graph = s->capture, s->capture = nullptr, OK; }
-int cuGraphInstantiateWithFlags(Work **e, Work *graph, unsigned long long) { return *e = new Work(*graph), OK; }
+int cuGraphInstantiateWithFlags(Work **e, Work *graph, unsigned long long) { return *e = new Work(*graph), n_live++, OK; }
 int cuGraphDestroy(Work *graph) { return delete graph, OK; }
-int cuGraphExecDestroy(Work *e) { return delete e, OK; }
+int cuGraphExecDestroy(Work *e) { return delete e, n_live--, OK; }
 int cuGraphLaunch(Work *e, Stream *s) {
     if (s->capture) return CAPTURING;
     return add(s, [=] { for (auto &one : *e) one(); }), OK;
 }
-int cuEventCreate(Stream ***e, unsigned) { return *e = new Stream *, OK; }
-int cuEventDestroy_v2(Stream **e) { return delete e, OK; }
+int cuEventCreate(Stream ***e, unsigned) { return *e = new Stream *, n_live++, OK; }
+int cuEventDestroy_v2(Stream **e) { return delete e, n_live--, OK; }
 int cuEventRecord(Stream **e, Stream *s) { return *e = s, OK; }
-int cuEventSynchronize(Stream **e) { return drain(*e), OK; }
+int cuEventSynchronize(Stream **e) { return getenv("EMU_LOST") ? LOST : (drain(*e), OK); }
 int cuEventElapsedTime(float *ms, Stream **, Stream **) { return *ms = 0.0f, OK; }
 int cuGetErrorString(int code, const char **text) {
     static const std::map<int, const char *> known = {{INVALID_VALUE, "invalid argument"}, {NO_MEMORY, "out of memory"},

@@ -2,6 +2,7 @@
 #pragma once
 #define SAME(hip, cuda) extern "C" decltype(cuda) hip __attribute__((alias(#cuda)))
 SAME(hipInit, cuInit);
+SAME(hipDriverGetVersion, cuDriverGetVersion);
 SAME(hipGetDeviceCount, cuDeviceGetCount);
 SAME(hipDeviceGet, cuDeviceGet);
 SAME(hipDeviceGetName, cuDeviceGetName);
