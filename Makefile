@@ -65,7 +65,7 @@ exhaustive: $(JOBS)
 exhaustive-parity: build
 	@$(PYTEST) --exhaustive -m parity $(ARGS)
 
-exhaustive-tests: build .venv/.cuda
+exhaustive-tests: build
 	@$(PYTEST) --exhaustive -m "not parity" $(ARGS)
 
 exhaustive-sanitize: .venv/.test

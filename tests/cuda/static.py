@@ -74,14 +74,14 @@ def main() -> None:
     faults: list[str] = []
     for arch in args.archs or ARCHS:
         if reason := missing(arch):
-            print(f"{arch}: {reason}", file=sys.stderr)
+            faults.append(f"{arch}: {reason}")
             continue
         start = time.perf_counter()
         for row in rows(modules, arch):
             print(row.line(), flush=True)
             faults += row.faults()
         print(f"{arch}: {len(modules)} modules in {time.perf_counter() - start:.1f} s", file=sys.stderr)
-    sys.exit("\n".join(faults))
+    sys.exit("\n".join(faults) or 0)
 
 
 if __name__ == "__main__":
