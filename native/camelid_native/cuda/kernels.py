@@ -18,6 +18,7 @@ from camelid_native.cuda import (
 )
 from camelid_native.cuda.kernel import OpKernels
 
+MOST_ROWS = 65535
 KERNELS: dict[str, OpKernels] = {
     **kernels_basic.KERNELS,
     **kernels_matrix.KERNELS,
@@ -43,7 +44,14 @@ def refusal(op: Op, plan: Plan) -> str:
 
 def plan_refusal(plan: Plan) -> str:
     """The first reason why an op of the plan cannot run, or ""."""
-    return next(filter(None, (refusal(op, plan) for op in plan.ops)), "")
+    reasons = (refusal(op, plan) for op in plan.ops)
+    return _rows_refusal(plan) or next(filter(None, reasons), "")
+
+
+def _rows_refusal(plan: Plan) -> str:
+    """A reason against more rows than the second extent of a grid can have, or ""."""
+    most = max(plan.rows.values())
+    return f"steps of {most} rows, at most {MOST_ROWS}; use a smaller chunk" if most > MOST_ROWS else ""
 
 
 def _reasons(op: Op, row: OpKernels) -> Iterator[str]:

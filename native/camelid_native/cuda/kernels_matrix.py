@@ -72,17 +72,11 @@ def quantize(parts: Parts) -> Kernel:
 def product_values(op: Op, c: Context, parts: Parts) -> Values:
     """Values of a product's kernel: rows of a matrix, vectors of x; no rounded x for floats."""
     n_parts, step = parts(op)
-    known = {
-        "rows": op.weight("weight").shape[-2],
-        "parts": n_parts,
-        "part_step": step,
-        "y_step": 0,
-        **NO_NORM,
-    }
-    known |= (
+    known = {"rows": op.weight("weight").shape[-2], "parts": n_parts, "part_step": step, "y_step": 0}
+    norm = (
         {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")} if op.name in DEFERRED else NO_NORM
     )
-    return known if _is_rounded(op, c) else known | {"codes": 0, "factors": 0}
+    return {**known, **norm, **({} if _is_rounded(op, c) else {"codes": 0, "factors": 0})}
 
 
 def _linear_values(op: Op, c: Context) -> Values:

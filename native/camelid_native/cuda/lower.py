@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -74,7 +74,8 @@ def scratch_of(context: Context) -> Scratch:
     """The memory that a plan needs beside its arena."""
     ops = ops_of(context.plan)
     sizes = slot_bytes(twins_of(ops), ops, context.plan)
-    most = max((sum(map(_aligned, _scratch(op, context).values())) for op in ops), default=0)
+    used = (_scratch(op, kernels, context).values() for op, kernels in used_kernels(context))
+    most = max((sum(map(_aligned, each)) for each in used), default=0)
     return Scratch(most, tuple(_aligned(sizes[slot]) for slot in sorted(sizes)))
 
 
@@ -96,7 +97,7 @@ def _op_launches(
     library: Library,
     more: Values,
 ) -> Iterator[Launch]:
-    sizes = _scratch(op, context)
+    sizes = _scratch(op, kernels, context)
     starts = accumulate(map(_aligned, sizes.values()), initial=scratch_at)
     common = {**places.values(op, KERNELS[op.name]), **dict(zip(sizes, starts, strict=False)), **more}
     for kernel in kernels:
@@ -105,9 +106,9 @@ def _op_launches(
         yield Launch(handle, kernel.grid(op, context), signature.threads, arguments)
 
 
-def _scratch(op: Op, context: Context) -> Mapping[str, int]:
+def _scratch(op: Op, kernels: Sequence[Kernel], context: Context) -> Mapping[str, int]:
     """Bytes by parameter of the memory between the launches of an op."""
-    return {name: n for kernel in _used(op, context) for name, n in kernel.scratch(op, context).items()}
+    return {name: n for kernel in kernels for name, n in kernel.scratch(op, context).items()}
 
 
 def _aligned(n_bytes: int) -> int:

@@ -85,15 +85,13 @@ class CudaProgram:
             )  # fmt: skip
         if not self._free:
             raise BackendError(f"cuda: {SLOTS} steps are in flight; read one first", backend="cuda")
-        slot = self._free[0]
+        slot = self._free.pop(0)
         self._steps[slot][1][:] = step
         self._device.replay(self._graphs[slot])
         for section in self._sections:
             if n_outputs and not section.of_graph:
                 self._copy_back(slot, section, n_outputs)
-        flight = Flight(slot, n_outputs, self._device.mark(), step)
-        self._free.remove(slot)
-        return flight
+        return Flight(slot, n_outputs, self._device.mark(), step)
 
     def read(self, flight: Flight) -> bytes:
         """Waits for a step and returns its results; a repeated read returns the same bytes."""

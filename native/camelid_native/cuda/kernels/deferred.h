@@ -17,7 +17,7 @@ template <int THREADS_, int N, int R> DEVICE void scale_sums(const Norm &norm, i
         float sum = 0.0f;
         for (int c = THREAD; c < norm.cols / QUAD; c += THREADS_) sum = sum + squares[c];
         const float scale = 1.0f / sqrt_(block_sum<THREADS_>(sum) / (float)norm.cols + norm.eps);
-    UNROLL
+        UNROLL
         for (int r = 0; r < R; r++) sums[r][t] = sums[r][t] * scale;
     }
 }

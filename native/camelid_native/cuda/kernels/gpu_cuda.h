@@ -33,8 +33,6 @@ DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
 }
 DEVICE u32 mul_high(u32 a, u32 b) { return __umulhi(a, b); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return atomicAdd(p, v); }
-DEVICE u32 atomic_max(u32 *p, u32 v) { return atomicMax(p, v); }
-DEVICE u32 atomic_or(u32 *p, u32 v) { return atomicOr(p, v); }
 DEVICE float float_of_half(u32 bits) {
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)bits));
