@@ -10,6 +10,7 @@
 #   make exhaustive-rigs      make fuzz, make fuzz-engine, make vectors ARGS=--all
 #   make exhaustive-arm64     make arm64
 #   make exhaustive-isa       make isa
+#   make exhaustive-cuda      make cuda
 #   make build    what `make test` needs: kernels, native and for pages, and the page
 #   make lint     ruff and pyright
 #   make bench    camelid bench                            make bench ARGS="-n 64"
@@ -21,12 +22,13 @@
 #   make rivals   llama.cpp's logits beside Camelid's on the same files; builds llama.cpp once
 #   make arm64    the kernels' tests on arm64's library, in qemu-user
 #   make isa      the shaders' machine code on GPUs that are not here, against bounds
+#   make cuda     the CUDA kernels' machine code on GPUs that are not here, against bounds   make cuda ARGS=sm_90
 #   make sanitize the kernels' tests under AddressSanitizer and UBSan   make sanitize ARGS=--threads
 #   make wheel    a release's two wheels, in dist/: camelid with the CPU kernels of every platform, tried; and
 #                 camelid-web with the built page
 .DEFAULT_GOAL := run
-JOBS := $(addprefix exhaustive-,parity tests sanitize threads rigs arm64 isa)
-.PHONY: run web test exhaustive $(JOBS) build lint bench fuzz fuzz-engine goldens vectors clients rivals arm64 isa sanitize wheel clean
+JOBS := $(addprefix exhaustive-,parity tests sanitize threads rigs arm64 isa cuda)
+.PHONY: run web test exhaustive $(JOBS) build lint bench fuzz fuzz-engine goldens vectors clients rivals arm64 isa cuda sanitize wheel clean
 
 PROMPT ?= What is 12 plus 30?
 ARGS ?=
@@ -82,6 +84,8 @@ exhaustive-arm64: arm64
 
 exhaustive-isa: isa
 
+exhaustive-cuda: cuda
+
 build: .venv/.test
 	@$(KERNELS)
 	@$(MODULES)
@@ -123,6 +127,9 @@ arm64: .venv/.arm64
 isa: .venv/.test .venv/.isa
 	@$(MODULE) tests.perf.isa.gate $(ARGS)
 
+cuda: .venv/.test .venv/.cuda
+	@$(MODULE) tests.cuda.static $(ARGS)
+
 sanitize: .venv/.test
 	@$(MODULE) tests.native.sanitized $(ARGS)
 
@@ -140,6 +147,7 @@ clean:
 .venv/.web .venv/.test .venv/.wheel: package-lock.json .npmrc .ci/system-packages
 .venv/.clients: tests/clients/js/package-lock.json
 .venv/.isa: .ci/gpu-drivers
+.venv/.cuda: .ci/system-packages
 .venv/.%: $(SETUP)
 	@.ci/setup $*
 	@touch $@

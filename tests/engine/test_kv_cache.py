@@ -145,7 +145,7 @@ def test_two_sequences_never_write_one_shared_page() -> None:
     shared = one.pages["kv"][2]
     change = grown(state, one, 10, 11)
     assert change.copies == [(0, shared, one.pages["kv"][2], 2)], "the two matching rows were not copied"
-    assert (0, one.table_row, 2, one.pages["kv"][2]) in change.updates
+    assert change.updates == [(0, one.table_row, i, unit) for i, unit in enumerate(one.pages["kv"])]
     assert not grown(state, other, 10, 11).copies
     assert other.pages["kv"][2] == shared != one.pages["kv"][2]
     for allocation in (one, other):

@@ -123,6 +123,12 @@ def test_order_dependent_copies_are_refused(copies: list[tuple[int, int, int, in
         encode_step(replace(STEP, copies=copies), layout)
 
 
+def test_an_entry_of_a_page_table_changes_once_in_a_step() -> None:
+    layout = StepLayout(replace(CAPACITY, updates=2), n_groups=1)
+    with pytest.raises(PlanError, match=r"updates .* depend on their order"):
+        encode_step(replace(STEP, updates=[(0, 1, 2, 6), (0, 1, 2, 7)]), layout)
+
+
 def builder() -> PlanBuilder:
     states = (StateSpec("tokens", "ring", (), (("id", 1),), 128),)
     return PlanBuilder(ProgramKey(entry="decode", capacity=CAPACITY), states)

@@ -47,6 +47,7 @@ BACKENDS: dict[str, BackendRow] = {
     ),
     "null": BackendRow(module="camelid.backends.null.backend", role="test"),
     "webgpu": BackendRow(module=WEBGPU, role="gpu", auto_rank=1, options=frozenset({"adapter"})),
+    "cuda": BackendRow(module="camelid_native.cuda.backend", role="gpu", extra="cuda", modules=("nvidia",)),
     "vulkan": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Vulkan"),
     "metal": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Metal"),
     "dx12": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="D3D12"),

@@ -302,9 +302,9 @@ class KVCacheManager:
                 allocation.pending.append((group, allocation.table_row, index, pages[-1]))
         for state in self._recurrent:
             self._make_slot_writable(allocation, state.name)
-        updates, allocation.pending = allocation.pending, []
+        latest, allocation.pending = {u[:3]: u for u in allocation.pending}, []  # made at once: one an entry
         allocation.n_writable = self._n_pages(n_rows) * self.page_rows
-        return CacheUpdate(updates, copies)
+        return CacheUpdate(list(latest.values()), copies)
 
     def most_updates(self, allocation: CacheAllocation, first_row: int, n_rows: int) -> int:
         """An upper bound of the page-table updates of `grow`."""

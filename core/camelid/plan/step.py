@@ -10,7 +10,7 @@ record of the program. Sections:
     outputs   per output: row, sequence, position of the sampled token
     sampling  per sampling row: see `SAMPLING`; the last two words are the count and first index of its biases
     biases    per bias: token id, addend to its logit (f32 bits)
-    updates   per page-table change: group, table row, index, unit
+    updates   per page-table change: group, table row, index, unit; all run at once, so no entry changes twice
     copies    per copy: group, source unit, destination unit, rows; all copies run at once, so no unit is both
               source and destination, and no unit is a destination twice
 
@@ -276,12 +276,16 @@ class Step:
 def encode_step(step: Step, layout: StepLayout) -> bytes:
     """Encodes a step as bytes.
 
-    Raises PlanError if a count exceeds the program's capacity, if copies depend on their order, or for a row
-    or sequence with more words than the layout has.
+    Raises PlanError if a count exceeds the program's capacity, if copies or updates depend on their order, or
+    for a row or sequence with more words than the layout has.
     """
     _check_capacity(step, layout.capacity)
     if step.copies:
         _check_copies(step.copies)
+    if len({update[:3] for update in step.updates}) < len(step.updates):
+        raise PlanError(
+            f"updates {step.updates} depend on their order; put them in different steps", op="tables"
+        )
     counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
     words = [*counts, step.ordinal & 0xFFFFFFFF, *layout.places]
     sections: tuple[Seq[Iterable[int]], ...] = (

@@ -19,9 +19,10 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import Sources
-from camelid.backends.common.load_ops import LOAD_OPS, encode_rows, load_rows, tiles
+from camelid.backends.common.load_ops import load_rows, tiles
 from camelid.backends.common.mapped_file import MappedFile
 from camelid.backends.common.part_reader import PartReader
+from camelid.backends.common.stored_rows import Stored, stored_rows, takes_all
 from camelid.errors import ModelFormatError
 from camelid.formats.quants import row_bytes
 from camelid.plan.weights import INLINE, Part, Weight
@@ -38,15 +39,11 @@ from camelid_native.cpu.records import (
 )
 
 U8: TypeAlias = npt.NDArray[np.uint8]
-Stored: TypeAlias = Callable[[int, int], U8]  # (first row, n rows) -> rows in the weight's type
-Order: TypeAlias = npt.NDArray[np.intp]  # [rows]
 Job: TypeAlias = Callable[[], None]
 Begin: TypeAlias = Callable[[Job], Future[None]]  # starts a job on a pool thread
 Record: TypeAlias = Callable[[Weight, int], WeightRecord]  # (weight, form) -> record
 PIECE_BYTES = 2 << 20  # source bytes that one job packs
 TILE_VALUES = 1 << 20
-# Load ops that keep every byte in place, that move whole rows, and that need the whole matrix at once.
-KEEPS, MOVES, TAKES_ALL = {"concat"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
 
 
 class WeightForms:
@@ -133,14 +130,14 @@ class WeightForms:
         return weight_record(weight, FORM_ROWS, at)
 
     def _put_rows(self, weight: Weight, at: int) -> None:
-        each, stored = row_bytes(weight.type, weight.cols), self._stored(weight)
+        each, stored = row_bytes(weight.type, weight.cols), stored_rows(weight, self._read)
         for start, n in tiles(weight, TILE_VALUES):
             ctypes.memmove(at + start * each, stored(start, n).tobytes(), n * each)
 
     def panels(self, weight: Weight, begin: Begin, *, form: int) -> WeightRecord:
         """Record of panels of 16 rows, matrix by matrix; FORM_GATED alternates panels of the two halves."""
         stack, rows, cols = stacked(weight)
-        turns, height, stored = TURNS[form], _piece_rows(weight), self._stored(weight)
+        turns, height, stored = TURNS[form], _piece_rows(weight), stored_rows(weight, self._read)
         rows //= turns
         one, part = (self._library.panel_bytes(weight.type, n, cols) for n in (1, rows))
         at = self._memory.block(stack * turns * part)
@@ -154,7 +151,7 @@ class WeightForms:
             for i, to in enumerate(firsts)
             for start in range(0, rows, height)
         ]
-        if _takes_all(weight):
+        if takes_all(weight):
             wait(pieces)  # each such weight holds its whole decoded matrix: one at a time
         return weight_record(weight, form, at, turns * part)
 
@@ -163,44 +160,6 @@ class WeightForms:
         piece = np.ascontiguousarray(stored(first + rows.start, len(rows)))
         to = at + turns * self._library.panel_bytes(weight.type, rows.start, weight.cols)
         self._library.pack(weight.type, piece.ctypes.data, len(rows), weight.cols, to, turns)
-
-    def _stored(self, weight: Weight) -> Stored:
-        """Function that reads rows in the weight's type with load ops applied.
-
-        Work for the whole weight (row order, transposition) is done once, here.
-        """
-        names = {op.name for op in weight.load_ops}
-        each = row_bytes(weight.type, weight.cols)
-        if names <= KEEPS:
-            return lambda start, n: self._bytes(weight, start * each, n * each)
-        if _moves_only(weight):
-            return partial(self._moved, weight, _order(weight))
-        if _takes_all(weight):
-            whole = self._changed(weight, 0, weight.rows).reshape(-1, each)
-            return lambda start, n: whole[start : start + n]
-        return partial(self._changed, weight)
-
-    def _moved(self, weight: Weight, order: Order, start: int, n: int) -> U8:  # [n, row_bytes]
-        """Rows of a weight whose load ops only move rows."""
-        each, rows = row_bytes(weight.type, weight.cols), order[start : start + n]
-        first, end = int(rows.min()), int(rows.max()) + 1
-        return self._bytes(weight, first * each, (end - first) * each).reshape(-1, each)[rows - first]
-
-    def _changed(self, weight: Weight, start: int, n: int) -> U8:  # [n * row_bytes]
-        """Rows of a weight whose load ops change values: decoded, changed, encoded again."""
-        values = load_rows(weight, self._read, start, n)
-        return np.frombuffer(encode_rows(weight.name, weight.type, values), np.uint8)
-
-    def _bytes(self, weight: Weight, start: int, n_bytes: int) -> U8:
-        """Bytes of the weight's concatenated parts, from `start` on."""
-        pieces: list[U8] = []
-        at = 0
-        for part in weight.parts:
-            low, high = max(start, at), min(start + n_bytes, at + part.n_bytes)
-            if low < high:
-                pieces.append(self._read(part, low - at, high - low))
-            at += part.n_bytes
-        return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
     def _read(self, part: Part, offset: int, n_bytes: int) -> U8:
         with PartReader(self._sources) as reader:
@@ -233,27 +192,8 @@ def is_mapped(weight: Weight) -> bool:
     return len(weight.parts) == 1 and not weight.load_ops and weight.parts[0].source != INLINE
 
 
-def _moves_only(weight: Weight) -> bool:
-    """True if load ops change the order of rows only, not their bytes."""
-    return {op.name for op in weight.load_ops} <= KEEPS | MOVES and len(weight.shape) > 1
-
-
-def _takes_all(weight: Weight) -> bool:
-    """True if a load op needs the values of the whole matrix at once."""
-    return not _moves_only(weight) and any(op.name in TAKES_ALL for op in weight.load_ops)
-
-
 def _piece_rows(weight: Weight) -> int:
     """Rows of a piece: whole panels, and whole heads if a load op permutes rows within a head."""
     heads = [int(op.args[1]) for op in weight.load_ops if op.name == "permute_rows"]
     step = math.lcm(PANEL_ROWS, *heads)
     return max(PIECE_BYTES // row_bytes(weight.type, weight.cols) // step, 1) * step
-
-
-def _order(weight: Weight) -> Order:
-    """Index of the stored row for each row of a weight whose load ops only move rows."""
-    n_stored = sum(part.n_bytes for part in weight.parts) // row_bytes(weight.type, weight.cols)
-    order = np.arange(n_stored, dtype=np.float32).reshape(-1, 1)  # exact below 2**24
-    for op in weight.load_ops:
-        order = LOAD_OPS[op.name](order, op)  # row indices move as the rows would
-    return order.ravel().astype(np.intp)

@@ -20,12 +20,14 @@ FUSED = frozenset({"add_norm", "linear_glu"})
 Make = Callable[[], Backend]
 
 
-def check_logits(make: Make, case: HfCase, variant: str, folder: Path, dtype: str = "f16") -> None:
+def check_logits(
+    make: Make, case: HfCase, variant: str, folder: Path, dtype: str = "f16", fused: frozenset[str] = FUSED
+) -> None:
     """Asserts logits equal to the reference's within rounding."""
     loaded = load_hf(write_hf(folder / case.name, case, dtype=dtype))
     longest = max(map(len, case.token_ids))
     want = reference_logits(loaded, case.token_ids, context=longest)
-    how = {"context": longest, "fused": FUSED, "adapter": variant}
+    how = {"context": longest, "fused": fused, "adapter": variant}
     got: Logits = asyncio.run(run(make(), loaded, case.token_ids, CHUNK, **how))
     error = nmse(got, want)
     print(f"{case.name} {variant} {dtype}: NMSE {error:.1e}")

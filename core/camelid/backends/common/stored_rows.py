@@ -1,0 +1,81 @@
+"""Rows of a weight in its own type, with load ops applied: the stored bytes, where the ops keep them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from camelid.backends.common.load_ops import LOAD_OPS, Read, encode_rows, load_rows
+from camelid.formats.quants import row_bytes
+from camelid.plan.weights import Weight
+
+U8: TypeAlias = npt.NDArray[np.uint8]
+Stored: TypeAlias = Callable[[int, int], U8]  # (first row, n rows) -> rows in the weight's type
+Order: TypeAlias = npt.NDArray[np.intp]  # [rows]
+# Load ops that keep every byte in place, that move whole rows, and that need the whole matrix at once.
+KEEPS, MOVES, TAKES_ALL = {"concat"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
+
+
+def stored_rows(weight: Weight, read: Read) -> Stored:
+    """Function that reads rows in the weight's type with load ops applied.
+
+    Work for the whole weight (row order, transposition) is done once, here.
+    """
+    names = {op.name for op in weight.load_ops}
+    each = row_bytes(weight.type, weight.cols)
+    if names <= KEEPS:
+        return lambda start, n: _bytes(weight, read, start * each, n * each)
+    if _moves_only(weight):
+        return partial(_moved, weight, read, _order(weight))
+    if takes_all(weight):
+        whole = _changed(weight, read, 0, weight.rows).reshape(-1, each)
+        return lambda start, n: whole[start : start + n]
+    return partial(_changed, weight, read)
+
+
+def takes_all(weight: Weight) -> bool:
+    """True if a load op needs the values of the whole matrix at once."""
+    return not _moves_only(weight) and any(op.name in TAKES_ALL for op in weight.load_ops)
+
+
+def _moves_only(weight: Weight) -> bool:
+    """True if load ops change the order of rows only, not their bytes."""
+    return {op.name for op in weight.load_ops} <= KEEPS | MOVES and len(weight.shape) > 1
+
+
+def _moved(weight: Weight, read: Read, order: Order, start: int, n: int) -> U8:  # [n, row_bytes]
+    """Rows of a weight whose load ops only move rows."""
+    each, rows = row_bytes(weight.type, weight.cols), order[start : start + n]
+    first, end = int(rows.min()), int(rows.max()) + 1
+    return _bytes(weight, read, first * each, (end - first) * each).reshape(-1, each)[rows - first]
+
+
+def _changed(weight: Weight, read: Read, start: int, n: int) -> U8:  # [n * row_bytes]
+    """Rows of a weight whose load ops change values: decoded, changed, encoded again."""
+    values = load_rows(weight, read, start, n)
+    return np.frombuffer(encode_rows(weight.name, weight.type, values), np.uint8)
+
+
+def _bytes(weight: Weight, read: Read, start: int, n_bytes: int) -> U8:
+    """Bytes of the weight's concatenated parts, from `start` on."""
+    pieces: list[U8] = []
+    at = 0
+    for part in weight.parts:
+        low, high = max(start, at), min(start + n_bytes, at + part.n_bytes)
+        if low < high:
+            pieces.append(read(part, low - at, high - low))
+        at += part.n_bytes
+    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
+
+
+def _order(weight: Weight) -> Order:
+    """Index of the stored row for each row of a weight whose load ops only move rows."""
+    n_stored = sum(part.n_bytes for part in weight.parts) // row_bytes(weight.type, weight.cols)
+    order = np.arange(n_stored, dtype=np.float32).reshape(-1, 1)  # exact below 2**24
+    for op in weight.load_ops:
+        order = LOAD_OPS[op.name](order, op)  # row indices move as the rows would
+    return order.ravel().astype(np.intp)

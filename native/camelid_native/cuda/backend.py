@@ -1,0 +1,277 @@
+"""Backend cuda: runs plans as captured graphs of its own kernels on one GPU."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
+from struct import unpack_from
+
+import numpy as np
+
+from camelid.backends.base import (
+    Backend,
+    Capabilities,
+    Forecast,
+    MemoryReport,
+    OpenSpec,
+    PoolSize,
+    Program,
+    Result,
+    Sources,
+    Ticket,
+    check_weight_types,
+)
+from camelid.backends.base import OpKernels as KernelsOfOp
+from camelid.backends.common.boundary import checked_inputs, made_bytes
+from camelid.backends.common.results import output_rows
+from camelid.errors import BackendError
+from camelid.plan.memory import Arena, plan_arena
+from camelid.plan.plan import Op, Plan, StateSpec, View
+from camelid.plan.weights import Weight
+from camelid_native.cuda.compiler import Compiler, fingerprint
+from camelid_native.cuda.device import Device
+from camelid_native.cuda.holdings import Holdings
+from camelid_native.cuda.kernel import Context, Kernel
+from camelid_native.cuda.kernels import KERNELS, plan_refusal
+from camelid_native.cuda.library import Library
+from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
+from camelid_native.cuda.places import Places
+from camelid_native.cuda.program import CudaProgram, Flight, Memory
+from camelid_native.cuda.staging import Staging
+from camelid_native.cuda.states import States
+from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
+from camelid_native.cuda.vendors import open_gpu
+from camelid_native.cuda.weights import Weights, books_bytes, device_bytes
+
+FUSED = frozenset({
+    "add_norm", "linear_glu", "join_linears", "join_ropes", "linear_add", "linear_add_norm", "qkv",
+})  # fmt: skip
+OpenParts = Callable[[], tuple[Device, Compiler]]
+
+
+class Opened:
+    """An open device with everything that lives as long: staging, weights, modules."""
+
+    def __init__(self, device: Device, compiler: Compiler) -> None:
+        self.device = device
+        try:
+            facts = device.facts()
+            self.name = f"{facts.name} ({facts.arch}), driver {facts.driver}"
+            self.build = fingerprint(compiler.name)
+            self.staging = Staging(device)
+        except BaseException:
+            device.close()
+            raise
+        self.weights = Weights(device, self.staging)
+        self.library = Library(device, compiler, facts.arch)
+
+    def close(self) -> None:
+        """Frees all memory and the device."""
+        self.weights.close()
+        self.staging.close()
+        self.device.close()
+
+
+class CudaBackend(Backend):
+    """Plans as graphs on one GPU. Keeps promise A, and B within NMSE 1e-5."""
+
+    def __init__(self, open_parts: OpenParts) -> None:
+        self._open_parts = open_parts
+        self._parts: Opened | None = None  # None while the backend is closed
+        self._programs: list[CudaProgram] = []
+        self._states: States | None = None
+        self._pools: dict[str, PoolSize] = {}
+        self._counters = {"runs": 0, "launches": 0}
+
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            name="cuda",
+            device=self._parts.name if self._parts else "not opened",
+            ops=frozenset(KERNELS),
+            weight_types=WEIGHT_TYPES,
+            promise="A",
+            max_in_flight=2,
+            fused=FUSED,
+            refuses=plan_refusal,
+            activations="q8",
+            exact_types=EXACT_TYPES,
+            build=self._parts.build if self._parts else "",
+        )
+
+    async def open(self, spec: OpenSpec) -> None:
+        """Opens the device, after closing the backend if it is open.
+
+        Raises BackendError without a driver, a device or a compiler.
+        """
+        await self.close()
+        self._parts = Opened(*self._open_parts())
+
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        """Uploads weights. Programs become invalid if one of them is replaced."""
+        check_weight_types(weights, self.capabilities())
+        loaded = self._opened().weights
+        if loaded.has_any(weights):
+            self._drop_programs()
+        loaded.load(weights, sources)
+
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
+        """Allocates zeroed state. Programs compiled earlier become invalid."""
+        parts = self._opened()
+        self._drop_programs()
+        before, self._states = self._states, None
+        if before:
+            before.close()
+        self._pools = dict(units)
+        self._states = States(parts.device, parts.staging, states, units)
+
+    async def compile(self, plan: Plan) -> Program:
+        """Compiles the plan's kernels and captures its graphs."""
+        reason = plan_refusal(plan)
+        if reason:
+            raise BackendError(f"{reason}. Choose another backend", backend="cuda")
+        holdings, arena = Holdings(self._opened().device), plan_arena(plan)
+        with holdings.building():
+            program = self._build(plan, arena, holdings)
+        self._programs.append(program)
+        return Program(plan, (program, arena))
+
+    def _build(self, plan: Plan, arena: Arena, holdings: Holdings) -> CudaProgram:
+        parts, states, context = self._opened(), self._held(), Context(plan, self._pools)
+        scratch = scratch_of(context)
+        memory = Memory(parts.device, holdings, plan, arena.n_bytes, scratch.n_bytes)
+        places = Places(
+            plan=plan,
+            arena=arena,
+            arena_at=memory.arena_at,
+            step_at=memory.step_at,
+            results=memory.results,
+            weight=parts.weights.placed,
+            state=lambda ref, tensor: states.placed(plan, ref, tensor),
+            regions=states.table_of,
+        )
+        launches = launches_of(context, places, memory.scratch_at, parts.library)
+        return CudaProgram(parts.device, plan, memory, launches, holdings)
+
+    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
+        """Enqueues a step."""
+        own, arena = self._own(program)
+        for name, data in checked_inputs(program, step, inputs, backend="cuda").items():
+            self._write(own, arena, name, data)
+        n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        self._counters["runs"] += 1
+        self._counters["launches"] += own.n_launches
+        return Ticket(program, n_outputs, own.submit(step, n_outputs))
+
+    async def read(self, ticket: Ticket) -> Result:
+        """Waits for the step and returns its results."""
+        await asyncio.sleep(0)
+        own, _ = self._own(ticket.program)
+        flight: Flight = ticket.handle
+        return output_rows(own.read(flight), ticket)
+
+    async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
+        own, arena = self._own(ticket.program)
+        flight: Flight = ticket.handle
+        sizes = made_bytes(ticket.program, flight.step)
+        places = {name: own.memory.arena_at + arena.offsets[name] for name in sizes}
+        return {name: self._opened().staging.download(places[name], n) for name, n in sizes.items()}
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        return self._held().read(group, unit)
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        self._held().write(group, unit, data)
+
+    async def run_buffers(
+        self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
+    ) -> tuple[Ticket, list[bytes]]:
+        """Runs a step with bytes in the input views, and returns the bytes of the output views."""
+        own, arena = self._own(program)
+        for view, data in inputs.items():
+            self._write(own, arena, view.buffer.name, data)
+        ticket = self.run(program, step)
+        await self.read(ticket)
+        rows = program.plan.rows
+        places = [own.memory.arena_at + arena.offsets[view.buffer.name] for view in outputs]
+        sizes = [rows[view.rows] * view.row_bytes for view in outputs]
+        return ticket, [self._opened().staging.download(*one) for one in zip(places, sizes, strict=True)]
+
+    def memory(self) -> MemoryReport:
+        return MemoryReport(
+            weight_bytes=self._parts.weights.n_bytes if self._parts else 0,
+            state_bytes=self._states.n_bytes if self._states else 0,
+            arena_bytes=sum(program.memory.n_bytes for program in self._programs),
+            counters=dict(self._counters),
+        )
+
+    def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
+        """Weights in planes, and the scratch of each program."""
+        weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
+        scratch = {name: scratch_of(Context(plan, pools)).n_bytes for name, plan in plans.items()}
+        books = books_bytes(weight.type for weight in weights.values())
+        return Forecast(sum(map(device_bytes, weights.values())) + books, scratch)
+
+    def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[KernelsOfOp]:
+        """The modules of each op of the plan, as the compiler gets them."""
+        context = Context(plan, units)
+        used = iter(used_kernels(context))
+        return [_described(list(islice(used, n)), context) for n in part_counts(plan)]
+
+    async def close(self) -> None:
+        """Waits for the steps in flight and frees all memory."""
+        parts, self._parts = self._parts, None
+        states, self._states = self._states, None
+        if parts is None:
+            return
+        with suppress(BackendError):
+            parts.device.wait(parts.device.mark())
+        self._drop_programs()
+        if states:
+            states.close()
+        parts.close()
+
+    def _drop_programs(self) -> None:
+        """Frees all programs, after the steps in flight."""
+        if self._programs and self._parts:
+            self._parts.device.wait(self._parts.device.mark())
+        programs, self._programs = self._programs, []
+        for program in programs:
+            program.close()
+
+    def _opened(self) -> Opened:
+        if self._parts is None:
+            raise BackendError("backend 'cuda' is not open; call open() first", backend="cuda")
+        return self._parts
+
+    def _held(self) -> States:
+        self._opened()
+        if self._states is None:
+            raise BackendError("backend 'cuda' has no state; call allocate() first", backend="cuda")
+        return self._states
+
+    def _own(self, program: Program) -> tuple[CudaProgram, Arena]:
+        """The compiled program. Raises BackendError if its state was allocated anew."""
+        self._opened()
+        own, arena = program.handle
+        if own not in self._programs:
+            raise BackendError("cuda: the program is stale; compile it again", backend="cuda")
+        return own, arena
+
+    def _write(self, own: CudaProgram, arena: Arena, buffer: str, data: bytes) -> None:
+        if data:
+            to = own.memory.arena_at + arena.offsets[buffer]
+            self._opened().staging.upload(to, np.frombuffer(data, np.uint8))
+
+
+def _described(parts: Sequence[tuple[Op, Sequence[Kernel]]], context: Context) -> KernelsOfOp:
+    """The launches of one op of a plan, which runs as `parts`."""
+    found = [(kernel, kernel.module(op, context)) for op, kernels in parts for kernel in kernels]
+    names = tuple(kernel.function for kernel, _ in found)
+    return KernelsOfOp(names, tuple(module.text for _, module in found), len(found))
+
+
+def open_backend() -> CudaBackend:
+    """The entry point of this module for `registry.BACKENDS`."""
+    return CudaBackend(open_gpu)

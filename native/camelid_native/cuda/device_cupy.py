@@ -1,0 +1,112 @@
+"""A device by CuPy. NVIDIA's alone: on HIP CuPy captures no graphs."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
+from camelid_native.cuda.device import Facts, Grid
+from camelid_native.cuda.device_driver import CUDA, MEMCPY_DEFAULT, RELAXED
+
+
+class CupyDevice:
+    """A GPU of CuPy. `number` counts the devices that CuPy lists."""
+
+    def __init__(self, number: int = 0) -> None:
+        try:
+            self._cuda: Any = import_module("cupy").cuda
+        except ImportError as error:
+            raise BackendError(f"cuda: CuPy cannot be imported: {error}", backend="cuda") from None
+        self._number, self._held = number, dict[int, Any]()
+        self._call(self._cuda.runtime.setDevice, number)
+        self._stream: Any = self._call(lambda: self._cuda.Stream(non_blocking=True))
+
+    def facts(self) -> Facts:
+        found: dict[str, Any] = self._call(self._cuda.runtime.getDeviceProperties, self._number)
+        return Facts(
+            name=bytes(found["name"]).decode(), arch=f"sm_{found['major']}{found['minor']}",
+            wave=found["warpSize"], n_processors=found["multiProcessorCount"],
+            memory_bytes=found["totalGlobalMem"],
+            driver=str(self._cuda.runtime.driverGetVersion()),
+        )  # fmt: skip
+
+    def free_bytes(self) -> int:
+        return self._call(self._cuda.runtime.memGetInfo)[0]
+
+    def module(self, image: bytes) -> Any:
+        module = self._cuda.function.Module()
+        self._call(module.load, image)
+        return module
+
+    def kernel(self, module: Any, name: str) -> Any:
+        return self._call(module.get_function, name)
+
+    def allocate(self, n_bytes: int) -> int:
+        return self._keep(self._call(self._cuda.alloc, n_bytes))
+
+    def free(self, at: int) -> None:
+        del self._held[at]
+
+    def pinned(self, n_bytes: int) -> tuple[int, memoryview[int]]:
+        at = self._keep(self._call(self._cuda.alloc_pinned_memory, n_bytes))
+        return at, memoryview((ctypes.c_ubyte * n_bytes).from_address(at)).cast("B")
+
+    free_pinned = free
+
+    def copy(self, to: int, at: int, n_bytes: int) -> None:
+        self._call(self._cuda.runtime.memcpyAsync, to, at, n_bytes, MEMCPY_DEFAULT, self._stream.ptr)
+
+    def fill(self, at: int, byte: int, n_bytes: int) -> None:
+        self._call(self._cuda.runtime.memsetAsync, at, byte, n_bytes, self._stream.ptr)
+
+    def launch(self, kernel: Any, grid: Grid, threads: int, arguments: Sequence[bytes]) -> None:
+        kept = [ctypes.create_string_buffer(one, len(one)) for one in arguments]
+        places = (ctypes.c_void_p * max(len(kept), 1))(*map(ctypes.addressof, kept))
+        rest = (*grid, threads, 1, 1, 0, self._stream.ptr, ctypes.addressof(places), 0)
+        self._call(self._cuda.driver.launchKernel, kernel.ptr, *rest)
+
+    def capture(self, work: Callable[[], None]) -> Any:
+        self._call(self._stream.begin_capture, RELAXED)
+        try:
+            work()
+        finally:
+            graph = self._call(self._stream.end_capture)
+        return graph
+
+    def replay(self, graph: Any) -> None:
+        self._call(graph.launch, self._stream)
+
+    def drop(self, graph: Any) -> None:
+        """Nothing: CuPy frees a graph with the last reference to it."""
+
+    def mark(self) -> Any:
+        event = self._call(lambda: self._cuda.Event(disable_timing=True))
+        self._call(event.record, self._stream)
+        return event
+
+    def wait(self, mark: Any) -> None:
+        self._call(mark.synchronize)
+
+    def close(self) -> None:
+        self._call(self._stream.synchronize)
+        self._held.clear()
+
+    def _keep(self, memory: Any) -> int:
+        """The address of memory of a pool, which goes back to the pool at `free`."""
+        self._held[memory.ptr] = memory
+        return memory.ptr
+
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Calls a function of CuPy. Raises OutOfMemoryError, DeviceLostError or BackendError."""
+        cuda = self._cuda
+        try:
+            return function(*arguments)
+        except cuda.memory.OutOfMemoryError as error:
+            raise OutOfMemoryError(f"cuda: {error}; use a smaller context or quantization") from error
+        except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
+            if error.status in CUDA.lost:
+                raise DeviceLostError(f"cuda: {error}", backend="cuda", reason=str(error)) from error
+            raise BackendError(f"cuda: {error}", backend="cuda") from error

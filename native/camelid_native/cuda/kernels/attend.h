@@ -1,0 +1,201 @@
+/* attend: softmax sums of HEADS query heads, which share a KV head and each load of its keys and values.
+ *
+ * A split of keys is one online softmax over tiles of TILE keys. KEY_LANES lanes have the products of a key, in
+ * units of UNIT values; SHARES threads add up a unit of the values, each every SHARES'th key of a tile. No order
+ * depends on HEADS. With a tail (plan/tiers.py), keys from a border on are read from the tail, as halves.
+ *
+ * Macros: HEADS, HEAD_DIM, V_DIM, UNIT (8, or 2 for heads that are no multiples of 8), TAIL_ROWS (0: no tail) and
+ * TAIL_BATCH; the header of the state's type defines KvRows. */
+#pragma once
+#include "kv.h"
+#include "softmax.h"
+
+#define THREADS 256
+enum {
+    KEY_LANES = 8,
+    SLOTS = THREADS / KEY_LANES,  /* keys side by side */
+    LANE_KEYS = HEADS > 1 ? 2 : 4,  /* keys of a lane at once, which share each load of the queries */
+    TILE = 128,
+    KEY_UNITS = HEAD_DIM / UNIT,
+    VALUE_UNIT = UNIT < 4 ? UNIT : 4,  /* sums of values fill registers: HEADS times this number */
+    VALUE_UNITS = V_DIM / VALUE_UNIT,
+    SHARES = THREADS / VALUE_UNITS
+};
+
+struct Work {
+    float query[HEADS * HEAD_DIM], weights[TILE * HEADS], parts[SHARES * V_DIM], fades[HEADS];
+    Softmax sums[HEADS];
+    Fades joins[HEADS];
+    u32 places[TILE];  /* pool rows of the tile's keys */
+};
+
+/* The query heads of a block, of a row at `state_row`, and how products become scores. A bias [bias_rows, n_heads] goes
+ * by distance; its last row serves all larger ones. */
+struct Query {
+    int state_row, head, kv_head, n_heads, n_kv_heads;
+    float scale, softcap;
+    const float *bias;
+    int bias_rows;
+};
+
+typedef float (*Sums)[VALUE_UNIT];  /* a thread's sums of values, by head */
+struct Tier { Pool pool; Group state; };
+
+DEVICE void load_query(Work &w, const float *q) {
+    for (int i = THREAD; i < HEADS * HEAD_DIM; i += THREADS) w.query[i] = q[i];
+}
+
+DEVICE float score_of(const Query &q, float product, int key, int head) {
+    const int distance = q.state_row - key, last = q.bias_rows - 1;
+    const float bias = q.bias ? q.bias[(distance < last ? distance : last) * q.n_heads + head] : 0.0f;
+    if (q.softcap > 0.0f) return fma_(q.softcap, tanh_(product * q.scale / q.softcap), bias);
+    return fma_(product, q.scale, bias);
+}
+
+/* Adds products of a unit of columns: sums[key, head] += queries[head] . keys[key]. */
+DEVICE void add_products(const Work &w, int column, float (*keys)[UNIT], float (*sums)[HEADS]) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        const float *query = w.query + h * HEAD_DIM + column;
+#pragma unroll
+        for (int k = 0; k < LANE_KEYS; k++)
+#pragma unroll
+            for (int i = 0; i < UNIT; i++) sums[k][h] = fma_(query[i], keys[k][i], sums[k][h]);
+    }
+}
+
+/* The products of a lane's share of keys first, first + SLOTS, ... of a tile. A key behind it is the last one again. */
+template <class Rows>
+DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, int n, float (*sums)[HEADS]) {
+    const u8 *rows[LANE_KEYS];
+#pragma unroll
+    for (int k = 0; k < LANE_KEYS; k++) {
+        const int i = first + SLOTS * k;
+        rows[k] = pool.keys + w.places[i < n ? i : n - 1] * Rows::bytes(pool.width);
+    }
+    for (int all = 0; all < KEY_UNITS; all += KEY_LANES) {
+        const int unit = all + THREAD % KEY_LANES;
+        if (KEY_UNITS % KEY_LANES && unit >= KEY_UNITS) continue;
+        float keys[LANE_KEYS][UNIT];
+#pragma unroll
+        for (int k = 0; k < LANE_KEYS; k++)
+            Rows::template load<UNIT>(rows[k], q.kv_head * HEAD_DIM + unit * UNIT, keys[k]);
+        add_products(w, unit * UNIT, keys, sums);
+    }
+}
+
+/* The sum over the lanes of a key of the head that has the lane's number. */
+DEVICE float product_of(const float *sums) {
+    float product = 0.0f;
+#pragma unroll
+    for (int h = 0; h < HEADS; h++) {
+        float sum = sums[h];
+        for (int mask = KEY_LANES / 2; mask; mask /= 2) sum = sum + shuffle_xor(sum, mask);
+        if (THREAD % KEY_LANES == h) product = sum;
+    }
+    return product;
+}
+
+/* weights[key, head] = query . key for each key of the tile; a lane has the products of one head. */
+template <class Rows> DEVICE void stage_products(Work &w, const Query &q, Pool pool, int n) {
+    const int head = THREAD % KEY_LANES;
+    for (int first = THREAD / KEY_LANES; first < TILE; first += SLOTS * LANE_KEYS) {
+        float sums[LANE_KEYS][HEADS] = {};
+        multiply_keys<Rows>(w, q, pool, first, n, sums);
+#pragma unroll
+        for (int k = 0; k < LANE_KEYS; k++) {
+            const int i = first + SLOTS * k;
+            const float product = product_of(sums[k]);
+            if (head < HEADS && i < n) w.weights[i * HEADS + head] = product;
+        }
+    }
+}
+
+/* Turns a head's products into weights relative to its highest score so far. A group of lanes has a head. */
+DEVICE void weigh_keys(Work &w, const Query &q, int start, int n, Softmax &sum) {
+    const int head = THREAD / GROUP_LANES, used = head < HEADS ? n : 0;
+    float top = sum.top, tile_sum = 0.0f;
+    for (int i = LANE; i < used; i += GROUP_LANES) {
+        const float score = score_of(q, w.weights[i * HEADS + head], start + i, q.head + head);
+        w.weights[i * HEADS + head] = score;
+        top = max_(top, score);
+    }
+    for (int mask = GROUP_LANES / 2; mask; mask /= 2) top = max_(top, shuffle_xor(top, mask));
+    for (int i = LANE; i < used; i += GROUP_LANES) {
+        const float weight = exp_(w.weights[i * HEADS + head] - top);
+        w.weights[i * HEADS + head] = weight;
+        tile_sum = tile_sum + weight;
+    }
+    for (int mask = GROUP_LANES / 2; mask; mask /= 2) tile_sum = tile_sum + shuffle_xor(tile_sum, mask);
+    const float fade = exp_(sum.top - top);
+    if (head < HEADS && LANE == 0) w.fades[head] = fade;
+    sum = {top, fma_(sum.sum, fade, tile_sum)};
+}
+
+/* out[head] = out[head] * fade + the weighted values of the thread's keys, for its unit of columns. */
+template <class Rows> DEVICE void add_values(const Work &w, Pool pool, int column, int n, Sums out) {
+#pragma unroll
+    for (int h = 0; h < HEADS; h++)
+#pragma unroll
+        for (int i = 0; i < VALUE_UNIT; i++) out[h][i] = out[h][i] * w.fades[h];
+    if (THREAD >= SHARES * VALUE_UNITS) return;
+#pragma unroll 4
+    for (int k = THREAD / VALUE_UNITS; k < n; k += SHARES) {
+        float values[VALUE_UNIT];
+        const u8 *row = pool.values + w.places[k] * Rows::bytes(pool.v_width);
+        Rows::template load<VALUE_UNIT>(row, column + THREAD % VALUE_UNITS * VALUE_UNIT, values);
+#pragma unroll
+        for (int h = 0; h < HEADS; h++)
+#pragma unroll
+            for (int i = 0; i < VALUE_UNIT; i++) out[h][i] = fma_(w.weights[k * HEADS + h], values[i], out[h][i]);
+    }
+}
+
+/* Adds keys [first, end) of a tier. */
+template <class Rows>
+DEVICE void attend(Work &w, const Query &q, Tier tier, Keys keys, Softmax &sum, Sums out) {
+    for (int first = keys.first; first < keys.end; first += TILE) {
+        const int left = keys.end - first, n = left < TILE ? left : TILE;
+        SYNC();  /* threads may still read the tile before */
+        if (THREAD < n) w.places[THREAD] = pool_row(tier.pool, tier.state, first + THREAD);
+        SYNC();
+        stage_products<Rows>(w, q, tier.pool, n);
+        SYNC();
+        weigh_keys(w, q, first, n, sum);
+        SYNC();
+        add_values<Rows>(w, tier.pool, q.kv_head * (tier.pool.v_width / q.n_kv_heads), n, out);
+    }
+}
+
+/* The first key that a row reads from the tail. */
+DEVICE int border_of(int state_row, Keys keys) {
+    const int over = state_row + 1 - TAIL_ROWS, border = over > 0 ? over / TAIL_BATCH * TAIL_BATCH : 0;
+    return border < keys.first ? keys.first : border > keys.end ? keys.end : border;
+}
+
+/* The sums of a split's keys: w.sums of each head, and the thread's part of the values in `out`. */
+DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, Keys keys, Sums out) {
+    Softmax sum = {LOWEST, 0.0f};
+    const int border = TAIL_ROWS ? border_of(q.state_row, keys) : keys.end;
+    attend<KvRows>(w, q, store, {keys.first, border}, sum, out);
+    if (TAIL_ROWS) {
+        const int kept = (int)tail.state.write;
+        attend<HalfRows>(w, q, tail, {border > kept ? border : kept, keys.end}, sum, out);
+    }
+    if (LANE == 0 && THREAD / GROUP_LANES < HEADS) w.sums[THREAD / GROUP_LANES] = sum;
+    SYNC();
+}
+
+/* Puts the parts of a head's values in place for value_sum. */
+DEVICE void share_values(Work &w, const float *out) {
+    SYNC();  /* threads may still read the parts of the head before */
+    if (THREAD < SHARES * VALUE_UNITS)
+        for (int i = 0; i < VALUE_UNIT; i++) w.parts[THREAD * VALUE_UNIT + i] = out[i];
+    SYNC();
+}
+
+DEVICE float value_sum(const Work &w, int column) {
+    float sum = w.parts[column];
+    for (int i = 1; i < SHARES; i++) sum = sum + w.parts[i * V_DIM + column];
+    return sum;
+}

@@ -1,0 +1,70 @@
+/* elementwise: ops whose columns are independent. A thread per column; blocks of a row in x, rows in y. */
+#include "act.h"
+#include "step.h"
+
+#define THREADS 256
+
+/* y[row, c] = f(row, c) for each column of the block. */
+template <class F> DEVICE void each_column(Step step, View y, int cols, F f) {
+    const int c = BLOCK_X * THREADS + THREAD;
+    if (!is_unused(step, y, BLOCK_Y) && c < cols) row_of(y, BLOCK_Y)[c] = f(BLOCK_Y, c);
+}
+
+/* The sum over j < n of coefs[j] * x[j * size]. */
+DEVICE float weighted(const float *x, const float *coefs, int n, int size) {
+    float sum = 0.0f;
+    for (int j = 0; j < n; j++) sum = fma_(coefs[j], x[j * size], sum);
+    return sum;
+}
+
+KERNEL(add, THREADS)(Step step, View x, View r, int cols, float scale) {
+    each_column(step, x, cols, [=](int t, int c) { return fma_(scale, row_of(r, t)[c], row_of(x, t)[c]); });
+}
+
+/* A column of r scales `each` neighbouring columns of x. */
+KERNEL(mul, THREADS)(Step step, View x, View r, int cols, int each) {
+    each_column(step, x, cols, [=](int t, int c) { return row_of(x, t)[c] * row_of(r, t)[c / each]; });
+}
+
+KERNEL(scale, THREADS)(Step step, View x, int cols, float by) {
+    each_column(step, x, cols, [=](int t, int c) { return by * row_of(x, t)[c]; });
+}
+
+KERNEL(softcap, THREADS)(Step step, View x, int cols, float cap) {
+    each_column(step, x, cols, [=](int t, int c) { return cap * tanh_(row_of(x, t)[c] / cap); });
+}
+
+KERNEL(unary, THREADS)(Step step, View x, int cols, int act) {
+    each_column(step, x, cols, [=](int t, int c) { return activated(act, row_of(x, t)[c]); });
+}
+
+KERNEL(glu, THREADS)(Step step, View y, View gate, View up, int cols, int act) {
+    each_column(step, y, cols, [=](int t, int c) { return gated(act, row_of(gate, t)[c], row_of(up, t)[c]); });
+}
+
+KERNEL(affine, THREADS)(Step step, View y, View x, const float *weight, const float *bias, int cols) {
+    each_column(step, y, cols, [=](int t, int c) {
+        const float v = row_of(x, t)[c] * weight[c];
+        return bias ? v + bias[c] : v;
+    });
+}
+
+KERNEL(concat, THREADS)(Step step, View y, View a, View b, int cols, int a_cols) {
+    each_column(step, y, cols, [=](int t, int c) { return c < a_cols ? row_of(a, t)[c] : row_of(b, t)[c - a_cols]; });
+}
+
+KERNEL(gather_rows, THREADS)(Step step, View y, View x, int cols) {
+    each_column(step, y, cols, [=](int o, int c) { return row_of(x, (int)output_at(step, o)[0])[c]; });
+}
+
+/* y = the sum over slots of probs[slot] * x[slot]. */
+KERNEL(combine, THREADS)(Step step, View y, View x, View probs, int cols, int slots) {
+    each_column(step, y, cols, [=](int t, int c) { return weighted(row_of(x, t) + c, row_of(probs, t), slots, cols); });
+}
+
+/* y[i] = the sum over j < n of coefs[i, j] * x[j], where y[i] and x[j] are groups of `size` columns. */
+KERNEL(mix, THREADS)(Step step, View y, View x, View coefs, int cols, int size, int n) {
+    each_column(step, y, cols, [=](int t, int c) {
+        return weighted(row_of(x, t) + c % size, row_of(coefs, t) + c / size * n, n, size);
+    });
+}

@@ -1,0 +1,5 @@
+/* kv_f16: halves. */
+#pragma once
+#include "kv.h"
+
+typedef HalfRows KvRows;

@@ -1,0 +1,56 @@
+/* product: rows of a matrix times rows of activations. A row has CLASSES sums: block b of BLOCK columns belongs to
+ * class b % CLASSES, a class is summed in ascending order, and the row is ((s0 + s1) + s2) + ... + s7. This order is
+ * the same in every kernel. A lane has a class, CLASSES lanes have a row. codes.h or floats.h adds the blocks. */
+#pragma once
+#include "matrix.h"
+#include "step.h"
+
+/* n rows of activations: floats `stride` apart; codes `pitch` apart and factors of quantize.cu. */
+struct Input { const float *x; const u8 *codes; const uint4 *factors; int stride, pitch, n; };
+
+/* Activations as a kernel's arguments: `parts` vectors a row, `step` floats apart. */
+struct Parts { View x; const u8 *codes; const uint4 *factors; int n, step; };
+
+DEVICE Input input_of(const Parts &p, int cols, int part, int row, int n) {
+    const long long vector = (long long)row * p.n + part;
+    const float *x = row_of(p.x, row) + (long long)part * p.step;
+    return {x, p.codes + vector * cols, p.factors + vector * (cols / BLOCK), p.x.stride, p.n * cols, n};
+}
+
+#define CLASS (LANE % CLASSES)
+
+/* Adds the blocks of the lane's class to its sums. Sum is a codec's type. */
+template <int N, int R>
+DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, Sum (&sums)[R][N]);
+
+/* The sum of the classes of a row in their order, for each of its lanes. */
+DEVICE float sum_of_classes(Sum own) {
+    const int first = LANE - CLASS;
+    Sum total = shuffle(own, first);
+    for (int i = 1; i < CLASSES; i++) total = total + shuffle(own, first + i);
+    return (float)total;
+}
+
+/* sums[r][t] = row rows[r] of m times row t of the input, for each lane of the row. All lanes of a block call it. */
+template <int N, int R>
+DEVICE void multiply(const Matrix &m, const int (&rows)[R], const Input &in, float (&sums)[R][N]) {
+    Sum own[R][N];
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int t = 0; t < N; t++) own[r][t] = 0;
+    add_blocks<N, R>(m, rows, in, own);
+    for (int r = 0; r < R; r++)
+        UNROLL
+        for (int t = 0; t < N; t++) sums[r][t] = sum_of_classes(own[r][t]);
+}
+
+/* tile(task, Number<N>) with the least power of two N <= TOKENS that is at least n. */
+template <int N> struct Number {};
+#ifdef TOKENS
+template <int N, class Task> DEVICE void for_rows(const Task &task, int n) {
+    if constexpr (N < TOKENS) {
+        if (n > N) return for_rows<2 * N>(task, n);
+    }
+    tile(task, Number<N>{});
+}
+#endif

@@ -1,0 +1,181 @@
+"""Kernel rows of ops with weight matrices: embeddings, linear maps, experts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from camelid.plan.plan import Op, Plan
+from camelid_native.cuda.device import Grid
+from camelid_native.cuda.kernel import Context, Kernel, OpKernels, row_grid, tiles
+from camelid_native.cuda.signature import Values
+from camelid_native.cuda.types import EXACT_TYPES
+
+BLOCK = 32  # columns of a block, as in matrix.h
+ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
+TOKENS = 8  # the most rows of x per block
+PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
+GATES = {"silu": 1, "gelu": 2, "gelu_erf": 3, "relu": 4, "relu2": 5, "sigmoid": 6, "tanh": 7, "swiglu_oai": 8}
+
+DEFERRED = frozenset({"norm_linear", "norm_linear_glu", "norm_qkv"})  # products of a deferred norm
+NO_NORM: Values = {"norm_cols": 0, "eps": 0.0}
+
+Parts = Callable[[Op], tuple[int, int]]  # vectors of a row of x, and the floats from one to the next
+
+
+def one(_: Op) -> tuple[int, int]:
+    return 1, 0
+
+
+def _heads(op: Op) -> tuple[int, int]:
+    n_heads = op.weight("weight").shape[0]
+    return n_heads, op.view("x").cols // n_heads
+
+
+def _slots(op: Op) -> tuple[int, int]:
+    n_in = op.weight("weight").cols
+    return op.view("x").cols // n_in, n_in
+
+
+def _is_rounded(op: Op, _: Context) -> bool:
+    return op.weight("weight").type not in EXACT_TYPES
+
+
+def codec(op: Op, _: Context) -> tuple[str, ...]:
+    """The headers of the weight's type, and of products with it."""
+    kind = op.weight("weight").type
+    return (f"codec_{kind}", "floats" if kind in EXACT_TYPES else "codes")
+
+
+def _tokens(op: Op, c: Context) -> int:
+    """Rows of x per block: a power of two."""
+    return min(TOKENS, 1 << (c.rows(op, "y") - 1).bit_length())
+
+
+def quantize(parts: Parts) -> Kernel:
+    """The launch that rounds x, whose result the product reads."""
+
+    def grid(op: Op, c: Context) -> Grid:
+        return (tiles(op.weight("weight").cols, QUANTIZE_COLS), c.rows(op, "x"), parts(op)[0])
+
+    def values(op: Op, _: Context) -> Values:
+        n_parts, step = parts(op)
+        return {"cols": op.weight("weight").cols, "parts": n_parts, "part_step": step}
+
+    def scratch(op: Op, c: Context) -> dict[str, int]:
+        n = c.rows(op, "x") * parts(op)[0] * op.weight("weight").cols
+        return {"codes": n, "factors": 16 * n // BLOCK}
+
+    return Kernel("quantize", grid, values, scratch=scratch, when=_is_rounded)
+
+
+def product_values(op: Op, c: Context, parts: Parts) -> Values:
+    """Values of a product's kernel: rows of a matrix, vectors of x; no rounded x for floats."""
+    n_parts, step = parts(op)
+    known = {"rows": op.weight("weight").shape[-2], "parts": n_parts, "part_step": step, "y_step": 0}
+    norm = (
+        {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")} if op.name in DEFERRED else NO_NORM
+    )
+    return {**known, **norm, **({} if _is_rounded(op, c) else {"codes": 0, "factors": 0})}
+
+
+def _linear_values(op: Op, c: Context) -> Values:
+    return product_values(op, c, one)
+
+
+def _heads_values(op: Op, c: Context) -> Values:
+    n_heads = op.weight("weight").shape[0]
+    own = {"y_step": op.view("y").cols // n_heads, "cols": op.weight("weight").cols, "bias": 0}
+    return {**product_values(op, c, _heads), **own}
+
+
+def _experts_values(op: Op, c: Context) -> Values:
+    return product_values(op, c, _slots)
+
+
+def _glu_values(op: Op, c: Context) -> Values:
+    return {**product_values(op, c, one), "rows": op.view("y").cols}
+
+
+def _residual_values(op: Op, c: Context) -> Values:
+    absent = dict.fromkeys(("z", "gain"), 0) if op.name == "linear_add" else {}
+    return {**product_values(op, c, one), **absent, "scale": op.number("scale")}
+
+
+def product_grid(op: Op, c: Context) -> Grid:
+    return (tiles(op.view("y").cols, ROWS), tiles(c.rows(op, "y"), _tokens(op, c)), 1)
+
+
+def _tile_grid(op: Op, c: Context) -> Grid:
+    return (tiles(op.view("y").cols, TILE_ROWS), *product_grid(op, c)[1:])
+
+
+def _heads_grid(op: Op, c: Context) -> Grid:
+    n_heads, n_out, _ = op.weight("weight").shape
+    return (tiles(n_out, ROWS), tiles(c.rows(op, "y"), _tokens(op, c)), n_heads)
+
+
+def _experts_grid(op: Op, c: Context) -> Grid:
+    return (tiles(op.weight("weight").shape[1], ROWS), c.rows(op, "y"), op.view("ids").cols)
+
+
+def _beyond(op: Op) -> int:
+    """Columns of a head that pass unchanged."""
+    return _heads(op)[1] - op.weight("weight").cols
+
+
+def _passes(op: Op, _: Context) -> bool:
+    return _beyond(op) > 0
+
+
+def _pass_grid(op: Op, c: Context) -> Grid:
+    return (tiles(_beyond(op), PASS_THREADS), c.rows(op, "y"), _heads(op)[0])
+
+
+def _embed_grid(role: str) -> Callable[[Op, Context], Grid]:
+    return lambda op, c: (tiles(op.weight("weight").cols, BLOCK * EMBED_THREADS), *row_grid(role)(op, c)[1:])
+
+
+def tokens_macro(op: Op, c: Context) -> Mapping[str, int]:
+    return {"TOKENS": _tokens(op, c)}
+
+
+def _refuses_channel(op: Op, plan: Plan) -> str:
+    channel = op.integer("channel")
+    return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
+
+
+LINEAR = Kernel("linear", product_grid, _linear_values, headers=codec, defines=tokens_macro)
+HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
+PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
+GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, values=_glu_values)
+RESIDUAL = replace(LINEAR, file="residual", name="", grid=_tile_grid, values=_residual_values)
+EXPERTS = Kernel("experts", _experts_grid, _experts_values, name="linear_experts", headers=codec)
+
+KERNELS: dict[str, OpKernels] = {
+    "embed": OpKernels(
+        (Kernel("embed", _embed_grid("y"), lambda op, c: {"scale": op.number("scale")}, headers=codec),),
+        ("scale",),
+    ),
+    "embed_position": OpKernels(
+        (
+            Kernel(
+                "embed",
+                _embed_grid("x"),
+                lambda op, c: {"channel": op.integer("channel")},
+                name="embed_position",
+                headers=codec,
+            ),
+        ),
+        ("channel",),
+        refuses=_refuses_channel,
+    ),
+    "linear": OpKernels((quantize(one), LINEAR)),
+    "norm_linear": OpKernels((quantize(one), LINEAR), ("eps",)),
+    "linear_add": OpKernels((quantize(one), RESIDUAL), ("scale",)),
+    "linear_add_norm": OpKernels((quantize(one), RESIDUAL), ("scale",)),
+    "linear_heads": OpKernels((quantize(_heads), HEADS, PASS)),
+    "linear_glu": OpKernels((quantize(one), GLU), words={"act": GATES}),
+    "norm_linear_glu": OpKernels((quantize(one), GLU), ("eps",), {"act": GATES}),
+    "linear_experts": OpKernels((quantize(_slots), EXPERTS)),
+}

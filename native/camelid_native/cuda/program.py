@@ -1,0 +1,159 @@
+"""A compiled plan: its memory, one graph per slot, and the results of steps in flight.
+
+A slot is pinned memory for a step and its results. The graph of a slot copies the step to the device, runs
+all kernels and copies the records of drawn ids back: one call of the host a step, and one that marks its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+from camelid.backends.common.results import GIVEN
+from camelid.errors import BackendError
+from camelid.plan.plan import Plan
+from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS
+from camelid_native.cuda.device import Device, Grid
+from camelid_native.cuda.holdings import Holdings
+
+SLOTS = 3  # two steps in flight, and one whose read has begun
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel with its grid and arguments."""
+
+    kernel: Any
+    grid: Grid
+    threads: int
+    arguments: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Results of one kind: address on the device, bytes per output, offset in a slot.
+
+    The graph copies results `of_graph` at full capacity; larger ones follow it, as many as the step has.
+    """
+
+    at: int
+    each: int
+    offset: int
+    of_graph: bool
+
+
+@dataclass(slots=True, eq=False)
+class Flight:
+    """A submitted step: its slot, number of outputs and event, then its results."""
+
+    slot: int
+    n_outputs: int
+    mark: Any
+    step: bytes
+    data: bytes | None = None
+
+
+class CudaProgram:
+    """A compiled plan on its device."""
+
+    def __init__(
+        self, device: Device, plan: Plan, memory: Memory, launches: Sequence[Launch], holdings: Holdings
+    ) -> None:
+        """`holdings` owns the memory, and now the pinned memory and the graphs too."""
+        self._device, self.plan, self.memory, self._launches = device, plan, memory, launches
+        self._holdings = holdings
+        outputs = plan.key.capacity.outputs
+        self._sections = memory.sections
+        n_bytes = max(sum(s.each for s in self._sections) * outputs, 16)
+        self._steps = [holdings.pinned(memory.step_bytes) for _ in range(SLOTS)]
+        self._results = [holdings.pinned(n_bytes) for _ in range(SLOTS)]
+        self._graphs = [holdings.capture(lambda slot=slot: self._enqueue(slot)) for slot in range(SLOTS)]
+        self._free = list(range(SLOTS))
+
+    @property
+    def n_launches(self) -> int:
+        return len(self._launches)
+
+    def submit(self, step: bytes, n_outputs: int) -> Flight:
+        """Enqueues a step. Raises BackendError for a step of another size, or beyond the slots."""
+        if len(step) != self.memory.step_bytes:
+            raise BackendError(
+                f"cuda: a step of program {self.plan.key.entry!r} has {len(step):,} bytes, expected "
+                f"{self.memory.step_bytes:,}; was it encoded with another plan's layout?", backend="cuda",
+            )  # fmt: skip
+        if not self._free:
+            raise BackendError(f"cuda: {SLOTS} steps are in flight; read one first", backend="cuda")
+        slot = self._free.pop(0)
+        self._steps[slot][1][:] = step
+        self._device.replay(self._graphs[slot])
+        for section in self._sections:
+            if n_outputs and not section.of_graph:
+                self._copy_back(slot, section, n_outputs)
+        return Flight(slot, n_outputs, self._device.mark(), step)
+
+    def read(self, flight: Flight) -> bytes:
+        """Waits for a step and returns its results; a repeated read returns the same bytes."""
+        if flight.data is None:
+            flight.data = b""
+            try:
+                self._device.wait(flight.mark)
+                held = self._results[flight.slot][1]
+                places = [(s.offset, s.each * flight.n_outputs) for s in self._sections]
+                flight.data = b"".join(bytes(held[start : start + n]) for start, n in places)
+            finally:
+                self._free.append(flight.slot)
+        return flight.data
+
+    def close(self) -> None:
+        """Frees the memory of the program."""
+        self._holdings.close()
+
+    def _enqueue(self, slot: int) -> None:
+        self._device.copy(self.memory.step_at, self._steps[slot][0], self.memory.step_bytes)
+        for launch in self._launches:
+            self._device.launch(launch.kernel, launch.grid, launch.threads, launch.arguments)
+        for section in self._sections:
+            if section.of_graph:
+                self._copy_back(slot, section, self.plan.key.capacity.outputs)
+
+    def _copy_back(self, slot: int, section: Section, n: int) -> None:
+        self._device.copy(self._results[slot][0] + section.offset, section.at, section.each * n)
+
+
+class Memory:
+    """Memory of a program on the device: step, activations, scratch and results."""
+
+    def __init__(
+        self, device: Device, holdings: Holdings, plan: Plan, arena_bytes: int, scratch_bytes: int
+    ) -> None:
+        self.step_bytes = 4 * plan.layout.n_words
+        sizes = {"step": self.step_bytes, "arena": max(arena_bytes, 16), "scratch": max(scratch_bytes, 16)}
+        outputs = plan.key.capacity.outputs
+        each = result_sizes(plan)
+        sizes |= {name: max(n * outputs, 16) for name, n in each.items()}
+        self.n_bytes = sum(sizes.values())
+        self._at = {name: holdings.allocate(n) for name, n in sizes.items()}
+        device.fill(self._at["arena"], 0, sizes["arena"])
+        self.step_at, self.arena_at, self.scratch_at = (self._at[n] for n in ("step", "arena", "scratch"))
+        self.results: Mapping[str, int] = {name: self._at[name] for name in each}
+        starts = accumulate((n * outputs for n in each.values()), initial=0)
+        self.sections = [
+            Section(self._at[name], n, start, name == "result")
+            for (name, n), start in zip(each.items(), starts, strict=False)
+            if n
+        ]
+
+
+def result_sizes(plan: Plan) -> dict[str, int]:
+    """Bytes per output of the results by kernel parameter, in the order of `output_rows`; floats are emitted
+    rows, or logits with the feature `all_logits`.
+    """
+    answers = {op.name: op.view(GIVEN[op.name]).cols for op in plan.ops if op.name in GIVEN}
+    has_floats = "emit" in answers or "all_logits" in plan.key.features
+    return {
+        "result": 4 * RESULT_WORDS * bool(answers),
+        "candidates": 4 * CANDIDATE_WORDS * any(op.name == "candidates" for op in plan.ops),
+        "floats": 4 * next(iter(answers.values()), 0) * has_floats,
+    }

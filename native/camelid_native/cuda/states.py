@@ -1,0 +1,130 @@
+"""State on the device: pools in GGUF's bytes, page tables of all groups, rings and slots."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import numpy as np
+
+from camelid.backends.base import PoolSize, check_unit
+from camelid.errors import BackendError
+from camelid.formats.quants import row_bytes
+from camelid.plan.plan import Plan, StateRef, StateSpec
+from camelid_native.cuda.device import Device
+from camelid_native.cuda.holdings import Holdings
+from camelid_native.cuda.staging import Staging
+
+ALIGNMENT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """One tensor of one layer on the device: `units` units of `unit_bytes` bytes at an address."""
+
+    at: int
+    unit_bytes: int
+
+
+class States:
+    """Memory of all state groups: a range for each tensor of each layer."""
+
+    def __init__(
+        self, device: Device, staging: Staging, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]
+    ) -> None:
+        self._device, self._staging = device, staging
+        self._specs, self._pools = {spec.name: spec for spec in states}, dict(pools)
+        sizes = [_aligned(4 * pools[s.name].table_rows * pools[s.name].table_cols) for s in states]
+        starts = list(accumulate(sizes, initial=0))
+        self._holdings = Holdings(device)
+        with self._holdings.building():
+            self._place(states, starts)
+
+    def _place(self, states: Sequence[StateSpec], starts: Sequence[int]) -> None:
+        tables = self._zeros(max(starts[-1], ALIGNMENT))
+        self._tables = {spec.name: tables + start for spec, start in zip(states, starts, strict=False)}
+        self._regions: dict[tuple[str, int], dict[str, Region]] = {}
+        for spec in states:
+            for layer in spec.layers or (0,):
+                self._regions[spec.name, layer] = self._layer(spec)
+        self._listed = {spec.name: self._list(spec) for spec in states}
+
+    def _layer(self, spec: StateSpec) -> dict[str, Region]:
+        found: dict[str, Region] = {}
+        for tensor, cols in spec.tensors:
+            unit = (
+                row_bytes(spec.kv_type, cols) * spec.unit_rows if spec.kind != "ring" else 4 * spec.unit_rows
+            )
+            found[tensor] = Region(self._zeros(unit * self._pools[spec.name].units), unit)
+        return found
+
+    def _list(self, spec: StateSpec) -> int:
+        """The address of the table of a group's tensors, as state.cu reads it."""
+        rows = b"".join(struct.pack("Qii", r.at, r.unit_bytes, r.unit_bytes // spec.unit_rows)
+                        for r in self.regions(spec.name))  # fmt: skip
+        at = self._zeros(max(len(rows), ALIGNMENT))
+        self._staging.upload(at, np.frombuffer(rows, np.uint8))
+        return at
+
+    def _zeros(self, n_bytes: int) -> int:
+        at = self._holdings.allocate(n_bytes)
+        self._device.fill(at, 0, n_bytes)
+        return at
+
+    @property
+    def n_bytes(self) -> int:
+        return self._holdings.n_bytes
+
+    def placed(self, plan: Plan, ref: StateRef, tensor: str) -> tuple[int, ...]:
+        """The fields of Pool, Ring or Slots in step.h; the slots of this tensor."""
+        spec, group = self._specs[ref.group], plan.group(ref.group)
+        layer = ref.layer if ref.layer in spec.layers else (*spec.layers, 0)[0]  # `tables` has no layer
+        regions = self._regions[ref.group, layer]
+        places = [region.at for region in regions.values()]
+        if spec.kind == "ring":
+            return (places[0], spec.unit_rows, group)
+        if spec.kind == "recurrent":
+            return (regions[tensor].at, dict(spec.tensors)[tensor], group)
+        widths = [cols for _, cols in spec.tensors]
+        pages = self._pools[spec.name].table_cols
+        both = (*places, places[0])[:2]
+        return (*both, self._tables[spec.name], pages, spec.unit_rows, group, widths[0], widths[-1])
+
+    def table_of(self, group: str) -> int:
+        """The address of the table of a group's tensors."""
+        return self._listed[group]
+
+    def regions(self, group: str) -> list[Region]:
+        """All tensors of all layers of a group, in the order of a unit's bytes."""
+        layers = self._specs[group].layers or (0,)
+        return [region for layer in layers for region in self._regions[group, layer].values()]
+
+    def read(self, group: str, unit: int) -> bytes:
+        """A unit's bytes, after everything enqueued so far."""
+        regions = self._checked(group, unit)
+        return b"".join(self._staging.download(r.at + unit * r.unit_bytes, r.unit_bytes) for r in regions)
+
+    def write(self, group: str, unit: int, data: bytes) -> None:
+        """Writes a unit before the next step. Raises BackendError for data of another size."""
+        regions = self._checked(group, unit)
+        check_unit(group, data, sum(region.unit_bytes for region in regions), backend="cuda")
+        starts = accumulate((region.unit_bytes for region in regions), initial=0)
+        for region, start in zip(regions, starts, strict=False):
+            piece = np.frombuffer(data, np.uint8)[start : start + region.unit_bytes]
+            self._staging.upload(region.at + unit * region.unit_bytes, piece)
+
+    def close(self) -> None:
+        """Frees the memory."""
+        self._holdings.close()
+
+    def _checked(self, group: str, unit: int) -> list[Region]:
+        known = self._pools.get(group)
+        if known is None or not 0 <= unit < known.units:
+            raise BackendError(f"cuda: there is no unit {unit} of state {group!r}", backend="cuda")
+        return self.regions(group)
+
+
+def _aligned(n_bytes: int) -> int:
+    return -(-n_bytes // ALIGNMENT) * ALIGNMENT

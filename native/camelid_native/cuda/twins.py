@@ -1,0 +1,84 @@
+"""Rounded twins: 8-bit codes of a view, written by the op that writes the view, for products that round it.
+
+A product whose input has a twin needs no launch that rounds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from camelid.plan.ops import OPS
+from camelid.plan.plan import Op, Plan, View
+from camelid_native.cuda.types import EXACT_TYPES
+
+BLOCK = 32  # columns that are rounded together
+FACTOR_BYTES = 16  # of a block
+MAKERS = {"linear_add_norm": "z", "linear_glu": "y", "norm_linear_glu": "y", "attention": "y"}
+READERS = frozenset({
+    "linear", "norm_linear", "linear_glu", "norm_linear_glu", "linear_add", "linear_add_norm", "qkv",
+    "norm_qkv",
+})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """The twin of a view: the op that makes it, the products that read it, its columns and its slot."""
+
+    maker: int
+    readers: tuple[int, ...]
+    cols: int
+    slot: int
+
+    def n_bytes(self, rows: int) -> int:
+        return rows * self.cols + rows * self.cols // BLOCK * FACTOR_BYTES
+
+
+def twins_of(ops: Sequence[Op]) -> list[Twin]:
+    """The twins of a plan's ops. A slot is free again behind the last reader of its twin."""
+    found: list[Twin] = []
+    for number, op in enumerate(ops):
+        readers = tuple(_readers(ops, number)) if _can_round(op) else ()
+        if readers:
+            busy = {twin.slot for twin in found if twin.readers[-1] >= number}
+            slot = next(slot for slot in range(len(busy) + 1) if slot not in busy)
+            found.append(Twin(number, readers, _cols(op), slot))
+    return found
+
+
+def slot_bytes(twins: Sequence[Twin], ops: Sequence[Op], plan: Plan) -> Mapping[int, int]:
+    """Bytes of each slot: of its largest twin."""
+    sizes: dict[int, int] = {}
+    for twin in twins:
+        rows = plan.rows[ops[twin.maker].view(MAKERS[ops[twin.maker].name]).rows]
+        sizes[twin.slot] = max(sizes.get(twin.slot, 0), twin.n_bytes(rows))
+    return sizes
+
+
+def _cols(op: Op) -> int:
+    """Columns that products read: of a deferred norm without its squares."""
+    return op.view("y").cols
+
+
+def _can_round(op: Op) -> bool:
+    """True if a block of the op's kernel writes whole blocks of columns."""
+    if op.name not in MAKERS:
+        return False
+    n_parts = op.integer("n_heads") if op.name == "attention" else 1
+    return op.view("y").cols // n_parts % BLOCK == 0
+
+
+def _readers(ops: Sequence[Op], maker: int) -> Iterator[int]:
+    """The products that round the view, up to the next op that writes its buffer."""
+    view = ops[maker].view(MAKERS[ops[maker].name])
+    for number in range(maker + 1, len(ops)):
+        op = ops[number]
+        if op.name in READERS and op.view("x") == view and op.weight("weight").type not in EXACT_TYPES:
+            yield number
+        if _writes(op, view):
+            return
+
+
+def _writes(op: Op, view: View) -> bool:
+    row = OPS[op.name]
+    return any(op.has(role) and op.view(role).buffer == view.buffer for role in (*row.writes, *row.updates))

@@ -1,0 +1,129 @@
+"""Weights on the device, in the file's own bits: blocks cut into planes, so that loads are aligned.
+
+A matrix is four addresses (three planes, and the codebook of its type), its rows and its columns; a plane
+holds one field of all blocks, row after row. A vector is its bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from camelid.backends.base import Sources
+from camelid.backends.common.grid_tables import book_bytes
+from camelid.backends.common.load_ops import tiles
+from camelid.backends.common.part_reader import PartReader
+from camelid.backends.common.stored_rows import stored_rows
+from camelid.errors import BackendError
+from camelid.formats.quants import QUANTS, row_bytes
+from camelid.plan.weights import Weight
+from camelid_native.cuda.device import Device
+from camelid_native.cuda.holdings import Holdings
+from camelid_native.cuda.staging import Staging
+from camelid_native.cuda.types import BOOKS, CUTS
+
+TILE_VALUES = 1 << 22  # of a tile that is read and uploaded at a time
+MOST_PLANES = 3
+ALIGNMENT = 256
+PAD = 16  # bytes after a plane, since kernels load 16 at a time
+
+Placed = tuple[int, ...]  # the fields of Matrix in matrix.h
+
+
+class Weights:
+    """All weights of a backend on its device."""
+
+    def __init__(self, device: Device, staging: Staging) -> None:
+        self._device, self._staging = device, staging
+        self._placed: dict[str, Placed] = {}
+        self._held: dict[str, Holdings] = {}  # by the name of a weight or codebook
+        self._books: dict[str, int] = {}
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(held.n_bytes for held in self._held.values())
+
+    def has_any(self, weights: Sequence[Weight]) -> bool:
+        """True if one of these is loaded already."""
+        return any(weight.name in self._placed for weight in weights)
+
+    def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        """Uploads weights; one that is there already is replaced."""
+        with PartReader(sources) as reader:
+            for weight in weights:
+                self._load(weight, reader)
+        self._staging.settle()
+
+    def placed(self, weight: Weight) -> Placed:
+        """The addresses and sizes of a weight. Raises BackendError if it is not loaded."""
+        if weight.name not in self._placed:
+            raise BackendError(f"cuda: {weight.name} is not loaded; call load() first", backend="cuda")
+        return self._placed[weight.name]
+
+    def close(self) -> None:
+        """Frees all memory."""
+        for held in self._held.values():
+            held.close()
+        self._placed, self._held, self._books = {}, {}, {}
+
+    def _load(self, weight: Weight, reader: PartReader) -> None:
+        self._drop(weight.name)
+        starts, held = plane_starts(weight), Holdings(self._device)
+        with held.building():
+            at = held.allocate(starts[-1])
+            self._upload(weight, reader, [at + start for start in starts])
+            book = self._book(weight.type)
+        planes = [at + start for start in starts[:-1]]
+        planes += [0] * (MOST_PLANES - len(planes))
+        self._held[weight.name] = held
+        self._placed[weight.name] = (*planes, book, weight.rows, weight.cols)
+
+    def _drop(self, name: str) -> None:
+        if name in self._placed:
+            del self._placed[name]
+            self._held.pop(name).close()
+
+    def _upload(self, weight: Weight, reader: PartReader, planes: Sequence[int]) -> None:
+        """Uploads a weight's blocks, cut into planes, a tile of rows at a time."""
+        stored, row = stored_rows(weight, reader.read), QUANTS[weight.type]
+        for first, n in tiles(weight, TILE_VALUES):
+            blocks = np.ascontiguousarray(stored(first, n)).reshape(-1, row.block_bytes)
+            start = first * weight.cols // row.block
+            for plane, (low, high) in zip(planes, cuts_of(weight.type), strict=False):
+                self._staging.upload(plane + start * (high - low), blocks[:, low:high])
+
+    def _book(self, kind: str) -> int:
+        """The address of a type's codebook, uploaded once; 0 for a type without one."""
+        name = BOOKS.get(kind, "")
+        if name and name not in self._books:
+            data, held = np.frombuffer(book_bytes(name), np.uint8), Holdings(self._device)
+            self._books[name] = held.allocate(len(data) + PAD)
+            self._held[f"book/{name}"] = held
+            self._staging.upload(self._books[name], data)
+        return self._books.get(name, 0)
+
+
+def cuts_of(kind: str) -> Sequence[tuple[int, int]]:
+    """The byte ranges of a block's planes; one plane for a type without a row."""
+    return CUTS.get(kind, ((0, QUANTS[kind].block_bytes),))
+
+
+def plane_starts(weight: Weight) -> list[int]:
+    """Offsets of a weight's planes, and the size of its memory."""
+    n_blocks = weight.rows * row_bytes(weight.type, weight.cols) // QUANTS[weight.type].block_bytes
+    starts = [0]
+    for low, high in cuts_of(weight.type):
+        starts.append(starts[-1] + -(-(n_blocks * (high - low) + PAD) // ALIGNMENT) * ALIGNMENT)
+    return starts
+
+
+def device_bytes(weight: Weight) -> int:
+    """Bytes of a weight on the device."""
+    return plane_starts(weight)[-1]
+
+
+def books_bytes(kinds: Iterable[str]) -> int:
+    """Bytes of the codebooks of these types on the device."""
+    names = {BOOKS[kind] for kind in kinds if kind in BOOKS}
+    return sum(len(book_bytes(name)) + PAD for name in names)

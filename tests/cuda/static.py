@@ -1,0 +1,88 @@
+"""Machine code of all kernels for GPUs that are not here: `python -m tests.cuda.static [ARCH...] [--sample]`.
+
+Prints a table in Markdown, and ends with status 1 if a kernel is beyond a bound.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from tests.cuda.static_listing import ARCHS, Code, compiled, missing
+from tests.cuda.static_modules import all_modules, is_product, kernels_of, sample, title
+
+from camelid_native.cuda.compiler import Module
+
+WIDE = 16  # bytes of a load
+# Bytes of a thread: NVIDIA's assembler spills a word or two where that makes room for more warps; up to four
+# in attention of many rows, which decoding does not run.
+MOST_SCRATCH, MOST_OF_PROMPTS = 8, 16
+HEAD = (
+    "| arch | kernel | registers | scratch | shared | waves | load | dots | mma | instructions |\n"
+    "|---|---|---|---|---|---|---|---|---|---|"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A kernel on an architecture."""
+
+    arch: str
+    title: str
+    is_product: bool
+    code: Code
+
+    def line(self) -> str:
+        """A row of the table."""
+        c, kinds = self.code, self.code.mix.kinds
+        waves = f"{c.waves}/{c.most_waves}"
+        cells = (c.registers, c.scratch, c.shared, waves, c.widest, kinds.get("dot", 0), kinds.get("mma", 0))
+        return f"| {self.arch} | {self.title} | {' | '.join(map(str, cells))} | {sum(kinds.values())} |"
+
+    def faults(self) -> Iterator[str]:
+        """A line per bound that the kernel is beyond."""
+        is_prompt = self.title.startswith("attention ")
+        if self.code.scratch > (MOST_OF_PROMPTS if is_prompt else MOST_SCRATCH):
+            yield f"{self.arch} {self.title}: {self.code.scratch} bytes of stack or spills a thread"
+        if self.is_product and self.code.widest < WIDE:
+            yield f"{self.arch} {self.title}: no load of {WIDE} bytes"
+        if self.is_product and not self.code.mix.kinds.get("dot") and not self.code.mix.kinds.get("mma"):
+            yield f"{self.arch} {self.title}: no integer dot products"
+
+
+def rows(modules: Sequence[Module], arch: str) -> Iterator[Row]:
+    """All kernels of the modules on an architecture. Raises BackendError with a compiler's log."""
+    with ThreadPoolExecutor() as pool:
+        for module, codes in zip(modules, pool.map(lambda one: compiled(one, arch), modules), strict=True):
+            for kernel in kernels_of(module):
+                yield Row(arch, title(module, kernel), is_product(module, kernel), codes[kernel.name])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("archs", nargs="*", metavar="ARCH", help=f"of {', '.join(ARCHS)}; default: all")
+    parser.add_argument("--sample", action="store_true", help="each file, header and macro once")
+    args = parser.parse_args()
+    if unknown := set(args.archs).difference(ARCHS):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; known: {', '.join(ARCHS)}")
+    modules = sample() if args.sample else all_modules()
+    print(HEAD)
+    faults: list[str] = []
+    for arch in args.archs or ARCHS:
+        if reason := missing(arch):
+            faults.append(f"{arch}: {reason}")
+            continue
+        start = time.perf_counter()
+        for row in rows(modules, arch):
+            print(row.line(), flush=True)
+            faults += row.faults()
+        print(f"{arch}: {len(modules)} modules in {time.perf_counter() - start:.1f} s", file=sys.stderr)
+    sys.exit("\n".join(faults) or 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The modules of the kernel table, for every weight type, cache type and capacity of the op cases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+from tests.cuda.rig import open_rig
+from tests.support.parity.cases import OP_CASES, one_of_each_kind
+
+from camelid.backends.base import PoolSize
+from camelid.backends.common.op_runner import case_plan
+from camelid.engine.programs import DECODE, MIXED
+from camelid.loading.deployment import Deployment
+from camelid.loading.options import LoadOptions
+from camelid.model.kv_types import KV_TYPES
+from camelid.model.presets import PRESETS
+from camelid.model.sizes import bare_model
+from camelid.plan.plan import Op
+from camelid_native.cuda.compiler import Module
+from camelid_native.cuda.kernel import Context
+from camelid_native.cuda.kernels import KERNELS, refusal
+from camelid_native.cuda.signature import Signature, signatures
+from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
+
+SPARE = (0, 1, 3, 64)  # rows more than a case has: kernels differ by the capacity of rows
+PAGES = (4, 512)  # of a sequence's state: a long context may have kernels of its own
+CODEC = "codec_"
+
+
+@cache
+def all_modules() -> Sequence[Module]:
+    """Every module, in order of the op cases that need it first, then files of ops without cases."""
+    used = dict.fromkeys(module for op, context in _uses() for module in _modules_of(op, context))
+    files = {kernel.file for row in KERNELS.values() for kernel in row.launches}
+    return [*used, *map(Module, sorted(files - {module.file for module in used}))]
+
+
+def sample() -> Sequence[Module]:
+    """Modules with every file, every header and every macro of `all_modules` at least once."""
+    seen, chosen = set[object](), list[Module]()
+    for module in all_modules():
+        parts = {module.file, *module.headers, *((module.file, define) for define in module.defines)}
+        if not parts <= seen:
+            chosen.append(module)
+            seen |= parts
+    return chosen
+
+
+def kernels_of(module: Module) -> Sequence[Signature]:
+    """The kernels of a module's text."""
+    return list(signatures(module.text).values())
+
+
+def is_product(module: Module, kernel: Signature) -> bool:
+    """True for a product of quantized weights and rounded activations."""
+    types = {name.removeprefix(CODEC) for name in module.headers if name.startswith(CODEC)}
+    return bool(types - EXACT_TYPES) and {"weight", "codes"} <= {p.name for p in kernel.parameters}
+
+
+def title(module: Module, kernel: Signature) -> str:
+    """The kernel with its module's headers and macros, for a table."""
+    return " ".join((kernel.name, *module.headers, *("=".join(define) for define in module.defines)))
+
+
+def _uses() -> Iterator[tuple[Op, Context]]:
+    """Ops with their plans: of cases that differ in kind, at several capacities, and of an 8B model."""
+    known = (case for case in OP_CASES if case.op in KERNELS)
+    cases = one_of_each_kind([c for c in known if {w.type for w in c.weights.values()} <= WEIGHT_TYPES])
+    for case, spare, pages in product(cases, SPARE, PAGES):
+        plan, _ = case_plan(replace(case, spare=case.spare + spare))
+        context = Context(plan, {state.name: PoolSize(pages, 2, pages) for state in plan.states})
+        yield from ((op, context) for op in plan.ops)
+    for kv_type, program in product(KV_TYPES, (DECODE, MIXED)):
+        options = LoadOptions(backend="cuda", kv_type=kv_type, parallel=32)
+        model = bare_model(PRESETS["8b"], "q8_0")
+        deployment = Deployment.of(model, options, open_rig().capabilities())
+        context = Context(deployment.plan(program), deployment.kv_cache().sizes())
+        yield from ((op, context) for op in context.plan.ops)
+
+
+def _modules_of(op: Op, context: Context) -> Iterator[Module]:
+    if not refusal(op, context.plan):
+        launches = (kernel for kernel in KERNELS[op.name].launches if kernel.when(op, context))
+        yield from (kernel.module(op, context) for kernel in launches)

@@ -1,0 +1,69 @@
+"""Both drivers' tables over their stand-in: the same kernels run, and errors have the driver's text."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.cuda.rig import RigCompiler, driver_library, open_device
+from tests.support.parity.cases import OP_CASES
+from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
+
+from camelid.backends.base import OpenSpec
+from camelid.errors import BackendError, OutOfMemoryError
+from camelid_native.cuda.backend import CudaBackend
+from camelid_native.cuda.device_driver import CUDA, HIP, Api, DriverDevice
+from camelid_native.cuda.nvrtc import HIPRTC, NVRTC, CompilerApi, RuntimeCompiler
+
+APIS = {"cuda": (CUDA, "sm_90", 32), "hip": (HIP, "gfx90a", 64)}
+
+
+def opened(api: Api) -> DriverDevice:
+    open_device().close()  # loads the emulator's symbols
+    return DriverDevice(api, str(driver_library()))
+
+
+@pytest.mark.parametrize("name", APIS)
+def test_a_device_has_its_facts(name: str) -> None:
+    api, arch, wave = APIS[name]
+    device = opened(api)
+    facts = device.facts()
+    assert (facts.name, facts.arch, facts.wave, facts.n_processors) == ("emulator", arch, wave, 4)
+    assert facts.memory_bytes >= device.free_bytes() > 0
+    device.close()
+
+
+@pytest.mark.parametrize("name", APIS)
+def test_a_second_device_can_be_chosen(name: str) -> None:
+    DriverDevice(APIS[name][0], str(driver_library()), number=1).close()
+
+
+@pytest.mark.parity
+def test_hip_runs_what_cuda_runs() -> None:
+    cases = [*(c for c in OP_CASES if c.op == "norm")][:8] + [*(c for c in OP_CASES if c.op == "copy")][:4]
+    results = asyncio.run(run_on(CudaBackend(lambda: (opened(HIP), RigCompiler())), OpenSpec(), cases))
+    for case, result in zip(cases, results, strict=True):
+        assert max(errors(result, reference_result(case))) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", APIS)
+def test_errors_have_the_driver_s_text(name: str) -> None:
+    api = APIS[name][0]
+    device = opened(api)
+    with pytest.raises(OutOfMemoryError, match=r"out of memory \(2\); 1,125,899,906,842,624 bytes"):
+        device.allocate(1 << 50)
+    with pytest.raises(BackendError, match=f"{api.functions['MemFree']}: invalid argument"):
+        device.free(64)
+    device.close()
+
+
+@pytest.mark.parametrize("api", [CUDA, HIP], ids=lambda api: api.name)
+def test_a_missing_driver_is_named(api: Api) -> None:
+    with pytest.raises(BackendError, match=r"libnone\.so cannot be opened"):
+        DriverDevice(api, "libnone.so")
+
+
+@pytest.mark.parametrize("api", [NVRTC, HIPRTC], ids=lambda api: api.name)
+def test_a_missing_compiler_names_the_way_out(api: CompilerApi) -> None:
+    with pytest.raises(BackendError, match=f"{api.name} is missing.*install"):
+        RuntimeCompiler(api, "libnone.so")

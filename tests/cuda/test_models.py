@@ -1,0 +1,65 @@
+"""Whole models on the rig: cria's greedy tokens, golden architectures, and promise A in the engine."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cuda.rig import open_rig
+from tests.engine.test_promises import DRAWN, GREEDY, opened_case
+from tests.parity.test_cria import ALL, FEW, PARALLEL, SEED, answer, mismatches, wanted
+from tests.support import promise_runs
+from tests.support.exhaustive import share_of
+from tests.support.gguf_files import write_tiny_llama
+from tests.support.hf_models import HfCase, load_cases
+from tests.support.parity.arch_runs import check_logits
+from tests.support.promise_runs import SITUATIONS, alone
+
+import camelid
+from camelid_native.cuda import backend
+from cria.graded_items import first_prompts
+
+pytestmark = [pytest.mark.parity, pytest.mark.slow]
+
+CASES = load_cases()
+COMPANY = ("among 8 others", "run ahead")
+CRIA = Path(camelid.__file__).with_name("data") / "cria.gguf"
+
+
+@pytest.fixture(autouse=True)
+def rig(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets `cuda` name the rig."""
+    monkeypatch.setattr(backend, "open_backend", open_rig)
+    backends: Any = promise_runs.BACKENDS
+    monkeypatch.setitem(backends, "cuda", open_rig)
+
+
+@pytest.mark.parametrize("n_prompts", share_of([FEW, ALL]))
+def test_tokens_of_cria_equal_the_reference(n_prompts: int) -> None:
+    prompts, want = first_prompts(SEED, n_prompts), wanted(CRIA, n_prompts)
+
+    async def together() -> list[list[int]]:
+        async with await camelid.aload(str(CRIA), backend="cuda", parallel=PARALLEL) as llm:
+            assert "emulator" in llm.capabilities.device
+            return list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
+
+    assert mismatches(CRIA, prompts, asyncio.run(together()), want) == []
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
+    check_logits(open_rig, case, "", tmp_path, fused=open_rig().capabilities().fused)
+
+
+@pytest.mark.parametrize("wave", share_of(["32", "64"]))
+@pytest.mark.parametrize("sampling", [GREEDY, DRAWN])
+@pytest.mark.parametrize("situation", COMPANY)
+def test_company_changes_no_bit(
+    situation: str, sampling: Any, wave: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMU_WAVE", wave)
+    write_tiny_llama(tmp_path / "tiny.gguf", seed=3, hidden=64, head_dim=16, ffn=96, context=512)
+    case = opened_case(tmp_path / "tiny.gguf", backend="cuda", sampling=sampling)
+    assert asyncio.run(SITUATIONS[situation](case)) == asyncio.run(alone(case))
