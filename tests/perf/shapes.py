@@ -94,6 +94,10 @@ SHAPES = {
         arch="llama", layers=16, hidden=2048, ffn=8192, heads=32, kv_heads=8, head_dim=64, vocab=128256,
         rope_theta=500000.0,
     ),
+    "Llama-3.1-8B": Shape(
+        arch="llama", layers=32, hidden=4096, ffn=14336, heads=32, kv_heads=8, head_dim=128, vocab=128256,
+        rope_theta=500000.0,
+    ),
 }  # fmt: skip
 
 

@@ -115,7 +115,7 @@ def activations_option(function: F) -> F:
     """Adds --activations."""
     return click.option(
         "--activations", type=click.Choice(ACTIVATIONS), metavar="TYPE",
-        help="Input of matrix products: f32, or q8, rounded to 8 bits: an option of webgpu, always on cpu.",
+        help="Input of matrix products: f32, or q8, rounded to 8 bits (cpu, cuda; webgpu on request).",
     )(function)  # fmt: skip
 
 
