@@ -8,6 +8,7 @@ from dataclasses import replace
 from camelid.plan.plan import Op, Plan
 from camelid_native.cuda.device import Grid
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, row_grid, tiles
+from camelid_native.cuda.kernels_basic import GATES
 from camelid_native.cuda.signature import Values
 from camelid_native.cuda.types import EXACT_TYPES
 
@@ -15,7 +16,6 @@ BLOCK = 32  # columns of a block, as in matrix.h
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
 TOKENS = 8  # the most rows of x per block
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
-GATES = {"silu": 1, "gelu": 2, "gelu_erf": 3, "relu": 4, "relu2": 5, "sigmoid": 6, "tanh": 7, "swiglu_oai": 8}
 
 DEFERRED = frozenset({"norm_linear", "norm_linear_glu", "norm_qkv"})  # products of a deferred norm
 NO_NORM: Values = {"norm_cols": 0, "eps": 0.0}

@@ -54,12 +54,12 @@ DEVICE float score_of(const Query &q, float product, int key, int head) {
 
 /* Adds products of a unit of columns: sums[key, head] += queries[head] . keys[key]. */
 DEVICE void add_products(const Work &w, int column, float (*keys)[UNIT], float (*sums)[HEADS]) {
-#pragma unroll
+    UNROLL
     for (int h = 0; h < HEADS; h++) {
         const float *query = w.query + h * HEAD_DIM + column;
-#pragma unroll
+        UNROLL
         for (int k = 0; k < LANE_KEYS; k++)
-#pragma unroll
+            UNROLL
             for (int i = 0; i < UNIT; i++) sums[k][h] = fma_(query[i], keys[k][i], sums[k][h]);
     }
 }
@@ -68,7 +68,7 @@ DEVICE void add_products(const Work &w, int column, float (*keys)[UNIT], float (
 template <class Rows>
 DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, int n, float (*sums)[HEADS]) {
     const u8 *rows[LANE_KEYS];
-#pragma unroll
+    UNROLL
     for (int k = 0; k < LANE_KEYS; k++) {
         const int i = first + SLOTS * k;
         rows[k] = pool.keys + w.places[i < n ? i : n - 1] * Rows::bytes(pool.width);
@@ -77,7 +77,7 @@ DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, i
         const int unit = all + THREAD % KEY_LANES;
         if (KEY_UNITS % KEY_LANES && unit >= KEY_UNITS) continue;
         float keys[LANE_KEYS][UNIT];
-#pragma unroll
+        UNROLL
         for (int k = 0; k < LANE_KEYS; k++)
             Rows::template load<UNIT>(rows[k], q.kv_head * HEAD_DIM + unit * UNIT, keys[k]);
         add_products(w, unit * UNIT, keys, sums);
@@ -87,7 +87,7 @@ DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, i
 /* The sum over the lanes of a key of the head that has the lane's number. */
 DEVICE float product_of(const float *sums) {
     float product = 0.0f;
-#pragma unroll
+    UNROLL
     for (int h = 0; h < HEADS; h++) {
         float sum = sums[h];
         for (int mask = KEY_LANES / 2; mask; mask /= 2) sum = sum + shuffle_xor(sum, mask);
@@ -102,7 +102,7 @@ template <class Rows> DEVICE void stage_products(Work &w, const Query &q, Pool p
     for (int first = THREAD / KEY_LANES; first < TILE; first += SLOTS * LANE_KEYS) {
         float sums[LANE_KEYS][HEADS] = {};
         multiply_keys<Rows>(w, q, pool, first, n, sums);
-#pragma unroll
+        UNROLL
         for (int k = 0; k < LANE_KEYS; k++) {
             const int i = first + SLOTS * k;
             const float product = product_of(sums[k]);
@@ -134,9 +134,9 @@ DEVICE void weigh_keys(Work &w, const Query &q, int start, int n, Softmax &sum) 
 
 /* out[head] = out[head] * fade + the weighted values of the thread's keys, for its unit of columns. */
 template <class Rows> DEVICE void add_values(const Work &w, Pool pool, int column, int n, Sums out) {
-#pragma unroll
+    UNROLL
     for (int h = 0; h < HEADS; h++)
-#pragma unroll
+        UNROLL
         for (int i = 0; i < VALUE_UNIT; i++) out[h][i] = out[h][i] * w.fades[h];
     if (THREAD >= SHARES * VALUE_UNITS) return;
 #pragma unroll 4
@@ -144,9 +144,9 @@ template <class Rows> DEVICE void add_values(const Work &w, Pool pool, int colum
         float values[VALUE_UNIT];
         const u8 *row = pool.values + w.places[k] * Rows::bytes(pool.v_width);
         Rows::template load<VALUE_UNIT>(row, column + THREAD % VALUE_UNITS * VALUE_UNIT, values);
-#pragma unroll
+        UNROLL
         for (int h = 0; h < HEADS; h++)
-#pragma unroll
+            UNROLL
             for (int i = 0; i < VALUE_UNIT; i++) out[h][i] = fma_(w.weights[k * HEADS + h], values[i], out[h][i]);
     }
 }

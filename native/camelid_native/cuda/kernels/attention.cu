@@ -15,7 +15,7 @@ DEVICE void join_split(Work &w, Sums out, float *y, Softmax &total) {
         w.joins[THREAD] = fades_of(total, w.sums[THREAD]);
         total = joined(total, w.sums[THREAD], w.joins[THREAD]);
     }
-#pragma unroll
+    UNROLL
     for (int h = 0; h < HEADS; h++) {
         share_values(w, out[h]);
         for (int c = THREAD; c < V_DIM; c += THREADS)
@@ -60,7 +60,7 @@ DEVICE void write_split(Work &w, Sums out, float *to, long long pitch) {
         to[THREAD * pitch + V_DIM] = w.sums[THREAD].top;
         to[THREAD * pitch + V_DIM + 1] = w.sums[THREAD].sum;
     }
-#pragma unroll
+    UNROLL
     for (int h = 0; h < HEADS; h++) {
         share_values(w, out[h]);
         for (int c = THREAD; c < V_DIM; c += THREADS) to[h * pitch + c] = value_sum(w, c);

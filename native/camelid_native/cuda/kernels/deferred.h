@@ -1,5 +1,5 @@
-/* deferred: the scale of a deferred norm, which a product applies to its sums: the input has `cols` values, then the sum of
- * squares of each QUAD of them. */
+/* deferred: the scale of a deferred norm, which a product applies to its sums: the input has `cols` values, then the
+ * sum of squares of each QUAD of them. */
 #pragma once
 #include "block.h"
 #include "step.h"

@@ -36,7 +36,7 @@ DEVICE void add_chunk(Total *total, float score, int n, const float *values, int
     weights[THREAD] = weight;
     total->weights = fma_(total->weights, kept, block_sum<THREADS>(weight));  /* with barriers after the weights */
     total->most = most;
-#pragma unroll
+    UNROLL
     for (int i = 0, c = THREAD; i < PER_THREAD; i++, c += THREADS) {
         if (c >= v_dim) continue;
         float sum = total->values[i] * kept;
@@ -69,7 +69,7 @@ KERNEL(attend_rows, THREADS)(Step step, View y, View q, View k, View v, const fl
         }
         add_chunk(&total, score, n, row_of(v, first + start) + head / heads_each * v_dim, v.stride, v_dim, weights);
     }
-#pragma unroll
+    UNROLL
     for (int i = 0, c = THREAD; i < PER_THREAD; i++, c += THREADS)
         if (c < v_dim) row_of(y, t)[head * v_dim + c] = total.values[i] / total.weights;
 }

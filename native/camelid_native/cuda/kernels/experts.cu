@@ -2,12 +2,12 @@
 #include "product.h"
 
 #define THREADS 128
-#define ROWS (THREADS / CLASSES)
+#define BLOCK_ROWS (THREADS / CLASSES)
 
 /* A row of x has one vector a slot, or one for all slots (parts = 1). */
 KERNEL(linear_experts, THREADS)(Step step, View y, View x, View ids, Matrix weight, const float *bias, const u8 *codes,
                                 const uint4 *factors, int rows, int parts, int part_step) {
-    const int token = BLOCK_Y, slot = BLOCK_Z, row = BLOCK_X * ROWS + THREAD / CLASSES;
+    const int token = BLOCK_Y, slot = BLOCK_Z, row = BLOCK_X * BLOCK_ROWS + THREAD / CLASSES;
     if (is_unused(step, y, token)) return;
     const int last = weight.rows / rows - 1, id = (int)row_of(ids, token)[slot];
     const int expert = id < 0 ? 0 : id < last ? id : last, known = row < rows ? row : rows - 1;

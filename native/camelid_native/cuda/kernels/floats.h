@@ -1,6 +1,6 @@
 /* floats: a block of weights without a block's scale, as float32, times unrounded activations. A codec_TYPE.h has
- * eight_at(row, column, values), BYTES of a weight, weight_at(row, column), and Sum, the type of sums: double for types of
- * large values, where gates need digits behind the point. */
+ * eight_at(row, column, values), BYTES of a weight, weight_at(row, column), and Sum, the type of sums: double for
+ * types of large values, where gates need digits behind the point. */
 #pragma once
 #include "product.h"
 

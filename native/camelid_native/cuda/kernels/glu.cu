@@ -1,17 +1,17 @@
-/* glu: y = act(gate) * up, where gate and up are the halves of weight @ x, also after a deferred norm. Lanes of a row have a
- * row of each half. */
+/* glu: y = act(gate) * up, where gate and up are the halves of weight @ x, also after a deferred norm. Lanes of a row
+ * have a row of each half. */
 #include "act.h"
 #include "deferred.h"
 #include "product.h"
 #include "rounding.h"
 
 #define THREADS 256
-#define ROWS (THREADS / CLASSES)
+#define BLOCK_ROWS (THREADS / CLASSES)
 
 struct Glu { Matrix weight; Input in; Norm norm; float *y; Codes8 rounded; int rows, y_stride, act; };
 
 template <int N> DEVICE void tile(const Glu &task, Number<N>) {
-    const int row = BLOCK_X * ROWS + THREAD / CLASSES, last = task.rows - 1, known = row < last ? row : last;
+    const int row = BLOCK_X * BLOCK_ROWS + THREAD / CLASSES, last = task.rows - 1, known = row < last ? row : last;
     const int rows[2] = {known, known + task.rows};
     float sums[2][N];
     multiply<N, 2>(task.weight, rows, task.in, sums);
@@ -20,7 +20,7 @@ template <int N> DEVICE void tile(const Glu &task, Number<N>) {
     for (int t = 0; t < N; t++)
         if (CLASS == t && t < task.in.n && row <= last)
             task.y[(long long)t * task.y_stride + row] = gated(task.act, sums[0][t], sums[1][t]);
-    const int at = BLOCK_X * ROWS;
+    const int at = BLOCK_X * BLOCK_ROWS;
     if (task.rounded.words) round_tile(task.y + at, task.y_stride, task.in.n, task.rounded, task.rows, at);
 }
 

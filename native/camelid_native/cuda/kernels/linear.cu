@@ -1,16 +1,16 @@
-/* linear: y = weight @ x + bias, also after a deferred norm, and one matrix per head. A block has 16 rows of the matrix and
- * TOKENS rows of x. */
+/* linear: y = weight @ x + bias, also after a deferred norm, and one matrix per head. A block has 16 rows of the matrix
+ * and TOKENS rows of x. */
 #include "deferred.h"
 #include "product.h"
 
 #define THREADS 128
-#define ROWS (THREADS / CLASSES)
+#define BLOCK_ROWS (THREADS / CLASSES)
 
 struct Linear { Matrix weight; Input in; Norm norm; float *y; const float *bias; int first, rows, y_stride; };
 
 /* Rows behind the last are computed as the last one and not written. */
 template <int N> DEVICE void tile(const Linear &task, Number<N>) {
-    const int row = BLOCK_X * ROWS + THREAD / CLASSES, last = task.rows - 1;
+    const int row = BLOCK_X * BLOCK_ROWS + THREAD / CLASSES, last = task.rows - 1;
     const int rows[1] = {task.first + (row < last ? row : last)};
     float sums[1][N];
     multiply<N, 1>(task.weight, rows, task.in, sums);

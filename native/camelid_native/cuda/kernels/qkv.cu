@@ -1,17 +1,29 @@
-/* qkv: y = weight @ x + bias for queries, keys and values, also after a deferred norm; then queries and keys are rotated, and
- * keys and values written to their page. A block has 16 rows of the matrix and TOKENS rows of x; a group of 32 lanes has four
- * rows with both floats of two pairs. */
+/* qkv: y = weight @ x + bias for queries, keys and values, also after a deferred norm; then queries and keys are
+ * rotated, and keys and values written to their page. A block has 16 rows of the matrix and TOKENS rows of x; a group
+ * of 32 lanes has four rows with both floats of two pairs. */
 #include "deferred.h"
 #include "product.h"
 #include "turn.h"
 
 #define THREADS 128
-#define ROWS (THREADS / CLASSES)
+#define BLOCK_ROWS (THREADS / CLASSES)
 #define NEXT_ROW CLASSES  /* distance of lanes with neighbouring rows of a quad */
 
-/* Columns of y: rotated heads, of which the last k_cols are keys, then v_cols of values. */
+/* Columns of y: rotated heads, of which the last k_cols are keys, then v_cols of values. A pair's second float is
+ * `next` columns after its first. */
 struct Columns { int rows, k_cols, v_cols, head_dim, offset, next; };
-struct Qkv { Step step; Matrix weight; Input in; Norm norm; Columns columns; Angles angles; Pool state; View y; const float *bias; };
+struct Qkv {
+    Step step;
+    Matrix weight;
+    Input in;
+    Norm norm;
+    Columns columns;
+    Angles angles;
+    Pool state;
+    View y;
+    const float *bias;
+    int token;
+};
 struct Place { int row, pair; bool is_second; };  /* a column; its pair in the head, or -1 */
 
 /* The lane's column of a quad. Pairs that are half a head apart are in one quad, with two neighbouring pairs. */
@@ -46,9 +58,9 @@ DEVICE void put(const Qkv &task, int row, int c, float v) {
 }
 
 template <int N> DEVICE void tile(const Qkv &task, Number<N>) {
-    const int quad = (BLOCK_X * ROWS + THREAD / CLASSES) / QUAD, last = task.columns.rows / QUAD - 1;
+    const int quad = (BLOCK_X * BLOCK_ROWS + THREAD / CLASSES) / QUAD, last = task.columns.rows / QUAD - 1;
     const Place place = place_of(task, quad < last ? quad : last);
-    const int rows[1] = {place.row}, row = task.norm.row + CLASS;
+    const int rows[1] = {place.row}, row = task.token + CLASS;
     float sums[1][N], v = 0.0f;
     multiply<N, 1>(task.weight, rows, task.in, sums);
     scale_sums<THREADS>(task.norm, task.in.n, sums);
@@ -63,8 +75,8 @@ template <int N> DEVICE void tile(const Qkv &task, Number<N>) {
 }
 
 KERNEL(qkv, THREADS)(Step step, View y, View x, Matrix weight, const float *bias, const u8 *codes, const uint4 *factors,
-                     const float *fine, const float *coarse, Pool state, int norm_cols, float eps, int k_cols, int v_cols,
-                     int head_dim, int offset, int next, int pairs, int fine_rows, int coarse_rows) {
+                     const float *fine, const float *coarse, Pool state, int norm_cols, float eps, int k_cols,
+                     int v_cols, int head_dim, int offset, int next, int pairs, int fine_rows, int coarse_rows) {
     const int token = BLOCK_Y * TOKENS, left = count(step, y.rows_word) - token;
     if (left <= 0) return;
     const int n = left < TOKENS ? left : TOKENS;
@@ -72,6 +84,7 @@ KERNEL(qkv, THREADS)(Step step, View y, View x, Matrix weight, const float *bias
     const Angles angles = {fine, coarse, fine_rows, coarse_rows, pairs};
     const Columns columns = {weight.rows, k_cols, v_cols, head_dim, offset, next};
     const Norm norm = {x, token, norm_cols, eps};
-    const Qkv task = {step, weight, input_of(all, weight.cols, 0, token, n), norm, columns, angles, state, y, bias};
+    const Input in = input_of(all, weight.cols, 0, token, n);
+    const Qkv task = {step, weight, in, norm, columns, angles, state, y, bias, token};
     for_rows<1>(task, n);
 }

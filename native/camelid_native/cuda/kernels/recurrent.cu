@@ -95,7 +95,7 @@ DEVICE void stage(Staged *s, Scan m, int first, int n) {
 template <int PER_LANE>
 DEVICE float decayed_product(const Held<PER_LANE> &held, const float *v, int width, float decay) {
     float sum = 0.0f;
-#pragma unroll
+    UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
         if (c < width) sum = fma_(held.at[i] * decay, v[c], sum);
     return group_sum(sum);
@@ -105,7 +105,7 @@ DEVICE float decayed_product(const Held<PER_LANE> &held, const float *v, int wid
 template <int PER_LANE>
 DEVICE float advance(Held<PER_LANE> &held, const float *in, const float *out, int width, float decay, float by) {
     float sum = 0.0f;
-#pragma unroll
+    UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES) {
         if (c >= width) continue;
         held.at[i] = fma_(in[c], by, held.at[i] * decay);
@@ -136,7 +136,7 @@ template <int PER_LANE> DEVICE void scan_rows(Step step, Slots state, Scan m, St
     const float *from = slot_at(state, group.read) + (long long)row * m.width;
     float *to = slot_at(state, group.write) + (long long)row * m.width;
     Held<PER_LANE> held;
-#pragma unroll
+    UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
         held.at[i] = group.held && p < m.head_rows && c < m.width ? from[c] : 0.0f;
     for (int done = 0; done < span.rows; done += most) {
@@ -147,7 +147,7 @@ template <int PER_LANE> DEVICE void scan_rows(Step step, Slots state, Scan m, St
             if (LANE == 0 && p < m.head_rows) row_of(m.y, first + r)[row] = y;
         }
     }
-#pragma unroll
+    UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
         if (p < m.head_rows && c < m.width) to[c] = held.at[i];
 }

@@ -1,13 +1,22 @@
-/* residual: y = y + scale * (weight @ x + bias); with a gain also z = deferred norm(y): y * gain, then the sum of squares of
- * each QUAD of y. A block has 32 rows of the matrix and TOKENS rows of x; a group of 32 lanes has the four rows of a QUAD. */
+/* residual: y = y + scale * (weight @ x + bias); with a gain also z = deferred norm(y): y * gain, then the sum of
+ * squares of each QUAD of y. A block has 32 rows of the matrix and TOKENS rows of x; a group of 32 lanes has the four
+ * rows of a QUAD. */
 #include "deferred.h"
 #include "product.h"
 #include "rounding.h"
 
 #define THREADS 256
-#define ROWS (THREADS / CLASSES)
+#define BLOCK_ROWS (THREADS / CLASSES)
 
-struct Residual { Matrix weight; Input in; View y, z; const float *bias, *gain; Codes8 rounded; int token; float scale; };
+struct Residual {
+    Matrix weight;
+    Input in;
+    View y, z;
+    const float *bias, *gain;
+    Codes8 rounded;
+    int token;
+    float scale;
+};
 
 DEVICE float quad_sum(float v) {
     v = v + shuffle_xor(v, CLASSES);
@@ -15,7 +24,7 @@ DEVICE float quad_sum(float v) {
 }
 
 template <int N> DEVICE void tile(const Residual &task, Number<N>) {
-    const int row = BLOCK_X * ROWS + THREAD / CLASSES, last = task.weight.rows - 1;
+    const int row = BLOCK_X * BLOCK_ROWS + THREAD / CLASSES, last = task.weight.rows - 1;
     const int rows[1] = {row < last ? row : last};
     float sums[1][N], v = 0.0f;
     multiply<N, 1>(task.weight, rows, task.in, sums);
@@ -32,7 +41,7 @@ template <int N> DEVICE void tile(const Residual &task, Number<N>) {
         z[row] = v * task.gain[row];
         if (row % QUAD == 0) z[task.weight.rows + row / QUAD] = square;
     }
-    const int at = BLOCK_X * ROWS;
+    const int at = BLOCK_X * BLOCK_ROWS;
     const float *z = row_of(task.z, task.token) + at;
     if (task.rounded.words) round_tile(z, task.z.stride, task.in.n, task.rounded, task.weight.rows, at);
 }

@@ -1,5 +1,5 @@
-/* rounding: activations as 8-bit codes, in blocks of 32 columns with the scale max|x| / 127. Eight lanes have a block, four
- * columns each. An infinity or NaN becomes the scale, with codes of 0. */
+/* rounding: activations as 8-bit codes, in blocks of 32 columns with the scale max|x| / 127. Eight lanes have a block,
+ * four columns each. An infinity or NaN becomes the scale, with codes of 0. */
 #pragma once
 #include "gpu.h"
 
@@ -47,7 +47,7 @@ DEVICE void put_rounded(const float *from, bool is_inside, Codes8 to, long long 
     if (at % 8 == 0) to.factors[at / 8] = {as_bits(as_float(top) / 127.0f), (u32)half, (u32)other, (u32)(half + other)};
 }
 
-/* Rounds n columns that the block has written, a multiple of 32, to the codes from column `at` on. All threads call it. */
+/* Rounds n columns that the block has written, a multiple of 32, to the codes from column `at` on. All threads call. */
 template <int THREADS_> DEVICE void round_columns(const float *from, int n, Codes8 to, long long at) {
     SYNC();
     for (int first = 0; first < n / 4; first += THREADS_) {

@@ -10,6 +10,8 @@ enum { SEQUENCES_AT = 6, OUTPUTS_AT, SAMPLING_AT, BIASES_AT, UPDATES_AT, COPIES_
 struct Step { const u32 *words; int row_words, sequence_words; };
 struct View { float *at; int stride; int rows_word; };  /* columns of a buffer; the header word with its rows */
 struct Row { u32 source, value, sequence, state_row, position; };
+/* Of a paged group: table row, first kept row, rows held before the step; of others: slots read and written, rows
+ * held. */
 struct Group { u32 read, write, held; };
 
 DEVICE int count(Step step, int word) { return (int)step.words[word]; }
@@ -20,7 +22,9 @@ DEVICE Row row_at(Step step, int row) {
     const u32 *w = step.words + ROWS_AT + row * step.row_words;
     return {w[0], w[1], w[2], w[3], w[4]};
 }
-DEVICE u32 position_of(Step step, int row, int channel) { return step.words[ROWS_AT + row * step.row_words + 4 + channel]; }
+DEVICE u32 position_of(Step step, int row, int channel) {
+    return step.words[ROWS_AT + row * step.row_words + 4 + channel];
+}
 DEVICE const u32 *sequence_at(Step step, u32 sequence) {
     return step.words + step.words[SEQUENCES_AT] + sequence * step.sequence_words;
 }

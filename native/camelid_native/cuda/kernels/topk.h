@@ -11,9 +11,9 @@ template <class F> DEVICE void each_logit(const float *logits, int n, F f) {
     int id = THREAD;
     for (; id + (AHEAD - 1) * MOST_WANTED < n; id += AHEAD * MOST_WANTED) {
         float v[AHEAD];
-#pragma unroll
+        UNROLL
         for (int i = 0; i < AHEAD; i++) v[i] = logits[id + i * MOST_WANTED];
-#pragma unroll
+        UNROLL
         for (int i = 0; i < AHEAD; i++) f(v[i], (u32)(id + i * MOST_WANTED));
     }
     for (; id < n; id += MOST_WANTED) f(logits[id], (u32)id);
