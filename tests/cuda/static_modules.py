@@ -69,10 +69,10 @@ def _uses() -> Iterator[tuple[Op, Context]]:
     """Ops with their plans: of cases that differ in kind, at several capacities, and of an 8B model."""
     known = (case for case in OP_CASES if case.op in KERNELS)
     cases = one_of_each_kind([c for c in known if {w.type for w in c.weights.values()} <= WEIGHT_TYPES])
-    for case, spare, pages in product(cases, SPARE, PAGES):
+    for case, spare, pages, has_matrix in product(cases, SPARE, PAGES, (False, True)):
         plan, _ = case_plan(replace(case, spare=case.spare + spare))
-        context = Context(plan, {state.name: PoolSize(pages, 2, pages) for state in plan.states})
-        yield from ((op, context) for op in plan.ops)
+        pools = {state.name: PoolSize(pages, 2, pages) for state in plan.states}
+        yield from ((op, Context(plan, pools, has_matrix)) for op in plan.ops)
     for kv_type, program in product(KV_TYPES, (DECODE, MIXED)):
         options = LoadOptions(backend="cuda", kv_type=kv_type, parallel=32)
         model = bare_model(PRESETS["8b"], "q8_0")

@@ -60,6 +60,7 @@ class Opened:
             facts = device.facts()
             self.name = f"{facts.name} ({facts.arch}), driver {facts.driver}"
             self.build = fingerprint(compiler.name)
+            self.has_matrix = facts.arch.startswith("sm_")
             self.staging = Staging(device)
         except BaseException:
             device.close()
@@ -138,7 +139,7 @@ class CudaBackend(Backend):
         return Program(plan, (program, arena))
 
     def _build(self, plan: Plan, arena: Arena, holdings: Holdings) -> CudaProgram:
-        parts, states, context = self._opened(), self._held(), Context(plan, self._pools)
+        parts, states, context = self._opened(), self._held(), self._context(plan, self._pools)
         scratch = scratch_of(context)
         memory = Memory(parts.device, holdings, plan, arena.n_bytes, scratch.n_bytes)
         places = Places(
@@ -209,13 +210,13 @@ class CudaBackend(Backend):
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         """Weights in planes, and the scratch of each program."""
         weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
-        scratch = {name: scratch_of(Context(plan, pools)).n_bytes for name, plan in plans.items()}
+        scratch = {name: scratch_of(self._context(plan, pools)).n_bytes for name, plan in plans.items()}
         books = books_bytes(weight.type for weight in weights.values())
         return Forecast(sum(map(device_bytes, weights.values())) + books, scratch)
 
     def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[KernelsOfOp]:
         """The modules of each op of the plan, as the compiler gets them."""
-        context = Context(plan, units)
+        context = self._context(plan, units)
         used = iter(used_kernels(context))
         return [_described(list(islice(used, n)), context) for n in part_counts(plan)]
 
@@ -239,6 +240,9 @@ class CudaBackend(Backend):
         programs, self._programs = self._programs, []
         for program in programs:
             program.close()
+
+    def _context(self, plan: Plan, pools: Mapping[str, PoolSize]) -> Context:
+        return Context(plan, pools, bool(self._parts and self._parts.has_matrix))
 
     def _opened(self) -> Opened:
         if self._parts is None:

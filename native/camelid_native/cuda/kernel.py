@@ -18,6 +18,7 @@ class Context:
 
     plan: Plan
     pools: Mapping[str, PoolSize]
+    has_matrix: bool = False  # the device has the matrix instructions of many.h
 
     def rows(self, op: Op, role: str) -> int:
         """The capacity of a view's rows."""

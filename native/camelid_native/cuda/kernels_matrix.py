@@ -14,7 +14,7 @@ from camelid_native.cuda.types import EXACT_TYPES
 
 BLOCK = 32  # columns of a block, as in matrix.h
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
-TOKENS = 8  # the most rows of x per block
+TOKENS, MANY = 8, 1024  # the most rows of x per block; outputs of a block by matrix instructions
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
 
 DEFERRED = frozenset({"norm_linear", "norm_linear_glu", "norm_qkv"})  # products of a deferred norm
@@ -47,9 +47,14 @@ def codec(op: Op, _: Context) -> tuple[str, ...]:
     return (f"codec_{kind}", "floats" if kind in EXACT_TYPES else "codes")
 
 
-def _tokens(op: Op, c: Context) -> int:
-    """Rows of x per block: a power of two."""
-    return min(TOKENS, 1 << (c.rows(op, "y") - 1).bit_length())
+def _is_many(op: Op, c: Context) -> bool:
+    """True for more rows than TOKENS of rounded x, on a device with matrix instructions."""
+    return c.has_matrix and _is_rounded(op, c) and c.rows(op, "y") > TOKENS
+
+
+def _tokens(op: Op, c: Context, rows: int = ROWS) -> int:
+    """Rows of x per block with `rows` outputs each: a power of two."""
+    return MANY // rows if _is_many(op, c) else min(TOKENS, 1 << (c.rows(op, "y") - 1).bit_length())
 
 
 def quantize(parts: Parts) -> Kernel:
@@ -107,7 +112,7 @@ def product_grid(op: Op, c: Context) -> Grid:
 
 
 def _tile_grid(op: Op, c: Context) -> Grid:
-    return (tiles(op.view("y").cols, TILE_ROWS), *product_grid(op, c)[1:])
+    return (tiles(op.view("y").cols, TILE_ROWS), tiles(c.rows(op, "y"), _tokens(op, c, TILE_ROWS)), 1)
 
 
 def _heads_grid(op: Op, c: Context) -> Grid:
@@ -137,7 +142,11 @@ def _embed_grid(role: str) -> Callable[[Op, Context], Grid]:
 
 
 def tokens_macro(op: Op, c: Context) -> Mapping[str, int]:
-    return {"TOKENS": _tokens(op, c)}
+    return {"MANY" if _is_many(op, c) else "TOKENS": _tokens(op, c)}
+
+
+def _tile_macro(op: Op, c: Context) -> Mapping[str, int]:
+    return {"MANY" if _is_many(op, c) else "TOKENS": _tokens(op, c, TILE_ROWS)}
 
 
 def _refuses_channel(op: Op, plan: Plan) -> str:
@@ -148,8 +157,10 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
 LINEAR = Kernel("linear", product_grid, _linear_values, headers=codec, defines=tokens_macro)
 HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
 PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
-GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, values=_glu_values)
-RESIDUAL = replace(LINEAR, file="residual", name="", grid=_tile_grid, values=_residual_values)
+GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, defines=_tile_macro, values=_glu_values)
+RESIDUAL = replace(
+    LINEAR, file="residual", name="", grid=_tile_grid, defines=_tile_macro, values=_residual_values
+)
 EXPERTS = Kernel("experts", _experts_grid, _experts_values, name="linear_experts", headers=codec)
 
 KERNELS: dict[str, OpKernels] = {

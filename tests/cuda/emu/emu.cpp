@@ -126,25 +126,37 @@ EMU_OWN void barrier(long site) {
 #endif
 }
 
+static int code(unsigned word, int i) { return (signed char)(word >> 8 * i); }
+
+/* The products of a group of 32 lanes: lane l has row l / 4, and that eight on, of a, column l / 4 of b, each the four
+ * codes from 4 * (l % 4) on, and the sums of its rows with columns 2 * (l % 4) and the next. */
+EMU_OWN static void multiply(Fiber *f) {
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < 4; i++) {
+            const int row = lane / 4, column = 2 * (lane % 4) + i % 2;
+            for (int k = 0; k < 16; k++)
+                f[lane].sums[i] += code(f[4 * row + k / 4].a[i / 2], k % 4) * code(f[4 * column + k / 4].b, k % 4);
+        }
+}
+
 /* All lanes of a wave have come: each takes the value of its source, which is in its own group of 32. */
 EMU_OWN static void exchange(int wave) {
     const int lanes = block->wave;
     Fiber *f = &block->fibers[lanes * wave];
     int threads[64];
     for (int lane = 0; lane < lanes; lane++) {
-        if (f[lane].site != f[0].site) fail("lanes meet at different shuffles");
+        if (f[lane].site != f[0].site || !f[lane].sums != !f[0].sums) fail("lanes meet at different shuffles");
         f[lane].got = f[(lane & ~31) | (f[lane].from & 31)].given;
         threads[lane] = lanes * wave + lane;
     }
+    for (int group = 0; f[0].sums && group < lanes; group += 32) multiply(f + group);
     block->arrived[wave] = 0;
     release(threads, lanes);
 }
 
-EMU_OWN unsigned shuffle(unsigned v, int from, long site) {
+EMU_OWN static void meet(long site) {
     Fiber *self = now;
     const int wave = self->thread / block->wave;
-    self->given = v;
-    self->from = from;
     self->site = site;
     self->state = AT_SHUFFLE;
     block->arrived[wave] |= 1ull << (self->thread % block->wave);
@@ -156,7 +168,22 @@ EMU_OWN unsigned shuffle(unsigned v, int from, long site) {
 #if EMU_TSAN
     __tsan_acquire(&block->shuffle_marks[block->set][wave]);
 #endif
+}
+
+EMU_OWN unsigned shuffle(unsigned v, int from, long site) {
+    Fiber *self = now;
+    self->given = v;
+    self->from = from;
+    self->sums = nullptr;
+    meet(site);
     return self->got;
+}
+
+EMU_OWN void mma_16(int *sums, unsigned a, unsigned a8, unsigned b, long site) {
+    Fiber *self = now;
+    self->a[0] = a, self->a[1] = a8, self->b = b;
+    self->sums = sums;
+    meet(site);
 }
 
 /* An array has one place in a block however often its declaration runs, as on a GPU. */

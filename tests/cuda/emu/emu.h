@@ -48,7 +48,8 @@ struct Fiber {
     char *stack, *stacks[2];
     int thread, state, from;
     long site;  /* line of the barrier or shuffle */
-    unsigned given, got;
+    unsigned given, got, a[2], b;  /* of a shuffle; of a matrix product */
+    int *sums;  /* of a matrix product, else null */
 };
 struct Array { const void *site; size_t at; };  /* in shared memory, by its declaration */
 struct Block {
@@ -71,6 +72,7 @@ extern Block *block;
 extern Fiber *now;
 void barrier(long site);
 unsigned shuffle(unsigned v, int from, long site);
+void mma_16(int *sums, unsigned a, unsigned a8, unsigned b, long site);
 const void *aligned(const void *p, int n);
 void *shared(const void *site, size_t n_bytes);
 int thread();
@@ -100,6 +102,7 @@ template <class... A, void (*F)(A...)> struct Kernel<F> {
 DEVICE float as_float(u32 bits) { float v; memcpy(&v, &bits, 4); return v; }
 DEVICE u32 as_bits(float v) { u32 bits; memcpy(&bits, &v, 4); return bits; }
 DEVICE u32 shuffle_bits(u32 v, int from, long site = __builtin_LINE()) { return emu::shuffle(v, from, site); }
+DEVICE void mma_16(int *sums, u32 a, u32 a8, u32 b, long site = __builtin_LINE()) { emu::mma_16(sums, a, a8, b, site); }
 DEVICE float fma_(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float rint_(float v) { return __builtin_rintf(v); }
 DEVICE float sqrt_(float v) { return __builtin_sqrtf(v); }

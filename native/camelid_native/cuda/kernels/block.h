@@ -8,32 +8,32 @@ DEVICE float group_sum(float v) {
     return v;
 }
 
-/* The sum over THREADS threads, for every thread: lanes by 16, 8, 4, 2, 1, then groups in order. */
-template <int THREADS> DEVICE float block_sum(float v) {
-    SHARED(float, parts, THREADS / GROUP_LANES);
+/* The sum over COUNT threads, for every thread: lanes by 16, 8, 4, 2, 1, then groups in order. */
+template <int COUNT> DEVICE float block_sum(float v) {
+    SHARED(float, parts, COUNT / GROUP_LANES);
     v = group_sum(v);
     SYNC();  /* threads may still read the parts of the call before */
     if (LANE == 0) parts[THREAD / GROUP_LANES] = v;
     SYNC();
     float sum = parts[0];
-    for (int i = 1; i < THREADS / GROUP_LANES; i++) sum = sum + parts[i];
+    for (int i = 1; i < COUNT / GROUP_LANES; i++) sum = sum + parts[i];
     return sum;
 }
 
-/* The largest of THREADS values, for every thread; NaN is ignored. */
-template <int THREADS> DEVICE float block_max(float v) {
-    SHARED(float, parts, THREADS / GROUP_LANES);
+/* The largest of COUNT values, for every thread; NaN is ignored. */
+template <int COUNT> DEVICE float block_max(float v) {
+    SHARED(float, parts, COUNT / GROUP_LANES);
     for (int mask = GROUP_LANES / 2; mask; mask /= 2) v = max_(v, shuffle_xor(v, mask));
     SYNC();  /* threads may still read the parts of the call before */
     if (LANE == 0) parts[THREAD / GROUP_LANES] = v;
     SYNC();
-    for (int i = 0; i < THREADS / GROUP_LANES; i++) v = max_(v, parts[i]);
+    for (int i = 0; i < COUNT / GROUP_LANES; i++) v = max_(v, parts[i]);
     return v;
 }
 
-/* The largest of THREADS integers, for every thread. */
-template <int THREADS> DEVICE u64 block_max(u64 v) {
-    SHARED(u64, parts, THREADS / GROUP_LANES);
+/* The largest of COUNT integers, for every thread. */
+template <int COUNT> DEVICE u64 block_max(u64 v) {
+    SHARED(u64, parts, COUNT / GROUP_LANES);
     for (int mask = GROUP_LANES / 2; mask; mask /= 2) {
         const u64 other = shuffle_xor(v, mask);
         v = other > v ? other : v;
@@ -41,6 +41,6 @@ template <int THREADS> DEVICE u64 block_max(u64 v) {
     SYNC();  /* threads may still read the parts of the call before */
     if (LANE == 0) parts[THREAD / GROUP_LANES] = v;
     SYNC();
-    for (int i = 0; i < THREADS / GROUP_LANES; i++) v = parts[i] > v ? parts[i] : v;
+    for (int i = 0; i < COUNT / GROUP_LANES; i++) v = parts[i] > v ? parts[i] : v;
     return v;
 }

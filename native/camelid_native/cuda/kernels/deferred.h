@@ -8,15 +8,15 @@ enum { QUAD = 4 };
 
 struct Norm { View x; int row, cols; float eps; };  /* of rows from `row` on; cols 0: no norm */
 
-/* sums[r][t] *= 1 / sqrt(mean of squares of row t + eps). All threads of the block call it. */
-template <int THREADS_, int N, int R> DEVICE void scale_sums(const Norm &norm, int n, float (&sums)[R][N]) {
+/* sums[r][t] *= 1 / sqrt(mean of squares of row first + t + eps). All threads of the block call it. */
+template <int COUNT, int N, int R> DEVICE void scale_sums(const Norm &norm, int first, int n, float (&sums)[R][N]) {
     if (!norm.cols) return;
     UNROLL
     for (int t = 0; t < N; t++) {
-        const float *squares = row_of(norm.x, norm.row + (t < n ? t : n - 1)) + norm.cols;
+        const float *squares = row_of(norm.x, norm.row + first + (t < n ? t : n - 1)) + norm.cols;
         float sum = 0.0f;
-        for (int c = THREAD; c < norm.cols / QUAD; c += THREADS_) sum = sum + squares[c];
-        const float scale = 1.0f / sqrt_(block_sum<THREADS_>(sum) / (float)norm.cols + norm.eps);
+        for (int c = THREAD; c < norm.cols / QUAD; c += COUNT) sum = sum + squares[c];
+        const float scale = 1.0f / sqrt_(block_sum<COUNT>(sum) / (float)norm.cols + norm.eps);
         UNROLL
         for (int r = 0; r < R; r++) sums[r][t] = sums[r][t] * scale;
     }

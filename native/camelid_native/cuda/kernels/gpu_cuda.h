@@ -31,6 +31,20 @@ DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
     *low = __byte_perm(first, last, 0x6420u);
     *high = __byte_perm(first, last, 0x7531u);
 }
+/* sums += a b, 16 x 16 codes times 16 x 8. A lane has four codes of row LANE / 4 of a, four of the row eight on, four
+ * of column LANE / 4 of b, all from 4 * (LANE % 4) on, and the sums of its two rows with columns 2 * (LANE % 4) and
+ * the next. */
+DEVICE void mma_16(int *sums, u32 a, u32 a8, u32 b) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]) : "r"(a), "r"(a8), "r"(b));
+#else
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+        : "+r"(sums[0]), "+r"(sums[1]) : "r"(a), "r"(b));
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+        : "+r"(sums[2]), "+r"(sums[3]) : "r"(a8), "r"(b));
+#endif
+}
 DEVICE u32 mul_high(u32 a, u32 b) { return __umulhi(a, b); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return atomicAdd(p, v); }
 DEVICE float float_of_half(u32 bits) {

@@ -1,37 +1,38 @@
 /* linear: y = weight @ x + bias, also after a deferred norm, and one matrix per head. A block has 16 rows of the matrix
  * and TOKENS rows of x. */
-#include "deferred.h"
-#include "product.h"
-
 #define THREADS 128
-#define BLOCK_ROWS (THREADS / CLASSES)
+#define BLOCK_ROWS (THREADS / 8)
+#include "outputs.h"
 
-struct Linear { Matrix weight; Input in; Norm norm; float *y; const float *bias; int first, rows, y_stride; };
+struct Linear {
+    enum { R = 1 };
+    Matrix weight;
+    Input in;
+    Norm norm;
+    float *y;
+    const float *bias;
+    int first, rows, y_stride;
 
-/* Rows behind the last are computed as the last one and not written. */
-template <int N> DEVICE void tile(const Linear &task, Number<N>) {
-    const int row = BLOCK_X * BLOCK_ROWS + THREAD / CLASSES, last = task.rows - 1;
-    const int rows[1] = {task.first + (row < last ? row : last)};
-    float sums[1][N];
-    multiply<N, 1>(task.weight, rows, task.in, sums);
-    scale_sums<THREADS>(task.norm, task.in.n, sums);
-    UNROLL
-    for (int t = 0; t < N; t++)
-        if (CLASS == t && t < task.in.n && row <= last)
-            task.y[(long long)t * task.y_stride + row] = task.bias ? sums[0][t] + task.bias[row] : sums[0][t];
-}
+    DEVICE int row() const { return BLOCK_X * BLOCK_ROWS + THREAD / CLASSES; }
+    /* Rows behind the last are computed as the last one and not written. */
+    DEVICE void find_rows(int (&own)[R]) const { own[0] = first + (row() < rows ? row() : rows - 1); }
+    DEVICE void finish(const float (&own)[R], int token) const {
+        if (token + CLASS >= in.n || row() >= rows) return;
+        y[(long long)(token + CLASS) * y_stride + row()] = bias ? own[0] + bias[row()] : own[0];
+    }
+};
 
 KERNEL(linear, THREADS)(Step step, View y, View x, Matrix weight, const float *bias, const u8 *codes,
                         const uint4 *factors, int rows, int parts, int part_step, int y_step, int norm_cols,
                         float eps) {
-    const int token = BLOCK_Y * TOKENS, left = count(step, y.rows_word) - token, head = BLOCK_Z;
+    const int token = BLOCK_Y * BLOCK_TOKENS, left = count(step, y.rows_word) - token, head = BLOCK_Z;
     if (left <= 0) return;
-    const int n = left < TOKENS ? left : TOKENS;
+    const int n = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
     const Parts all = {x, codes, factors, parts, part_step};
     const Input in = input_of(all, weight.cols, head, token, n);
     const Norm norm = {x, token, norm_cols, eps};
     const Linear task = {weight, in, norm, row_of(y, token) + head * y_step, bias, head * rows, rows, y.stride};
-    for_rows<1>(task, n);
+    outputs(task);
 }
 
 /* The columns of each head behind its product, unchanged. */

@@ -43,14 +43,3 @@ DEVICE void multiply(const Matrix &m, const int (&rows)[R], const Input &in, flo
         UNROLL
         for (int t = 0; t < N; t++) sums[r][t] = sum_of_classes(own[r][t]);
 }
-
-/* tile(task, Number<N>) with the least power of two N <= TOKENS that is at least n. */
-template <int N> struct Number {};
-#ifdef TOKENS
-template <int N, class Task> DEVICE void for_rows(const Task &task, int n) {
-    if constexpr (N < TOKENS) {
-        if (n > N) return for_rows<2 * N>(task, n);
-    }
-    tile(task, Number<N>{});
-}
-#endif

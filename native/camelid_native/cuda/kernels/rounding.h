@@ -1,7 +1,7 @@
 /* rounding: activations as 8-bit codes, in blocks of 32 columns with the scale max|x| / 127. Eight lanes have a block,
  * four columns each. An infinity or NaN becomes the scale, with codes of 0. */
 #pragma once
-#include "gpu.h"
+#include "step.h"
 
 #define LEAST_TOP 1e-36f  /* a block below it has codes of 0; 127 / LEAST_TOP is finite */
 
@@ -48,17 +48,20 @@ DEVICE void put_rounded(const float *from, bool is_inside, Codes8 to, long long 
 }
 
 /* Rounds n columns that the block has written, a multiple of 32, to the codes from column `at` on. All threads call. */
-template <int THREADS_> DEVICE void round_columns(const float *from, int n, Codes8 to, long long at) {
+template <int COUNT> DEVICE void round_columns(const float *from, int n, Codes8 to, long long at) {
     SYNC();
-    for (int first = 0; first < n / 4; first += THREADS_) {
+    for (int first = 0; first < n / 4; first += COUNT) {
         const int word = first + THREAD;
         put_rounded(from + 4 * word, 4 * word < n, to, at / 4 + word);
     }
 }
 
-/* Rounds the 32 columns from column `at` on of n rows that the block has written. All threads call it. */
-DEVICE void round_tile(const float *from, int stride, int n, Codes8 to, int cols, int at) {
+/* Rounds the 32 columns from column `at` on of up to eight rows that the block has written, from `first` on. All
+ * threads call it. */
+DEVICE void round_tile(View from, int first, int n, Codes8 to, int cols, int at) {
     SYNC();
     const int row = THREAD / 8, word = THREAD % 8;
-    put_rounded(from + (long long)row * stride + 4 * word, row < n, to, ((long long)row * cols + at) / 4 + word);
+    const bool is_inside = row < 8 && row < n;
+    const float *own = row_of(from, first + (is_inside ? row : 0)) + at + 4 * word;
+    put_rounded(own, is_inside, to, ((long long)(first + row) * cols + at) / 4 + word);
 }

@@ -1,0 +1,36 @@
+/* outputs: the products of a block with its rows of x, handed to a task lane by lane. A task is a struct with
+ *
+ *   R                    rows of the matrix of a lane
+ *   weight, in, norm     the matrix, the input, its deferred norm
+ *   find_rows(rows)      the lane's rows, which are rows of the matrix
+ *   finish(own, first)   takes own[r], the lane's sums for row first + CLASS of the input; all threads call it
+ *
+ * A lane has the row THREAD / CLASSES of the block. With MANY, of rounded activations only, a block has MANY rows of x
+ * and multiplies by matrix instructions (many.h), else it has TOKENS, at most CLASSES. Bits are the same. */
+#pragma once
+#include "deferred.h"
+#include "product.h"
+#ifdef MANY
+#include "many.h"
+#else
+#define BLOCK_TOKENS TOKENS
+template <int N, class Task> DEVICE void few_outputs(const Task &task) {
+    int rows[Task::R];
+    float sums[Task::R][N], own[Task::R] = {};
+    task.find_rows(rows);
+    multiply<N, Task::R>(task.weight, rows, task.in, sums);
+    scale_sums<THREADS>(task.norm, 0, task.in.n, sums);
+    for (int r = 0; r < Task::R; r++)
+        UNROLL
+        for (int t = 0; t < N; t++) own[r] = CLASS == t ? sums[r][t] : own[r];
+    task.finish(own, 0);
+}
+
+/* few_outputs for the least power of two N <= TOKENS that is at least the number of rows. */
+template <class Task, int N = 1> DEVICE void outputs(const Task &task) {
+    if constexpr (N < TOKENS) {
+        if (task.in.n > N) return outputs<Task, 2 * N>(task);
+    }
+    few_outputs<N>(task);
+}
+#endif
