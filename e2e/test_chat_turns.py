@@ -38,6 +38,7 @@ BEGIN = """() => {
 COMPOSE = """() => document.getElementById("prompt").dispatchEvent(
   new KeyboardEvent("keydown", { key: "Escape", isComposing: true, bubbles: true }))"""
 GROWS = "() => document.querySelector('.assistant[aria-busy] .text')?.textContent.length > 20"
+LENGTH = "() => document.querySelector('.assistant[aria-busy] .text')?.textContent.length ?? 0"
 IS_HIGH = "() => document.querySelector('.assistant[aria-busy]')?.offsetHeight > 400"
 TO_END = "() => document.body.scrollHeight - innerHeight - scrollY"
 STORE = """async (change) => {
@@ -131,7 +132,8 @@ async def interrupt(page: Page, seen: Visit) -> None:
     await page.keyboard.press("Escape")
     await page.wait_for_function("() => !document.querySelector(':popover-open')")
     await page.evaluate(COMPOSE)
-    await page.wait_for_timeout(1000)  # a stop takes effect within that time
+    length = await page.evaluate(LENGTH)
+    await page.wait_for_function(f"(n) => ({LENGTH})() > n + 300 || camelid.state !== 'busy'", arg=length)
     seen.found["running"] = await page.evaluate("() => window.camelid.state")
     await page.focus("#prompt")
     await page.keyboard.press("Escape")

@@ -51,7 +51,8 @@ def built(text: str, suffix: str, *options: str) -> Path:
         source.write_text(text)
         part = source.with_suffix(".part")
         command = ["g++", *flags, f"-I{HERE}", str(source), "-o", str(part)]
-        done = subprocess.run(command, capture_output=True, text=True)
+        environment = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+        done = subprocess.run(command, capture_output=True, text=True, env=environment)
         if done.returncode:
             raise RuntimeError(f"{suffix} does not compile:\n{done.stderr}")
         part.replace(target)

@@ -1,6 +1,7 @@
-"""`python -m tests.cuda.sanitized [OP...]`: op cases on the rig in this process, for a sanitizer's reports.
+"""`python -m tests.cuda.sanitized [--whole] [OP...]`: op cases on the rig in this process, for a sanitizer.
 
-The sanitizer is EMU_SANITIZER's, with its library loaded before Python.
+The sanitizer is EMU_SANITIZER's, with its library loaded before Python. One case of each op; with `--whole`
+one of each kind of case.
 """
 
 from __future__ import annotations
@@ -14,16 +15,22 @@ from tests.support.parity.cases import OP_CASES, one_of_each_kind
 from tests.support.parity.compare import run_on
 
 from camelid.backends.base import OpenSpec
+from camelid.backends.common.op_runner import OpCase
 from camelid_native.cuda.kernels import KERNELS
 
 
-def run(ops: Sequence[str]) -> int:
-    """Runs one case of each kind of these ops (none: of all). Returns their number."""
+def op_of(case: OpCase) -> object:
+    return case.op, [weight.type for weight in case.weights.values()] == ["q8_0"]
+
+
+def run(ops: Sequence[str], *, is_whole: bool) -> int:
+    """Runs cases of these ops (none: of all). Returns their number."""
     wanted = [case for case in OP_CASES if case.op in (ops or KERNELS)]
-    cases = one_of_each_kind(wanted)
+    cases = one_of_each_kind(wanted) if is_whole else one_of_each_kind(wanted, op_of)
     asyncio.run(run_on(open_rig(), OpenSpec(), cases))
     return len(cases)
 
 
 if __name__ == "__main__":
-    print(run(sys.argv[1:]), "cases")
+    asked = [word for word in sys.argv[1:] if word != "--whole"]
+    print(run(asked, is_whole="--whole" in sys.argv), "cases")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 from tests.cuda.test_rig import ROOT, library_of
-from tests.support.exhaustive import share_of
+from tests.support.exhaustive import exhaustive
 
 pytestmark = pytest.mark.slow
 
@@ -16,8 +16,9 @@ REPORTS = {"thread": "data race", "address": "AddressSanitizer"}
 ORDERS = {"thread": "0", "address": "7"}
 
 
-@pytest.mark.parametrize("kind", share_of(REPORTS, 2))
-def test_a_sanitizer_reports_nothing(kind: str) -> None:
+@pytest.mark.parametrize("how", ["", exhaustive("--whole")])
+@pytest.mark.parametrize("kind", REPORTS)
+def test_a_sanitizer_reports_nothing(kind: str, how: str) -> None:
     environment = {
         **os.environ,
         "PYTHONPATH": "core:native:.",
@@ -26,7 +27,7 @@ def test_a_sanitizer_reports_nothing(kind: str) -> None:
         "EMU_ORDER": ORDERS[kind],
         "ASAN_OPTIONS": "detect_leaks=0",
     }
-    command = [sys.executable, "-m", "tests.cuda.sanitized"]
+    command = [sys.executable, "-m", "tests.cuda.sanitized", *how.split()]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0 and REPORTS[kind] not in done.stderr, done.stderr[-4000:]
     assert "cases" in done.stdout

@@ -18,6 +18,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.support.native.kernels import VARIANTS, Panels
 
+from camelid.backends.common import stored_rows
 from camelid.backends.common.load_ops import LOAD_OPS
 from camelid.backends.common.part_reader import PartReader
 from camelid.errors import ModelFormatError
@@ -224,15 +225,15 @@ def test_no_thread_packs_after_the_caller_has_failed(tmp_path: Path, monkeypatch
 def test_one_whole_matrix_is_in_memory_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A load op on a whole matrix waits until the previous one is packed."""
     seen = list[str]()
-    for name in ("_changed", "_pack"):
-        real = getattr(WeightForms, name)
+    for owner, name in ((stored_rows, "_changed"), (WeightForms, "_pack")):
+        real = getattr(owner, name)
 
         def noted(*args: Any, name: str = name, real: Callable[..., Any] = real) -> Any:
             found = real(*args)
             seen.append(name)
             return found
 
-        monkeypatch.setattr(WeightForms, name, noted)
+        monkeypatch.setattr(owner, name, noted)
     weight, forms = CASES["transpose"].weight(tmp_path / "model"), WeightForms(Library(), 1)
     weights = [replace(weight, name=name) for name in "abc"]
     forms.add(weights, {"model": str(tmp_path / "model")})
