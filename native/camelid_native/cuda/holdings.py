@@ -46,7 +46,9 @@ class Holdings:
             raise
 
     def close(self) -> None:
-        """Frees everything, the newest first; a lost device has nothing left to free."""
+        """Frees everything, the newest first, after what is enqueued; a lost device has nothing to free."""
+        with suppress(BackendError):
+            self._device.wait(self._device.mark())
         self._held.close()
         self.n_bytes = 0
 
