@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 Grid = tuple[int, int, int]
+ALIGNMENT = 256  # bytes; of allocated memory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,3 +46,8 @@ class Device(Protocol):
     def mark(self) -> Any: ...
     def wait(self, mark: Any) -> None: ...
     def close(self) -> None: ...
+
+
+def aligned(n_bytes: int) -> int:
+    """The next multiple of the alignment."""
+    return -(-n_bytes // ALIGNMENT) * ALIGNMENT

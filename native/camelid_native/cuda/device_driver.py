@@ -55,9 +55,9 @@ def _gfx(device: DriverDevice) -> str:
 def _named(prefix: str, **others: str) -> dict[str, str]:
     """Functions by role, most of them the prefix and the role's own name."""
     roles = (
-        *("Init", "DeviceGetCount", "DeviceGet", "DeviceGetName", "DeviceGetAttribute", "CtxSetCurrent"),
+        *("Init", "DeviceGet", "DeviceGetName", "DeviceGetAttribute", "CtxSetCurrent"),
         *("DevicePrimaryCtxRetain", "MemcpyAsync", "MemsetD8Async", "StreamSynchronize", "StreamCreate"),
-        *("ModuleLoadData", "ModuleUnload", "ModuleGetFunction", "LaunchKernel", "StreamEndCapture"),
+        *("ModuleLoadData", "ModuleGetFunction", "LaunchKernel", "StreamEndCapture"),
         *("GraphInstantiateWithFlags", "GraphDestroy", "GraphExecDestroy", "GraphLaunch", "EventCreate"),
         *("EventRecord", "EventSynchronize", "DriverGetVersion"),
     )
@@ -89,7 +89,7 @@ HIP = Api(
     name="HIP",
     libraries=("libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so"),
     functions=_named(
-        "hip", DeviceGetCount="hipGetDeviceCount", DevicePrimaryCtxRetain="", DevicePrimaryCtxRelease="",
+        "hip", DevicePrimaryCtxRetain="", DevicePrimaryCtxRelease="",
         CtxSetCurrent="hipSetDevice", DeviceTotalMem="hipDeviceTotalMem", MemGetInfo="hipMemGetInfo",
         DeviceProperties="hipGetDevicePropertiesR0600", MemAlloc="hipMalloc", MemFree="hipFree",
         MemHostAlloc="hipHostMalloc", MemFreeHost="hipHostFree", LaunchKernel="hipModuleLaunchKernel",

@@ -10,9 +10,8 @@ from camelid_native.cuda.device import Grid
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, row_grid, tiles
 from camelid_native.cuda.kernels_basic import GATES
 from camelid_native.cuda.signature import Values
-from camelid_native.cuda.types import EXACT_TYPES
+from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
 
-BLOCK = 32  # columns of a block, as in matrix.h
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
 TOKENS, MANY = 8, 1024  # the most rows of x per block; outputs of a block by matrix instructions
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
@@ -69,7 +68,7 @@ def quantize(parts: Parts) -> Kernel:
 
     def scratch(op: Op, c: Context) -> dict[str, int]:
         n = c.rows(op, "x") * parts(op)[0] * op.weight("weight").cols
-        return {"codes": n, "factors": 16 * n // BLOCK}
+        return {"codes": n, "factors": FACTOR_BYTES * n // BLOCK}
 
     return Kernel("quantize", grid, values, scratch=scratch, when=_is_rounded)
 

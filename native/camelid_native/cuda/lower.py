@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from camelid.plan.plan import Op, Plan
+from camelid_native.cuda.device import aligned
 from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.kernels import KERNELS
 from camelid_native.cuda.library import Library
@@ -15,7 +16,6 @@ from camelid_native.cuda.program import Launch
 from camelid_native.cuda.signature import Values
 from camelid_native.cuda.twins import Twin, slot_bytes, twins_of
 
-ALIGNMENT = 256
 ROUNDING = "quantize"  # the kernel that a twin makes needless
 
 
@@ -75,8 +75,8 @@ def scratch_of(context: Context) -> Scratch:
     ops = ops_of(context.plan)
     sizes = slot_bytes(twins_of(ops), ops, context.plan)
     used = (_scratch(op, kernels, context).values() for op, kernels in used_kernels(context))
-    most = max((sum(map(_aligned, each)) for each in used), default=0)
-    return Scratch(most, tuple(_aligned(sizes[slot]) for slot in sorted(sizes)))
+    most = max((sum(map(aligned, each)) for each in used), default=0)
+    return Scratch(most, tuple(aligned(sizes[slot]) for slot in sorted(sizes)))
 
 
 def _twin_places(twin: Twin, ops: list[Op], context: Context, at: int) -> tuple[int, int]:
@@ -98,7 +98,7 @@ def _op_launches(
     more: Values,
 ) -> Iterator[Launch]:
     sizes = _scratch(op, kernels, context)
-    starts = accumulate(map(_aligned, sizes.values()), initial=scratch_at)
+    starts = accumulate(map(aligned, sizes.values()), initial=scratch_at)
     common = {**places.values(op, KERNELS[op.name]), **dict(zip(sizes, starts, strict=False)), **more}
     for kernel in kernels:
         signature, handle = library.kernel(kernel.module(op, context), kernel.function)
@@ -109,7 +109,3 @@ def _op_launches(
 def _scratch(op: Op, kernels: Sequence[Kernel], context: Context) -> Mapping[str, int]:
     """Bytes by parameter of the memory between the launches of an op."""
     return {name: n for kernel in kernels for name, n in kernel.scratch(op, context).items()}
-
-
-def _aligned(n_bytes: int) -> int:
-    return -(-n_bytes // ALIGNMENT) * ALIGNMENT

@@ -105,7 +105,7 @@ class RuntimeCompiler:
             )
 
     def _bytes_of(self, program: c_void_p, role: str) -> bytes:
-        """What the functions `role` and `role`Size return."""
+        """The bytes that the functions `role` and `role`Size return."""
         size = c_size_t()
         self._call(f"{role}Size", program, byref(size))
         held = ctypes.create_string_buffer(max(size.value, 1))

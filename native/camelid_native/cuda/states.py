@@ -13,11 +13,9 @@ from camelid.backends.base import PoolSize, check_unit
 from camelid.errors import BackendError
 from camelid.formats.quants import row_bytes
 from camelid.plan.plan import Plan, StateRef, StateSpec
-from camelid_native.cuda.device import Device
+from camelid_native.cuda.device import ALIGNMENT, Device, aligned
 from camelid_native.cuda.holdings import Holdings
 from camelid_native.cuda.staging import Staging
-
-ALIGNMENT = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +34,7 @@ class States:
     ) -> None:
         self._device, self._staging = device, staging
         self._specs, self._pools = {spec.name: spec for spec in states}, dict(pools)
-        sizes = [_aligned(4 * pools[s.name].table_rows * pools[s.name].table_cols) for s in states]
+        sizes = [aligned(4 * pools[s.name].table_rows * pools[s.name].table_cols) for s in states]
         starts = list(accumulate(sizes, initial=0))
         self._holdings = Holdings(device)
         with self._holdings.building():
@@ -124,7 +122,3 @@ class States:
         if known is None or not 0 <= unit < known.units:
             raise BackendError(f"cuda: there is no unit {unit} of state {group!r}", backend="cuda")
         return self.regions(group)
-
-
-def _aligned(n_bytes: int) -> int:
-    return -(-n_bytes // ALIGNMENT) * ALIGNMENT

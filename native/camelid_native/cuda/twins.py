@@ -10,10 +10,8 @@ from dataclasses import dataclass
 
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan, View
-from camelid_native.cuda.types import EXACT_TYPES
+from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
 
-BLOCK = 32  # columns that are rounded together
-FACTOR_BYTES = 16  # of a block
 MAKERS = {"linear_add_norm": "z", "linear_glu": "y", "norm_linear_glu": "y", "attention": "y"}
 READERS = frozenset({
     "linear", "norm_linear", "linear_glu", "norm_linear_glu", "linear_add", "linear_add_norm", "qkv",
@@ -42,7 +40,7 @@ def twins_of(ops: Sequence[Op]) -> list[Twin]:
         if readers:
             busy = {twin.slot for twin in found if twin.readers[-1] >= number}
             slot = next(slot for slot in range(len(busy) + 1) if slot not in busy)
-            found.append(Twin(number, readers, _cols(op), slot))
+            found.append(Twin(number, readers, op.view("y").cols, slot))
     return found
 
 
@@ -53,11 +51,6 @@ def slot_bytes(twins: Sequence[Twin], ops: Sequence[Op], plan: Plan) -> Mapping[
         rows = plan.rows[ops[twin.maker].view(MAKERS[ops[twin.maker].name]).rows]
         sizes[twin.slot] = max(sizes.get(twin.slot, 0), twin.n_bytes(rows))
     return sizes
-
-
-def _cols(op: Op) -> int:
-    """Columns that products read: of a deferred norm without its squares."""
-    return op.view("y").cols
 
 
 def _can_round(op: Op) -> bool:

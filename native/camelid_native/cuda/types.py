@@ -38,3 +38,5 @@ BOOKS: Mapping[str, str] = {"iq1_s": "iq1", "iq1_m": "iq1"} | {
 }
 EXACT_TYPES = frozenset({"f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64"})  # multiply unrounded x
 WEIGHT_TYPES = EXACT_TYPES | CUTS.keys()
+# Of rounded activations: columns of a block, and bytes of its factors (rounding.h).
+BLOCK, FACTOR_BYTES = 32, 16

@@ -18,14 +18,13 @@ from camelid.backends.common.stored_rows import stored_rows
 from camelid.errors import BackendError
 from camelid.formats.quants import QUANTS, row_bytes
 from camelid.plan.weights import Weight
-from camelid_native.cuda.device import Device
+from camelid_native.cuda.device import Device, aligned
 from camelid_native.cuda.holdings import Holdings
 from camelid_native.cuda.staging import Staging
 from camelid_native.cuda.types import BOOKS, CUTS
 
 TILE_VALUES = 1 << 22  # of a tile that is read and uploaded at a time
 MOST_PLANES = 3
-ALIGNMENT = 256
 PAD = 16  # bytes after a plane, since kernels load 16 at a time
 
 Placed = tuple[int, ...]  # the fields of Matrix in matrix.h
@@ -114,7 +113,7 @@ def plane_starts(weight: Weight) -> list[int]:
     n_blocks = weight.rows * row_bytes(weight.type, weight.cols) // QUANTS[weight.type].block_bytes
     starts = [0]
     for low, high in cuts_of(weight.type):
-        starts.append(starts[-1] + -(-(n_blocks * (high - low) + PAD) // ALIGNMENT) * ALIGNMENT)
+        starts.append(starts[-1] + aligned(n_blocks * (high - low) + PAD))
     return starts
 
 

@@ -30,7 +30,7 @@ def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, col
         return _whole(weight, read)[start : start + n]
     first = start + sum(int(op.args[0]) for op in weight.load_ops if op.name == "rows")
     each = row_bytes(weight.stored_type, weight.cols)
-    values = decode(weight.stored_type, _bytes(weight, read, first * each, n * each), n * weight.cols)
+    values = decode(weight.stored_type, part_bytes(weight, read, first * each, n * each), n * weight.cols)
     for op in weight.load_ops:
         if op.name != "rows":
             values = LOAD_OPS[op.name](values.reshape(n, weight.cols), op)
@@ -79,7 +79,7 @@ def _whole(weight: Weight, read: Read) -> F32:
     return values.reshape(weight.rows, weight.cols)
 
 
-def _bytes(weight: Weight, read: Read, start: int, n: int) -> U8:
+def part_bytes(weight: Weight, read: Read, start: int, n: int) -> U8:
     """Bytes `start .. start + n` of the concatenated parts."""
     pieces: list[U8] = []
     at = 0

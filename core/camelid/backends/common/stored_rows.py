@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from camelid.backends.common.load_ops import LOAD_OPS, Read, encode_rows, load_rows
+from camelid.backends.common.load_ops import LOAD_OPS, Read, encode_rows, load_rows, part_bytes
 from camelid.formats.quants import row_bytes
 from camelid.plan.weights import Weight
 
@@ -28,7 +28,7 @@ def stored_rows(weight: Weight, read: Read) -> Stored:
     names = {op.name for op in weight.load_ops}
     each = row_bytes(weight.type, weight.cols)
     if names <= KEEPS:
-        return lambda start, n: _bytes(weight, read, start * each, n * each)
+        return lambda start, n: part_bytes(weight, read, start * each, n * each)
     if _moves_only(weight):
         return partial(_moved, weight, read, _order(weight))
     if takes_all(weight):
@@ -51,25 +51,13 @@ def _moved(weight: Weight, read: Read, order: Order, start: int, n: int) -> U8: 
     """Rows of a weight whose load ops only move rows."""
     each, rows = row_bytes(weight.type, weight.cols), order[start : start + n]
     first, end = int(rows.min()), int(rows.max()) + 1
-    return _bytes(weight, read, first * each, (end - first) * each).reshape(-1, each)[rows - first]
+    return part_bytes(weight, read, first * each, (end - first) * each).reshape(-1, each)[rows - first]
 
 
 def _changed(weight: Weight, read: Read, start: int, n: int) -> U8:  # [n * row_bytes]
     """Rows of a weight whose load ops change values: decoded, changed, encoded again."""
     values = load_rows(weight, read, start, n)
     return np.frombuffer(encode_rows(weight.name, weight.type, values), np.uint8)
-
-
-def _bytes(weight: Weight, read: Read, start: int, n_bytes: int) -> U8:
-    """Bytes of the weight's concatenated parts, from `start` on."""
-    pieces: list[U8] = []
-    at = 0
-    for part in weight.parts:
-        low, high = max(start, at), min(start + n_bytes, at + part.n_bytes)
-        if low < high:
-            pieces.append(read(part, low - at, high - low))
-        at += part.n_bytes
-    return pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
 
 
 def _order(weight: Weight) -> Order:
