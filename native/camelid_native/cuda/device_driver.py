@@ -17,6 +17,7 @@ from typing import Any
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid_native.cuda.device import Facts, Grid
 
+WAY_OUT = "; install the GPU's driver"
 NON_BLOCKING, NO_TIMING, RELAXED = 1, 2, 2  # flags of streams, events and captures
 MEMCPY_DEFAULT = 4  # HIP's kind of copy that finds the direction by the addresses
 PROPERTIES_BYTES = 4096  # more than HIP's structure of a device's properties has
@@ -302,6 +303,4 @@ def _opened(names: Sequence[str]) -> ctypes.CDLL:
             return ctypes.CDLL(name)
         except OSError as error:
             told = told or str(error)
-    raise BackendError(
-        f"cuda: {names[0]} cannot be opened ({told}); is the GPU's driver installed?", backend="cuda"
-    )
+    raise BackendError(f"cuda: {names[0]} cannot be opened ({told}){WAY_OUT}", backend="cuda")

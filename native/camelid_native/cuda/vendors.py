@@ -6,7 +6,7 @@ from camelid.errors import BackendError
 from camelid_native.cuda.cache import CachedCompiler
 from camelid_native.cuda.compiler import Compiler
 from camelid_native.cuda.device import Device
-from camelid_native.cuda.device_driver import CUDA, HIP, Api, DriverDevice
+from camelid_native.cuda.device_driver import CUDA, HIP, WAY_OUT, Api, DriverDevice
 from camelid_native.cuda.nvrtc import HIPRTC, NVRTC, CompilerApi, RuntimeCompiler
 
 VENDORS: tuple[tuple[Api, CompilerApi], ...] = ((CUDA, NVRTC), (HIP, HIPRTC))
@@ -22,11 +22,11 @@ def open_gpu() -> tuple[Device, Compiler]:
         try:
             device = DriverDevice(driver)
         except BackendError as error:
-            reasons.append(error.message.removeprefix("cuda: "))
+            reasons.append(error.message.removeprefix("cuda: ").removesuffix(WAY_OUT))
             continue
         try:
             return device, CachedCompiler(RuntimeCompiler(compiler))
         except BackendError:
             device.close()
             raise
-    raise BackendError(f"cuda: {'; '.join(reasons)}. Or choose another backend", backend="cuda")
+    raise BackendError(f"cuda: {'; '.join(reasons)}{WAY_OUT}, or choose another backend", backend="cuda")
