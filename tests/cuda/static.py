@@ -59,7 +59,7 @@ def rows(modules: Sequence[Module], arch: str) -> Iterator[Row]:
 
     Raises BackendError with a compiler's log.
     """
-    modules = [module for module in modules if arch in NVIDIA or "MANY" not in dict(module.defines)]
+    modules = [module for module in modules if arch in NVIDIA or "GEMM" not in dict(module.defines)]
     with ThreadPoolExecutor() as pool:
         for module, codes in zip(modules, pool.map(lambda one: compiled(one, arch), modules), strict=True):
             for kernel in kernels_of(module):

@@ -13,7 +13,8 @@ from camelid_native.cuda.signature import Values
 from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
 
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
-TOKENS, MANY = 8, 1024  # the most rows of x per block; outputs of a block by matrix instructions
+TOKENS = 8  # the most rows of x per block without matrix instructions
+GEMM_ROWS, GEMM_THREADS, GEMM_TOKENS = 64, 512, (16, 32, 64)  # with them: outputs, threads and rows of x per block
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
 
 DEFERRED = frozenset({"norm_linear", "norm_linear_glu", "norm_qkv"})  # products of a deferred norm
@@ -51,9 +52,10 @@ def _is_many(op: Op, c: Context) -> bool:
     return c.has_matrix and _is_rounded(op, c) and c.rows(op, "y") > TOKENS
 
 
-def _tokens(op: Op, c: Context, rows: int = ROWS) -> int:
-    """Rows of x per block with `rows` outputs each: a power of two."""
-    return MANY // rows if _is_many(op, c) else min(TOKENS, 1 << (c.rows(op, "y") - 1).bit_length())
+def _tokens(op: Op, c: Context) -> int:
+    """Rows of x per block: a power of two."""
+    least, most = (GEMM_TOKENS[0], GEMM_TOKENS[-1]) if _is_many(op, c) else (1, TOKENS)
+    return max(least, min(most, 1 << (c.rows(op, "y") - 1).bit_length()))
 
 
 def quantize(parts: Parts) -> Kernel:
@@ -106,17 +108,22 @@ def _residual_values(op: Op, c: Context) -> Values:
     return {**product_values(op, c, one), **absent, "scale": op.number("scale")}
 
 
+def _grid(op: Op, c: Context, n_out: int, rows: int) -> Grid:
+    """A grid of blocks with `rows` outputs each, or GEMM_ROWS, and the rows of x."""
+    return (tiles(n_out, GEMM_ROWS if _is_many(op, c) else rows), tiles(c.rows(op, "y"), _tokens(op, c)), 1)
+
+
 def product_grid(op: Op, c: Context) -> Grid:
-    return (tiles(op.view("y").cols, ROWS), tiles(c.rows(op, "y"), _tokens(op, c)), 1)
+    return _grid(op, c, op.view("y").cols, ROWS)
 
 
 def _tile_grid(op: Op, c: Context) -> Grid:
-    return (tiles(op.view("y").cols, TILE_ROWS), tiles(c.rows(op, "y"), _tokens(op, c, TILE_ROWS)), 1)
+    return _grid(op, c, op.view("y").cols, TILE_ROWS)
 
 
 def _heads_grid(op: Op, c: Context) -> Grid:
     n_heads, n_out, _ = op.weight("weight").shape
-    return (tiles(n_out, ROWS), tiles(c.rows(op, "y"), _tokens(op, c)), n_heads)
+    return (*_grid(op, c, n_out, ROWS)[:2], n_heads)
 
 
 def _experts_grid(op: Op, c: Context) -> Grid:
@@ -141,11 +148,8 @@ def _embed_grid(role: str) -> Callable[[Op, Context], Grid]:
 
 
 def tokens_macro(op: Op, c: Context) -> Mapping[str, int]:
-    return {"MANY" if _is_many(op, c) else "TOKENS": _tokens(op, c)}
-
-
-def _tile_macro(op: Op, c: Context) -> Mapping[str, int]:
-    return {"MANY" if _is_many(op, c) else "TOKENS": _tokens(op, c, TILE_ROWS)}
+    many = _is_many(op, c)
+    return {"GEMM": _tokens(op, c), "THREADS": GEMM_THREADS} if many else {"TOKENS": _tokens(op, c)}
 
 
 def _refuses_channel(op: Op, plan: Plan) -> str:
@@ -156,10 +160,8 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
 LINEAR = Kernel("linear", product_grid, _linear_values, headers=codec, defines=tokens_macro)
 HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
 PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
-GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, defines=_tile_macro, values=_glu_values)
-RESIDUAL = replace(
-    LINEAR, file="residual", name="", grid=_tile_grid, defines=_tile_macro, values=_residual_values
-)
+GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, values=_glu_values)
+RESIDUAL = replace(LINEAR, file="residual", name="", grid=_tile_grid, values=_residual_values)
 EXPERTS = Kernel("experts", _experts_grid, _experts_values, name="linear_experts", headers=codec)
 
 KERNELS: dict[str, OpKernels] = {

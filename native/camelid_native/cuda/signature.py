@@ -69,7 +69,7 @@ class Signature:
 @cache
 def signatures(text: str) -> Mapping[str, Signature]:
     """The kernels of a module's text, by name."""
-    numbers = {name: int(value) for name, value in NUMBER.findall(text)}
+    numbers = {name: int(value) for name, value in reversed(NUMBER.findall(text))}
     return {
         name: Signature(name, numbers.get(threads) or int(threads), tuple(_parameters(listed)))
         for name, threads, listed in KERNEL.findall(text)

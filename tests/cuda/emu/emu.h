@@ -123,3 +123,15 @@ DEVICE int dot4(u32 a, u32 b, int sum) {
     for (int i = 0; i < 32; i += 8) sum += (i8)(a >> i) * (i8)(b >> i);
     return sum;
 }
+DEVICE void mma_16_float(float (&dots)[4], u32 a, u32 a8, u32 b, long site = __builtin_LINE()) {
+    int sums[4] = {};
+    emu::mma_16(sums, a, a8, b, site);
+    for (int i = 0; i < 4; i++) dots[i] = (float)sums[i];
+}
+DEVICE void mma_32_float(float (&dots)[4], u32 a, u32 a8, u32 a16, u32 a24, u32 b, u32 b16,
+                         long site = __builtin_LINE()) {
+    int sums[4] = {};
+    emu::mma_16(sums, a, a8, b, site);
+    emu::mma_16(sums, a16, a24, b16, site);
+    for (int i = 0; i < 4; i++) dots[i] = (float)sums[i];
+}

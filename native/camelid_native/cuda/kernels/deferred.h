@@ -21,3 +21,17 @@ template <int COUNT, int N, int R> DEVICE void scale_sums(const Norm &norm, int 
         for (int r = 0; r < R; r++) sums[r][t] = sums[r][t] * scale;
     }
 }
+
+/* 1 / sqrt(mean of squares of row t + eps), 1 without a norm, for every lane of a group, as scale_sums<COUNT> adds. */
+template <int COUNT> DEVICE float norm_scale(const Norm &norm, int t) {
+    if (!norm.cols) return 1.0f;
+    const float *squares = row_of(norm.x, norm.row + t) + norm.cols;
+    float total = 0.0f;
+    for (int first = 0; first < COUNT; first += GROUP_LANES) {
+        float sum = 0.0f;
+        for (int c = first + LANE; c < norm.cols / QUAD; c += COUNT) sum = sum + squares[c];
+        sum = group_sum(sum);
+        total = first ? total + sum : sum;
+    }
+    return 1.0f / sqrt_(total / (float)norm.cols + norm.eps);
+}

@@ -1,6 +1,9 @@
 /* glu: y = act(gate) * up, where gate and up are the halves of weight @ x, also after a deferred norm. Lanes of a row
  * have a row of each half. */
+#define FEW_THREADS 256
+#ifndef THREADS
 #define THREADS 256
+#endif
 #define BLOCK_ROWS (THREADS / 8)
 #include "act.h"
 #include "outputs.h"
@@ -23,7 +26,7 @@ struct Glu {
     DEVICE void finish(const float (&own)[R], int first) const {
         if (first + CLASS < in.n && row() < rows)
             row_of(y, token + first + CLASS)[row()] = gated(act, own[0], own[1]);
-        if (rounded.words) round_tile(y, token + first, in.n - first, rounded, rows, BLOCK_X * BLOCK_ROWS);
+        if (rounded.words) round_tile<BLOCK_ROWS>(y, token + first, in.n - first, rounded, rows, BLOCK_X * BLOCK_ROWS);
     }
 };
 

@@ -45,6 +45,27 @@ DEVICE void mma_16(int *sums, u32 a, u32 a8, u32 b) {
         : "+r"(sums[2]), "+r"(sums[3]) : "r"(a8), "r"(b));
 #endif
 }
+/* dots = a b as floats, which start at 3 << 22: their last bits are then an integer of less than 23 bits. As mma_16, with
+ * four codes of columns 16 on in a16 (row LANE / 4), a24 (eight rows on) and b16. */
+#define FROM_BITS(dots, sums) for (int i = 0; i < 4; i++) dots[i] = as_float(sums[i]) - 12582912.0f
+DEVICE void mma_32_float(float (&dots)[4], u32 a, u32 a8, u32 a16, u32 a24, u32 b, u32 b16) {
+#if __CUDA_ARCH__ >= 800
+    u32 sums[4];
+    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+        : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
+        : "r"(a), "r"(a8), "r"(a16), "r"(a24), "r"(b), "r"(b16), "r"(0x4B400000));
+#else
+    int sums[4] = {0x4B400000, 0x4B400000, 0x4B400000, 0x4B400000};
+    mma_16(sums, a, a8, b);
+    mma_16(sums, a16, a24, b16);
+#endif
+    FROM_BITS(dots, sums);
+}
+DEVICE void mma_16_float(float (&dots)[4], u32 a, u32 a8, u32 b) {
+    int sums[4] = {0x4B400000, 0x4B400000, 0x4B400000, 0x4B400000};
+    mma_16(sums, a, a8, b);
+    FROM_BITS(dots, sums);
+}
 DEVICE u32 mul_high(u32 a, u32 b) { return __umulhi(a, b); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return atomicAdd(p, v); }
 DEVICE float float_of_half(u32 bits) {

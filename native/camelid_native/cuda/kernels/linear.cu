@@ -1,6 +1,9 @@
 /* linear: y = weight @ x + bias, also after a deferred norm, and one matrix per head. A block has 16 rows of the matrix
  * and TOKENS rows of x. */
+#define FEW_THREADS 128
+#ifndef THREADS
 #define THREADS 128
+#endif
 #define BLOCK_ROWS (THREADS / 8)
 #include "outputs.h"
 

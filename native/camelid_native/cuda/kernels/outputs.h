@@ -10,7 +10,9 @@
 #pragma once
 #include "deferred.h"
 #include "product.h"
-#ifdef MANY
+#if defined(GEMM)
+#include "gemm.h"
+#elif defined(MANY)
 #include "many.h"
 #else
 #define BLOCK_TOKENS TOKENS

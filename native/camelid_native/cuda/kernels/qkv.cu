@@ -1,7 +1,10 @@
 /* qkv: y = weight @ x + bias for queries, keys and values, also after a deferred norm; then queries and keys are
  * rotated, and keys and values written to their page. A block has 16 rows of the matrix and TOKENS rows of x; a group
  * of 32 lanes has four rows with both floats of two pairs. */
+#define FEW_THREADS 128
+#ifndef THREADS
 #define THREADS 128
+#endif
 #define BLOCK_ROWS (THREADS / 8)
 #include "outputs.h"
 #include "turn.h"

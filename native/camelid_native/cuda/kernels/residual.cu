@@ -1,7 +1,10 @@
 /* residual: y = y + scale * (weight @ x + bias); with a gain also z = deferred norm(y): y * gain, then the sum of
  * squares of each QUAD of y. A block has 32 rows of the matrix and TOKENS rows of x; a group of 32 lanes has the four
  * rows of a QUAD. */
+#define FEW_THREADS 256
+#ifndef THREADS
 #define THREADS 256
+#endif
 #define BLOCK_ROWS (THREADS / 8)
 #include "outputs.h"
 #include "rounding.h"
@@ -40,7 +43,7 @@ struct Residual {
         const float square = quad_sum(v * v);
         if (is_own) row_of(z, t)[row()] = v * gain[row()];
         if (is_own && row() % QUAD == 0) row_of(z, t)[weight.rows + row() / QUAD] = square;
-        if (rounded.words) round_tile(z, token + first, in.n - first, rounded, weight.rows, BLOCK_X * BLOCK_ROWS);
+        if (rounded.words) round_tile<BLOCK_ROWS>(z, token + first, in.n - first, rounded, weight.rows, BLOCK_X * BLOCK_ROWS);
     }
 };
 

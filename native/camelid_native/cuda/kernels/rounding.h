@@ -56,12 +56,12 @@ template <int COUNT> DEVICE void round_columns(const float *from, int n, Codes8 
     }
 }
 
-/* Rounds the 32 columns from column `at` on of up to eight rows that the block has written, from `first` on. All
- * threads call it. */
-DEVICE void round_tile(View from, int first, int n, Codes8 to, int cols, int at) {
+/* Rounds the COLS columns from column `at` on, a multiple of 32, of up to eight rows that the block has written, from
+ * `first` on. All threads call it. */
+template <int COLS> DEVICE void round_tile(View from, int first, int n, Codes8 to, int cols, int at) {
     SYNC();
-    const int row = THREAD / 8, word = THREAD % 8;
-    const bool is_inside = row < 8 && row < n;
-    const float *own = row_of(from, first + (is_inside ? row : 0)) + at + 4 * word;
+    const int part = THREAD / 64, row = THREAD / 8 % 8, word = 8 * part + THREAD % 8;
+    const bool is_inside = 32 * part < COLS && row < n && at + 4 * word < cols;
+    const float *own = row_of(from, first + (is_inside ? row : 0)) + (is_inside ? at + 4 * word : 0);
     put_rounded(own, is_inside, to, ((long long)(first + row) * cols + at) / 4 + word);
 }
