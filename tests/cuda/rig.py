@@ -1,6 +1,7 @@
 """The rig: the kernels' text as C++ for the processor, behind a stand-in of the driver's library.
 
-`open_rig()` is the backend over it. Libraries are built once per text and kept in build/cuda.
+`open_rig()` is the backend over it, on the architecture that EMU_ARCH names, sm_90 without it. Libraries are
+built once per text and kept in build/cuda.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from camelid_native.cuda.backend import CudaBackend
 from camelid_native.cuda.compiler import Module
-from camelid_native.cuda.device_driver import CUDA, DriverDevice
+from camelid_native.cuda.device_driver import CUDA, HIP, DriverDevice
 
 HERE = Path(__file__).parent / "emu"
 BUILD = Path(__file__).parents[2] / "build" / "cuda"
@@ -73,7 +74,8 @@ class RigCompiler:
     def image(self, module: Module, arch: str) -> bytes:
         names = NAMES.findall(module.text)
         rows = ", ".join(f'emu::Kernel<kernel_{name}>::row("kernel_{name}")' for name in names)
-        text = f"#define GPU_EMULATED 1\n{module.text}{ROWS.format(rows=rows, n=len(names))}"
+        macros = "#define GPU_EMULATED 1\n" + f"#define __{arch}__ 1\n" * arch.startswith("gfx")
+        text = f"{macros}{module.text}{ROWS.format(rows=rows, n=len(names))}"
         return str(built(text, module.file)).encode() + b"\0"
 
 
@@ -81,7 +83,7 @@ def open_device() -> DriverDevice:
     """The emulator as a device."""
     library = str(driver_library())
     ctypes.CDLL(library, ctypes.RTLD_GLOBAL)  # modules use its symbols
-    return DriverDevice(CUDA, library)
+    return DriverDevice(HIP if os.environ.get("EMU_ARCH", "").startswith("gfx") else CUDA, library)
 
 
 def open_rig() -> CudaBackend:

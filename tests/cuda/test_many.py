@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,13 @@ from camelid.backends.common.op_runner import OpCase, OpResult
 from camelid.formats.quants import quant
 from camelid.plan.op_rows_fused import deferred_cols
 from camelid_native.cuda import backend
+from camelid_native.cuda.compiler import file_text
+from camelid_native.cuda.matrix_units import MFMA, WMMA
 from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
 
 pytestmark = pytest.mark.parity
 
+AMD = ("gfx90a", "gfx942", "gfx1100", "gfx1201")  # one of each layout
 ROUNDED = sorted(WEIGHT_TYPES - EXACT_TYPES)
 ROWS, N_OUT = 70, 38  # a block of 64 or two of 32 rows and a part of one; two blocks of outputs and a part
 
@@ -55,6 +59,12 @@ def results(cases: list[OpCase], *, many: bool) -> list[OpResult]:
         return asyncio.run(run_on(open_rig(), OpenSpec(), cases))
 
 
+def open_arch(arch: str, patch: pytest.MonkeyPatch) -> None:
+    """Makes the rig a device of the architecture, with its width of a wave."""
+    patch.setenv("EMU_ARCH", arch)
+    patch.setenv("EMU_WAVE", "64" if arch in MFMA else "32")
+
+
 def check(cases: list[OpCase]) -> None:
     pairs = zip(results(cases, many=True), results(cases, many=False), strict=True)
     for case, (got, want) in zip(cases, pairs, strict=True):
@@ -72,6 +82,21 @@ def test_every_type(kind: str) -> None:
 @pytest.mark.parametrize("op", MATRICES)
 def test_every_product(op: str) -> None:
     check([case_of(op, kind, rows) for kind in ("q4_0", "q6_k") for rows in (9, ROWS)])
+
+
+@pytest.mark.parametrize("op", share_of(MATRICES))
+@pytest.mark.parametrize("arch", AMD)
+def test_instructions_of_amd(arch: str, op: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a layout of its own: types with one and with two scales per block, and with zeros."""
+    open_arch(arch, monkeypatch)
+    check([case_of(op, kind, rows) for kind in ("q4_1", "q6_k") for rows in (9, ROWS)])
+
+
+def test_kernels_know_the_architectures_that_the_backend_chooses() -> None:
+    found: dict[str, set[str]] = {}
+    for names, instruction in re.findall(r"((?:.*defined.*\n)+)#define (\w+)", file_text("arch.h")):
+        found.setdefault(instruction, set()).update(re.findall(r"__(\w+)__", names))
+    assert found == {"MFMA": MFMA, "WMMA": WMMA}
 
 
 def test_queries_keys_and_values() -> None:

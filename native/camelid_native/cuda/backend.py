@@ -37,6 +37,7 @@ from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.kernels import KERNELS, plan_refusal
 from camelid_native.cuda.library import Library
 from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
+from camelid_native.cuda.matrix_units import multiplies_codes
 from camelid_native.cuda.places import Places
 from camelid_native.cuda.program import CudaProgram, Flight, Memory
 from camelid_native.cuda.staging import Staging
@@ -60,7 +61,7 @@ class Opened:
             facts = device.facts()
             self.name = f"{facts.name} ({facts.arch}), driver {facts.driver}"
             self.build = fingerprint(compiler.name)
-            self.has_matrix = facts.arch.startswith("sm_")
+            self.has_matrix = multiplies_codes(facts.arch)
             self.staging = Staging(device)
         except BaseException:
             device.close()

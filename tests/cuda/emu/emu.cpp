@@ -126,17 +126,67 @@ EMU_OWN void barrier(long site) {
 #endif
 }
 
-static int code(unsigned word, int i) { return (signed char)(word >> 8 * i); }
+/* Layouts of matrix instructions, by PTX's manual and AMD's instruction sets (CDNA 2, CDNA 3, RDNA 3, RDNA 4). */
+struct Spot { int lane, word; };
+static int lanes_of(int mma) { return mma == MFMA_16 || mma == MFMA_32 ? 64 : 32; }
+static int depth_of(int mma) { return mma == MFMA_32 ? 32 : 16; }
+static int columns_of(int mma) { return mma == M16N8_CODES || mma == M16N8_BF16 ? 8 : 16; }
 
-/* The products of a group of 32 lanes: lane l has row l / 4, and that eight on, of a, column l / 4 of b, each the four
- * codes from 4 * (l % 4) on, and the sums of its rows with columns 2 * (l % 4) and the next. */
-EMU_OWN static void multiply(Fiber *f) {
-    for (int lane = 0; lane < 32; lane++)
-        for (int i = 0; i < 4; i++) {
-            const int row = lane / 4, column = 2 * (lane % 4) + i % 2;
-            for (int k = 0; k < 16; k++)
-                f[lane].sums[i] += code(f[4 * row + k / 4].a[i / 2], k % 4) * code(f[4 * column + k / 4].b, k % 4);
-        }
+/* Where byte 2 * k, or k of codes, of a row of a is: its lane, and its word there. */
+static Spot spot_of_a(int mma, int row, int k) {
+    if (mma == M16N8_BF16) return {row % 8 * 4 + k % 8 / 2, row / 8 + k / 8 * 2};
+    if (mma == M16N8_CODES) return {row % 8 * 4 + k / 4, row / 8};
+    if (mma == MFMA_16) return {row + k / 4 * 16, 0};
+    return mma == WMMA_11 ? Spot{row, k / 4} : Spot{row + k / 8 * 16, k % 8 / 4};
+}
+static Spot spot_of_b(int mma, int column, int k) {
+    if (mma == M16N8_BF16) return {column * 4 + k % 8 / 2, k / 8};
+    return mma == M16N8_CODES ? Spot{column * 4 + k / 4, 0} : spot_of_a(mma, column, k);
+}
+static Spot spot_of_sum(int mma, int row, int column) {
+    if (mma == M16N8_CODES || mma == M16N8_BF16) return {row % 8 * 4 + column / 2, row / 8 * 2 + column % 2};
+    if (mma == WMMA_11) return {column + row % 2 * 16, row / 2};
+    return mma == WMMA_12 ? Spot{column + row / 8 * 16, row % 8} : Spot{column + row / 4 * 16, row % 4};
+}
+
+static int code(unsigned word, int k) { return (signed char)(word >> 8 * (k % 4)); }
+static float half(unsigned word, int k) {
+    const unsigned bits = k % 2 ? word & 0xFFFF0000u : word << 16;
+    float v;
+    return memcpy(&v, &bits, 4), v;
+}
+static float toward_zero(double v) {
+    const float near = (float)v;
+    return std::fabs((double)near) > std::fabs(v) ? std::nextafterf(near, 0.0f) : near;
+}
+
+/* The sum of 16 products and the sum before. EMU_SUMS 0: in ascending order from the sum before, each to nearest; 1: all at
+ * once, cut toward zero, as tensor cores do (arXiv 2206.02874). Hardware may do otherwise: tests have tolerances. */
+static float add_products(float sum, const float *products) {
+    double total = sum;
+    for (int k = 0; k < 16; k++) total += products[k], sum += products[k];
+    const char *order = getenv("EMU_SUMS");
+    return order && atoi(order) == 1 ? toward_zero(total) : sum;
+}
+
+static void add_sum(Fiber *f, int mma, int row, int column) {
+    const Spot at = spot_of_sum(mma, row, column);
+    float products[16];
+    for (int k = 0; k < depth_of(mma); k++) {
+        const Spot a = spot_of_a(mma, row, k), b = spot_of_b(mma, column, k);
+        const unsigned of_a = f[a.lane].a[a.word], of_b = f[b.lane].b[b.word];
+        if (mma == M16N8_BF16) products[k] = half(of_a, k) * half(of_b, k);
+        else ((int *)f[at.lane].sums)[at.word] += code(of_a, k) * code(of_b, k);
+    }
+    if (mma == M16N8_BF16) ((float *)f[at.lane].sums)[at.word] = add_products(((float *)f[at.lane].sums)[at.word], products);
+}
+
+/* The products of the lanes of an instruction. */
+EMU_OWN static void multiply(Fiber *f, int mma) {
+    for (int lane = 0; mma == WMMA_11 && lane < 16; lane++)
+        if (memcmp(f[lane].a, f[lane + 16].a, 32)) fail("halves of a wave with other operands of a matrix instruction");
+    for (int row = 0; row < 16; row++)
+        for (int column = 0; column < columns_of(mma); column++) add_sum(f, mma, row, column);
 }
 
 /* All lanes of a wave have come: each takes the value of its source, which is in its own group of 32. */
@@ -145,11 +195,13 @@ EMU_OWN static void exchange(int wave) {
     Fiber *f = &block->fibers[lanes * wave];
     int threads[64];
     for (int lane = 0; lane < lanes; lane++) {
-        if (f[lane].site != f[0].site || !f[lane].sums != !f[0].sums) fail("lanes meet at different shuffles");
+        if (f[lane].site != f[0].site || !f[lane].sums != !f[0].sums || f[lane].mma != f[0].mma)
+            fail("lanes meet at different shuffles");
         f[lane].got = f[(lane & ~31) | (f[lane].from & 31)].given;
         threads[lane] = lanes * wave + lane;
     }
-    for (int group = 0; f[0].sums && group < lanes; group += 32) multiply(f + group);
+    if (f[0].sums && lanes < lanes_of(f[0].mma)) fail("a matrix instruction of more lanes than a wave has");
+    for (int group = 0; f[0].sums && group < lanes; group += lanes_of(f[0].mma)) multiply(f + group, f[0].mma);
     block->arrived[wave] = 0;
     release(threads, lanes);
 }
@@ -179,10 +231,11 @@ EMU_OWN unsigned shuffle(unsigned v, int from, long site) {
     return self->got;
 }
 
-EMU_OWN void mma_16(int *sums, unsigned a, unsigned a8, unsigned b, long site) {
+EMU_OWN void mma(Mma kind, void *sums, const unsigned *a, int n_a, const unsigned *b, int n_b, long site) {
     Fiber *self = now;
-    self->a[0] = a, self->a[1] = a8, self->b = b;
-    self->sums = sums;
+    memset(self->a, 0, sizeof self->a), memset(self->b, 0, sizeof self->b);
+    memcpy(self->a, a, 4 * n_a), memcpy(self->b, b, 4 * n_b);
+    self->sums = sums, self->mma = kind;
     meet(site);
 }
 

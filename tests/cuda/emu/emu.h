@@ -3,7 +3,8 @@
  * Ends the process with one line for: a barrier or shuffle that some threads do not reach, threads at different
  * barriers, a barrier after a thread has left, too much shared memory, a load of several words that is not aligned.
  * Shared memory starts as NaN. EMU_ORDER: 0 ascending, 1 descending, n > 1 a random order of threads from seed n, drawn
- * anew at every barrier. EMU_WAVE: lanes that meet at a shuffle, 32 or 64. With -fsanitize=thread a race between
+ * anew at every barrier. EMU_WAVE: lanes that meet at a shuffle, 32 or 64. EMU_SUMS: order of a float matrix instruction's
+ * sums (emu.cpp). With -fsanitize=thread a race between
  * threads, with -fsanitize=address an access out of bounds is reported by its line. */
 #pragma once
 #include <cmath>
@@ -42,14 +43,16 @@ namespace emu {
 constexpr int MAX_THREADS = 1024, MAX_ARRAYS = 64;
 constexpr size_t STACK = 64 << 10, SHARED_BYTES = 99 << 10;
 enum State { READY, AT_BARRIER, AT_SHUFFLE, DONE };
+enum Mma { M16N8_CODES, M16N8_BF16, MFMA_16, MFMA_32, WMMA_11, WMMA_12 };
 
 struct Fiber {
     void *sp, *tsan[2];
     char *stack, *stacks[2];
     int thread, state, from;
     long site;  /* line of the barrier or shuffle */
-    unsigned given, got, a[2], b;  /* of a shuffle; of a matrix product */
-    int *sums;  /* of a matrix product, else null */
+    unsigned given, got, a[4], b[4];  /* of a shuffle; of a matrix instruction */
+    void *sums;  /* of a matrix instruction, else null */
+    int mma;
 };
 struct Array { const void *site; size_t at; };  /* in shared memory, by its declaration */
 struct Block {
@@ -72,7 +75,8 @@ extern Block *block;
 extern Fiber *now;
 void barrier(long site);
 unsigned shuffle(unsigned v, int from, long site);
-void mma_16(int *sums, unsigned a, unsigned a8, unsigned b, long site);
+/* A matrix instruction: sums += a b, with the lane's words of both. */
+void mma(Mma kind, void *sums, const unsigned *a, int n_a, const unsigned *b, int n_b, long site);
 const void *aligned(const void *p, int n);
 void *shared(const void *site, size_t n_bytes);
 int thread();
@@ -102,7 +106,23 @@ template <class... A, void (*F)(A...)> struct Kernel<F> {
 DEVICE float as_float(u32 bits) { float v; memcpy(&v, &bits, 4); return v; }
 DEVICE u32 as_bits(float v) { u32 bits; memcpy(&bits, &v, 4); return bits; }
 DEVICE u32 shuffle_bits(u32 v, int from, long site = __builtin_LINE()) { return emu::shuffle(v, from, site); }
-DEVICE void mma_16(int *sums, u32 a, u32 a8, u32 b, long site = __builtin_LINE()) { emu::mma_16(sums, a, a8, b, site); }
+DEVICE void mma_16(int *sums, u32 a, u32 a8, u32 b, long site = __builtin_LINE()) {
+    const u32 both[2] = {a, a8};
+    emu::mma(emu::M16N8_CODES, sums, both, 2, &b, 1, site);
+}
+DEVICE void mma_bf16(float *sums, const u32 *a, const u32 *b, long site = __builtin_LINE()) {
+    emu::mma(emu::M16N8_BF16, sums, a, 4, b, 2, site);
+}
+#ifdef MFMA
+DEVICE void mma_codes(int *sums, const u32 *a, const u32 *b, long site = __builtin_LINE()) {
+    emu::mma(MFMA == 16 ? emu::MFMA_16 : emu::MFMA_32, sums, a, MFMA / 16, b, MFMA / 16, site);
+}
+#endif
+#ifdef WMMA
+DEVICE void mma_codes(int *sums, const u32 *a, const u32 *b, long site = __builtin_LINE()) {
+    emu::mma(WMMA == 11 ? emu::WMMA_11 : emu::WMMA_12, sums, a, WMMA == 11 ? 4 : 2, b, WMMA == 11 ? 4 : 2, site);
+}
+#endif
 DEVICE float fma_(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 DEVICE float rint_(float v) { return __builtin_rintf(v); }
 DEVICE float sqrt_(float v) { return __builtin_sqrtf(v); }
@@ -125,13 +145,12 @@ DEVICE int dot4(u32 a, u32 b, int sum) {
 }
 DEVICE void mma_16_float(float (&dots)[4], u32 a, u32 a8, u32 b, long site = __builtin_LINE()) {
     int sums[4] = {};
-    emu::mma_16(sums, a, a8, b, site);
+    mma_16(sums, a, a8, b, site);
     for (int i = 0; i < 4; i++) dots[i] = (float)sums[i];
 }
-DEVICE void mma_32_float(float (&dots)[4], u32 a, u32 a8, u32 a16, u32 a24, u32 b, u32 b16,
-                         long site = __builtin_LINE()) {
+DEVICE void mma_32_float(float (&dots)[4], const uint4 &a, const uint2 &b, long site = __builtin_LINE()) {
     int sums[4] = {};
-    emu::mma_16(sums, a, a8, b, site);
-    emu::mma_16(sums, a16, a24, b16, site);
+    mma_16(sums, a.x, a.y, b.x, site);
+    mma_16(sums, a.z, a.w, b.y, site);
     for (int i = 0; i < 4; i++) dots[i] = (float)sums[i];
 }

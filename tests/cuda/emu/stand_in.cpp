@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 using Work = std::vector<std::function<void()>>;
@@ -37,6 +38,12 @@ static size_t limit() {
     return text ? strtoull(text, nullptr, 10) : (size_t)4 << 30;
 }
 
+/* EMU_ARCH: the device's architecture, such as sm_75 or gfx1100. */
+static std::string arch(const char *otherwise) {
+    const char *text = getenv("EMU_ARCH");
+    return text ? text : otherwise;
+}
+
 /* Arguments of a launch, copied when it is enqueued, as a driver does. */
 struct Arguments {
     std::vector<std::unique_ptr<char[]>> values;
@@ -58,7 +65,8 @@ int cuDeviceGet(int *device, int number) { return *device = chosen = number, OK;
 int cuDeviceGetName(char *name, int size, int) { return snprintf(name, size, "emulator"), OK; }
 int cuDeviceTotalMem_v2(size_t *n, int) { return *n = limit(), OK; }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
-    static const std::map<int, int> known = {{10, 32}, {16, 4}, {75, 9}, {76, 0}};
+    const int sm = atoi(arch("sm_90").c_str() + 3);
+    const std::map<int, int> known = {{10, 32}, {16, 4}, {75, sm / 10}, {76, sm % 10}};
     return *value = known.count(attribute) ? known.at(attribute) : 0, OK;
 }
 int cuDevicePrimaryCtxRetain(void **context, int) { return *context = (void *)1, OK; }

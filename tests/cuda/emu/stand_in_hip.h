@@ -35,7 +35,7 @@ SAME(hipDrvGetErrorString, cuGetErrorString);
 extern "C" {
 int hipSetDevice(int device) { return device == chosen ? OK : INVALID_VALUE; }
 int hipDeviceGetAttribute(int *value, int attribute, int) {
-    static const std::map<int, int> known = {{87, 64}, {63, 4}};
+    const std::map<int, int> known = {{87, arch("gfx90a").compare(0, 4, "gfx9") ? 32 : 64}, {63, 4}};
     return *value = known.count(attribute) ? known.at(attribute) : 0, OK;
 }
 int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, Stream *s) {
@@ -43,6 +43,6 @@ int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, Stream *s) {
 }
 int hipGetDevicePropertiesR0600(char *properties, int) {
     memset(properties, 0, 1472);
-    return strcpy(properties + 1160, "gfx90a:sramecc+:xnack-"), OK;
+    return strcpy(properties + 1160, (arch("gfx90a") + ":sramecc+:xnack-").c_str()), OK;
 }
 }

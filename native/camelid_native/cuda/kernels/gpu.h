@@ -18,6 +18,7 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef signed char i8;
 
+#include "arch.h"
 #if defined(GPU_EMULATED)
 #include "emu.h"
 #elif defined(__HIP__) || defined(__AMDGCN__)

@@ -64,3 +64,35 @@ DEVICE int dot4(u32 a, u32 b, int sum) {
     return sum;
 #endif
 }
+
+/* sums += a b, of 16 rows of a and 16 columns of b (mma.h). */
+#ifdef MFMA
+typedef int Int4 __attribute__((ext_vector_type(4)));
+DEVICE void mma_codes(int *sums, const u32 *a, const u32 *b) {
+    const Int4 c = {sums[0], sums[1], sums[2], sums[3]};
+#if MFMA == 16
+    const Int4 d = __builtin_amdgcn_mfma_i32_16x16x16i8((int)a[0], (int)b[0], c, 0, 0, 0);
+#else
+    const u64 wide_a = (u64)a[1] << 32 | a[0], wide_b = (u64)b[1] << 32 | b[0];
+    const Int4 d = __builtin_amdgcn_mfma_i32_16x16x32_i8((long)wide_a, (long)wide_b, c, 0, 0, 0);
+#endif
+    for (int i = 0; i < 4; i++) sums[i] = d[i];
+}
+#endif
+#ifdef WMMA
+typedef int Int2 __attribute__((ext_vector_type(2)));
+typedef int Int4 __attribute__((ext_vector_type(4)));
+typedef int Int8 __attribute__((ext_vector_type(8)));
+DEVICE void mma_codes(int *sums, const u32 *a, const u32 *b) {
+    Int8 c = {sums[0], sums[1], sums[2], sums[3], sums[4], sums[5], sums[6], sums[7]};
+#if WMMA == 11
+    const Int4 codes_a = {(int)a[0], (int)a[1], (int)a[2], (int)a[3]};
+    const Int4 codes_b = {(int)b[0], (int)b[1], (int)b[2], (int)b[3]};
+    c = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32(true, codes_a, true, codes_b, c, false);
+#else
+    const Int2 codes_a = {(int)a[0], (int)a[1]}, codes_b = {(int)b[0], (int)b[1]};
+    c = __builtin_amdgcn_wmma_i32_16x16x16_iu8_w32_gfx12(true, codes_a, true, codes_b, c, false);
+#endif
+    for (int i = 0; i < 8; i++) sums[i] = c[i];
+}
+#endif
