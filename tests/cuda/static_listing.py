@@ -16,6 +16,8 @@ from functools import cache
 from pathlib import Path
 
 from tests.perf.isa.kinds import ISAS, Isa, Mix, mix_of
+from tests.perf.isa.listings import Code as Listing
+from tests.perf.isa.listings import labelled
 
 from camelid.errors import BackendError
 from camelid_native.cuda.compiler import Module
@@ -90,12 +92,18 @@ GCN = replace(
 )
 
 
+Loops = tuple[str, str]  # patterns of a label, and of a jump to one
+SASS_LOOPS: Loops = (r"(\.L_x_\d+):", r"^BRA\b.*\((\.L_x_\d+)\)")
+GCN_LOOPS: Loops = (r"(\.LBB\w+):", r"^s_c?branch\S* (\.LBB\w+)")
+
+
 @dataclass(frozen=True, slots=True)
 class Code:
     """A kernel's machine code.
 
     - `scratch` are bytes of a thread outside its registers: a stack, or spilled registers.
     - `shared` are bytes of a block, `waves` those of a multiprocessor (NVIDIA) or a SIMD (AMD) at a time.
+    - `loop` are the instructions of the loop with most products; of the whole kernel without one.
     """
 
     registers: int
@@ -104,6 +112,7 @@ class Code:
     waves: int
     most_waves: int
     mix: Mix
+    loop: Mix = Mix()
 
     @property
     def widest(self) -> int:
@@ -136,17 +145,20 @@ def _nvidia(module: Module, arch: str) -> Mapping[str, Code]:
         listing = _output(str(TOOLKIT / "bin" / "nvdisasm"), "-c", "-ndf", file.name)
     found = re.findall(r"Function (\S+):\s+REG:(\d+) STACK:(\d+) SHARED:(\d+) LOCAL:(\d+)", sizes)
     bodies = _bodies(
-        listing, r"^\s*\.text\.(\w+):$", r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z].*?)\s*;"
+        listing,
+        r"^\s*\.text\.(\w+):$",
+        r"^(?:\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?)?(\.L_x_\d+:|[A-Z].*?)\s*;?$",
+        SASS_LOOPS,
     )
     codes: dict[str, Code] = {}
     for symbol, *numbers in found:
         registers, stack, shared, local = map(int, numbers)
         shared -= NVIDIA[arch].counted if shared else 0
-        mix = mix_of(SASS, bodies[symbol])
+        mix = mix_of(SASS, bodies[symbol].ops)
         scratch = stack + local or 4 * mix.kinds.get("scratch", 0)
         name = symbol.removeprefix("kernel_")
         waves = warps(NVIDIA[arch], registers, shared, signatures(module.text)[name].threads)
-        codes[name] = Code(registers, scratch, shared, waves, NVIDIA[arch].warps, mix)
+        codes[name] = Code(registers, scratch, shared, waves, NVIDIA[arch].warps, mix, _loop(SASS, bodies[symbol]))
     return codes
 
 
@@ -161,7 +173,7 @@ def warps(limits: Processor, registers: int, shared: int, threads: int) -> int:
 
 def _amd(module: Module, arch: str) -> Mapping[str, Code]:
     listing = _output(CLANG, f"--offload-arch={arch}", *CLANG_OPTIONS, given=module.text)
-    bodies = _bodies(listing, r"^kernel_(\w+):", r"^\t([a-z]+_[^;\n]*)")
+    bodies = _bodies(listing, r"^kernel_(\w+):", r"^\t?(\.LBB\w+:|[a-z]+_[^;\n]*)", GCN_LOOPS)
     waves = re.findall(r"\.amdhsa_kernel kernel_(\w+)$(?:.|\n)*?^; Occupancy: (\d+)", listing, re.MULTILINE)
     codes: dict[str, Code] = {}
     for name, n_waves in waves:
@@ -172,7 +184,8 @@ def _amd(module: Module, arch: str) -> Mapping[str, Code]:
             facts["group_segment_fixed_size"],
             int(n_waves),
             AMD[arch],
-            mix_of(GCN, bodies[name]),
+            mix_of(GCN, bodies[name].ops),
+            _loop(GCN, bodies[name]),
         )
     return codes
 
@@ -184,16 +197,26 @@ def _metadata(listing: str, name: str) -> Mapping[str, int]:
     return {key: int(value) for key, value in re.findall(r"^    \.(\w+): +(\d+)$", entry, re.MULTILINE)}
 
 
-def _bodies(listing: str, start: str, instruction: str) -> Mapping[str, Sequence[str]]:
-    """Instructions by the label before them."""
+def _bodies(listing: str, start: str, line_of: str, loops: Loops) -> Mapping[str, Listing]:
+    """Instructions and loops by the symbol before them."""
     bodies: dict[str, list[str]] = {}
     current: list[str] = []
     for line in listing.splitlines():
-        if label := re.match(start, line):
-            current = bodies.setdefault(label[1], [])
-        elif found := re.match(instruction, line):
+        if symbol := re.match(start, line):
+            current = bodies.setdefault(symbol[1], [])
+        elif found := re.match(line_of, line):
             current.append(found[1])
-    return bodies
+    return {name: labelled("\n".join(lines), label=loops[0], jump=loops[1]) for name, lines in bodies.items()}
+
+
+def _loop(isa: Isa, code: Listing) -> Mix:
+    """The loop with most products, of equal ones the shortest."""
+
+    def rank(body: Sequence[str]) -> tuple[int, int]:
+        kinds = mix_of(isa, body).kinds
+        return kinds.get("mma", 0) or kinds.get("dot", 0), -len(body)
+
+    return mix_of(isa, max(code.loops, key=rank, default=code.ops))
 
 
 def _output(*command: str, given: str = "") -> str:

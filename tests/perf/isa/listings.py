@@ -20,7 +20,7 @@ class Code:
     loops: list[list[str]] = field(default_factory=list[list[str]])
 
 
-def _labelled(text: str, *, label: str, jump: str) -> Code:
+def labelled(text: str, *, label: str, jump: str) -> Code:
     """A listing with labels; a jump to an earlier label ends a loop."""
     code, places = Code(), dict[str, int]()
     for raw in text.splitlines():
@@ -82,9 +82,9 @@ def _addressed(text: str) -> Code:
 
 
 READERS: dict[str, Callable[[str], Code]] = {
-    "amd": partial(_labelled, label=r"(BB\d+):", jump=r"^s_c?branch\S* (BB\d+)"),
-    "adreno": partial(_labelled, label=r"(l\d+):", jump=r"(?:br|jump|bra[a-z]*)\S*.* #(l\d+)"),
-    "intel": partial(_labelled, label=r"(L\d+):", jump=r"\bwhile \(\d+\).*?(L\d+)"),
+    "amd": partial(labelled, label=r"(BB\d+):", jump=r"^s_c?branch\S* (BB\d+)"),
+    "adreno": partial(labelled, label=r"(l\d+):", jump=r"(?:br|jump|bra[a-z]*)\S*.* #(l\d+)"),
+    "intel": partial(labelled, label=r"(L\d+):", jump=r"\bwhile \(\d+\).*?(L\d+)"),
     "nvidia": _blocks,
     "apple": _addressed,
 }
