@@ -158,7 +158,9 @@ def _nvidia(module: Module, arch: str) -> Mapping[str, Code]:
         scratch = stack + local or 4 * mix.kinds.get("scratch", 0)
         name = symbol.removeprefix("kernel_")
         waves = warps(NVIDIA[arch], registers, shared, signatures(module.text)[name].threads)
-        codes[name] = Code(registers, scratch, shared, waves, NVIDIA[arch].warps, mix, _loop(SASS, bodies[symbol]))
+        codes[name] = Code(
+            registers, scratch, shared, waves, NVIDIA[arch].warps, mix, _loop(SASS, bodies[symbol])
+        )
     return codes
 
 

@@ -23,7 +23,7 @@ from camelid_native.cuda.compiler import Module
 from camelid_native.cuda.kernel import Context
 from camelid_native.cuda.kernels import KERNELS, refusal
 from camelid_native.cuda.signature import Signature, signatures
-from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
+from camelid_native.cuda.types import EXACT_TYPES, REPACKED, WEIGHT_TYPES
 
 SPARE = (0, 1, 3, 64)  # rows more than a case has: kernels differ by the capacity of rows
 PAGES = (4, 512)  # of a sequence's state: a long context may have kernels of its own
@@ -35,7 +35,9 @@ def all_modules() -> Sequence[Module]:
     """Every module, in order of the op cases that need it first, then files of ops without cases."""
     used = dict.fromkeys(module for op, context in _uses() for module in _modules_of(op, context))
     files = {kernel.file for row in KERNELS.values() for kernel in row.launches}
-    return [*used, *map(Module, sorted(files - {module.file for module in used}))]
+    alone = map(Module, sorted(files - {module.file for module in used}))
+    orderings = [Module("planes"), *(Module("repack", (f"repack_{kind}",)) for kind in REPACKED)]
+    return [*used, *alone, *orderings]
 
 
 def sample() -> Sequence[Module]:

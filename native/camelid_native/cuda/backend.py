@@ -66,8 +66,8 @@ class Opened:
         except BaseException:
             device.close()
             raise
-        self.weights = Weights(device, self.staging)
         self.library = Library(device, compiler, facts.arch)
+        self.weights = Weights(device, self.staging, self.library)
 
     def close(self) -> None:
         """Frees all memory and the device."""

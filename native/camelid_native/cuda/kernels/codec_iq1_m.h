@@ -11,7 +11,7 @@ DEVICE float factor_of(const u32 *words) {
     return float_of_half(low | (words[1] >> 12 & 15u) << 8 | words[1] >> 28 << 12);
 }
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     const int s = (int)(block % 8);
     const u8 *p = field_of(m, 0, block / 8, 48), *scales = field_of(m, 1, block / 8, 8);

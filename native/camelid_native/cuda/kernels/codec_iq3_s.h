@@ -5,7 +5,7 @@
 enum { OFFSET = 0, SCALES = 1, HAS_ZEROS = 0 };
 struct Stored { u32 points[2], high, signs, scales, factor; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     const int s = (int)(block % 8);
     const u8 *p = field_of(m, 0, block / 8, 108);

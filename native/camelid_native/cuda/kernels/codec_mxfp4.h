@@ -8,7 +8,7 @@ struct Stored { u32 packed[4], exponent; };
 /* Half of 2^(e - 127), subnormal for e = 0 and e = 1. */
 DEVICE float half_of_e8m0(u32 e) { return as_float(e < 2 ? 0x00200000u << e : (e - 1) << 23); }
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     load_words(field_of(m, 0, block, 16), w.packed);
     w.exponent = *field_of(m, 1, block, 1);

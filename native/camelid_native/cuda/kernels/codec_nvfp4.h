@@ -11,7 +11,7 @@ DEVICE float half_of_ue4m3(u32 code) {
     return code == 0x7Fu ? 0.0f : (float)(exponent ? mantissa + 8 : mantissa) * as_float(power << 23);
 }
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     load_words(field_of(m, 0, block, 16), w.packed);
     w.scales = short_at(field_of(m, 1, block, 2), 0);

@@ -5,7 +5,7 @@
 enum { OFFSET = 1, SCALES = 1, HAS_ZEROS = 0 };
 struct Stored { u32 bits, scale; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     w.bits = word_at(field_of(m, 0, block, 4), 0);
     w.scale = short_at(field_of(m, 1, block / 4, 2), 0);

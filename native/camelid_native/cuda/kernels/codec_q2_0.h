@@ -5,7 +5,7 @@
 enum { OFFSET = 1, SCALES = 1, HAS_ZEROS = 0 };
 struct Stored { u32 packed[2], scale; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     w.packed[0] = word_at(field_of(m, 0, block, 8), 0);
     w.packed[1] = word_at(field_of(m, 0, block, 8), 1);

@@ -6,7 +6,7 @@
 enum { OFFSET = 0, SCALES = 2, HAS_ZEROS = 1 };
 struct Stored { u32 packed[8], scales, factors; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     const int s = (int)(block % 8);
     const u8 *p = field_of(m, 0, block / 8, 80);

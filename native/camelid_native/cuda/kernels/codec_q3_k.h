@@ -12,7 +12,7 @@ DEVICE u32 scale_of(const u32 *words, int i) {
     return (byte_of(low, i % 4) >> i / 8 * 4 & 15u) | (byte_of(words[2], i % 4) >> i / 4 * 2 & 3u) << 4;
 }
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     const int s = (int)(block % 8);
     const u8 *p = field_of(m, 0, block / 8, 96), *scales = field_of(m, 1, block / 8, 12);

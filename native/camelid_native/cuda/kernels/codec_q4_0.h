@@ -5,7 +5,7 @@
 enum { OFFSET = 8, SCALES = 1, HAS_ZEROS = 0 };
 struct Stored { u32 packed[4], scale; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     load_words(field_of(m, 0, block, 16), w.packed);
     w.scale = short_at(field_of(m, 1, block, 2), 0);

@@ -5,7 +5,7 @@
 enum { OFFSET = 16, SCALES = 1, HAS_ZEROS = 0 };
 struct Stored { u32 packed[4], high, scale; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     load_words(field_of(m, 0, block, 16), w.packed);
     w.high = word_at(field_of(m, 1, block, 4), 0);

@@ -1,24 +1,24 @@
-/* codec q5_k: factors and scales, 32 bytes of fifth bits, 128 of nibbles. A byte has codes 32 columns apart. */
+/* codec q5_k, by repack_q5_k.h: 16 bytes of nibbles | fifth bits, scales and minimums | factors of eight groups. */
 #pragma once
 #include "scales_k.h"
 
 enum { OFFSET = 0, SCALES = 1, HAS_ZEROS = 1 };
-struct Stored { u32 packed[8], high[8], scales[4]; };
+struct Stored { u32 packed[4], high, scales, factors; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     const int s = (int)(block % 8);
-    const u8 *p = field_of(m, 0, block / 8, 176);
-    load_32(p + 48 + 32 * (s / 2), w.packed);
-    load_32(p + 16, w.high);
-    load_words(p, w.scales);
+    load_words(field_of(m, 0, block, 16), w.packed);
+    w.high = word_at(field_of(m, 1, block / 8, 48), s);
+    w.scales = short_at(field_of(m, 1, block / 8, 48) + 32, s);
+    w.factors = word_at(field_of(m, 2, block / 8, 4), 0);
     return w;
 }
 
 DEVICE Codes codes_of(const Matrix &m, const Stored &w, int s) {
     Codes c;
-    take_fields(w.packed, 4 * (s % 2), 0x0F0F0F0Fu, c.words);
-    add_fields(w.high, s, 0x01010101u, 4, c.words);
-    read_scales(w.scales, s, c);
+    split_nibbles(w.packed, c.words);
+    for (int i = 0; i < 8; i++) c.words[i] |= (i < 4 ? w.high << (4 - i) : w.high >> (i - 4)) & 0x10101010u;
+    read_scales(w.factors, w.scales, c);
     return c;
 }

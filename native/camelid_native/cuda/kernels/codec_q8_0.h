@@ -5,7 +5,7 @@
 enum { OFFSET = 0, SCALES = 1, HAS_ZEROS = 0 };
 struct Stored { u32 codes[8], scale; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     load_32(field_of(m, 0, block, 32), w.codes);
     w.scale = short_at(field_of(m, 1, block, 2), 0);

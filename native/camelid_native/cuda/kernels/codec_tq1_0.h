@@ -14,7 +14,7 @@ DEVICE u32 digits_of(u32 bytes, u32 power) {
     return (even * 3 >> 8 & 0x00030003u) | (odd * 3 >> 8 & 0x00030003u) << 8;
 }
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     const int s = (int)(block % 8);
     const u8 *p = field_of(m, 0, block / 8, 48);

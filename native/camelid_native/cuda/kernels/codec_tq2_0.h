@@ -5,7 +5,7 @@
 enum { OFFSET = 1, SCALES = 1, HAS_ZEROS = 0 };
 struct Stored { u32 packed[8], scale; };
 
-DEVICE Stored load_block(const Matrix &m, long long block) {
+DEVICE Stored load_block(const Matrix &m, u32 block) {
     Stored w;
     const int s = (int)(block % 8);
     load_32(field_of(m, 0, block / 8, 64) + 32 * (s / 4), w.packed);

@@ -25,34 +25,49 @@ DEVICE float added(const Codes &w, const Rounded &x, float sum) {
     return sum;
 }
 
-/* A block is loaded AHEAD turns of the loop before its use: compilers move loads of the same turn down to their uses.
- * The work for many rows of x hides the latency, and needs the registers. */
+/* The place of a row's first block among all blocks of a matrix. */
+DEVICE u32 first_block(const Matrix &m, int row) { return (u32)row * (m.cols / BLOCK); }
+
+/* Adds block b of the lane's rows to its sums. */
+template <int N, int R>
+DEVICE void add_block(const Matrix &m, const Stored (&stored)[R], const Input &in, int b, Sum (&sums)[R][N]) {
+    Codes w[R];
+    for (int r = 0; r < R; r++) w[r] = codes_of(m, stored[r], CLASS);
+    UNROLL
+    for (int t = 0; t < N; t++) {
+        const Rounded x = rounded_at(in, t, b);
+        for (int r = 0; r < R; r++) sums[r][t] = added(w[r], x, sums[r][t]);
+    }
+}
+
+/* A block is loaded AHEAD blocks before its use: compilers move loads of the same turn down to their uses. The work for
+ * many rows of x hides the latency, and needs the registers. */
 template <int N, int R>
 DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, Sum (&sums)[R][N]) {
     const int n_blocks = m.cols / BLOCK, AHEAD = N * R <= 2 ? 2 : 1;
     Stored next[AHEAD][R];
     for (int i = 0; i < AHEAD; i++)
         for (int r = 0; r < R && CLASS + CLASSES * i < n_blocks; r++)
-            next[i][r] = load_block(m, (long long)rows[r] * n_blocks + CLASS + CLASSES * i);
-    for (int b = CLASS; b < n_blocks; b += CLASSES) {
-        Codes w[R];
-        for (int r = 0; r < R; r++) {
-            w[r] = codes_of(m, next[0][r], CLASS);
-            for (int i = 1; i < AHEAD; i++) next[i - 1][r] = next[i][r];
-            if (b + CLASSES * AHEAD < n_blocks)
-                next[AHEAD - 1][r] = load_block(m, (long long)rows[r] * n_blocks + b + CLASSES * AHEAD);
-        }
+            next[i][r] = load_block(m, first_block(m, rows[r]) + CLASS + CLASSES * i);
+    int first = CLASS;
+    for (; first + CLASSES * (AHEAD - 1) < n_blocks; first += CLASSES * AHEAD)
         UNROLL
-        for (int t = 0; t < N; t++) {
-            const Rounded x = rounded_at(in, t, b);
-            for (int r = 0; r < R; r++) sums[r][t] = added(w[r], x, sums[r][t]);
+        for (int i = 0; i < AHEAD; i++) {
+            const int later = first + CLASSES * (i + AHEAD);
+            Stored now[R];
+            for (int r = 0; r < R; r++) {
+                now[r] = next[i][r];
+                if (later < n_blocks) next[i][r] = load_block(m, first_block(m, rows[r]) + later);
+            }
+            add_block<N, R>(m, now, in, first + CLASSES * i, sums);
         }
-    }
+    for (int i = 0; i < AHEAD - 1; i++)
+        if (first + CLASSES * i < n_blocks) add_block<N, R>(m, next[i], in, first + CLASSES * i, sums);
 }
 
 /* The values of block b of a row. */
 DEVICE void values_at(const Matrix &m, int row, int b, float (&values)[BLOCK]) {
-    const Codes w = codes_of(m, load_block(m, (long long)row * (m.cols / BLOCK) + b), b % 8);
+    const Codes w = codes_of(m, load_block(m, first_block(m, row) + b), b % 8);
     UNROLL
     for (int i = 0; i < BLOCK; i++) {
         const int h = i / 16 * (SCALES - 1), code = (i8)(w.words[i / 4] >> 8 * (i % 4)) - OFFSET;

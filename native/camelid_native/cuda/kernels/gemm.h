@@ -119,7 +119,7 @@ DEVICE int at_most(int last, int b) { return b < last ? b : last; }
 /* own[p] = the lane's row of the matrix times row CLASSES * p + CLASS of x. */
 DEVICE void multiply_all(const Matrix &m, int row, const Input &in, Space &space, float (&own)[PARTS]) {
     const int n_blocks = m.cols / BLOCK, c = THREAD / MMA_LANES / SHARES, share = THREAD / MMA_LANES % SHARES;
-    const long long first = (long long)row * n_blocks;
+    const u32 first = first_block(m, row);
     Sums sums = {};
     Stored w = load_block(m, first + at_most(n_blocks - 1, CLASS));
     Loaded x = load_x(in, at_most(n_blocks - 1, CLASS));

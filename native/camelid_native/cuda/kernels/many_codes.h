@@ -8,7 +8,7 @@ struct Turn { u32 words[BLOCK_WORDS * THREADS]; float scales[2 * THREADS], zeros
 
 /* Stages block b of a row at `slot`. */
 DEVICE void stage(Turn &turn, int slot, const Matrix &m, int row, int b) {
-    const Codes w = codes_of(m, load_block(m, (long long)row * (m.cols / BLOCK) + b), b % 8);
+    const Codes w = codes_of(m, load_block(m, first_block(m, row) + b), b % 8);
     for (int i = 0; i < BLOCK_WORDS; i++) turn.words[BLOCK_WORDS * slot + i] = w.words[i];
     for (int h = 0; h < SCALES; h++) turn.scales[2 * slot + h] = w.scales[h], turn.zeros[2 * slot + h] = w.zeros[h];
 }

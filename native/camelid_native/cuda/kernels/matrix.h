@@ -7,8 +7,8 @@ enum { BLOCK = 32, CLASSES = 8 };  /* columns that are rounded together; float s
 struct Matrix { const u8 *planes[3]; const u8 *book; int rows, cols; };
 
 /* Field `plane` of a block of the type, whose number counts all rows' blocks. */
-DEVICE const u8 *field_of(const Matrix &m, int plane, long long block, int bytes) {
-    return m.planes[plane] + block * bytes;
+DEVICE const u8 *field_of(const Matrix &m, int plane, u32 block, int bytes) {
+    return m.planes[plane] + (u64)block * bytes;
 }
 DEVICE u32 word_at(const u8 *p, int i) { return ((const u32 *)p)[i]; }
 DEVICE u32 short_at(const u8 *p, int i) { return ((const u16 *)p)[i]; }
