@@ -6,7 +6,7 @@ holds fields of all blocks, row after row. The device makes planes of blocks as 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -62,7 +62,7 @@ class Weights:
         self._staging.settle()
 
     @contextmanager
-    def _loading(self) -> Iterator[None]:
+    def _loading(self) -> Generator[None]:
         """Has memory for a piece of blocks."""
         held = Holdings(self._device)
         self._piece = held.allocate(PIECE_BYTES)
