@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -103,7 +103,7 @@ class Code:
 
     - `scratch` are bytes of a thread outside its registers: a stack, or spilled registers.
     - `shared` are bytes of a block, `waves` those of a multiprocessor (NVIDIA) or a SIMD (AMD) at a time.
-    - `loop` are the instructions of the loop with most products; of the whole kernel without one.
+    - `loop` are the instructions of the loop with the largest share of products; of the whole kernel without a loop.
     """
 
     registers: int
@@ -112,7 +112,7 @@ class Code:
     waves: int
     most_waves: int
     mix: Mix
-    loop: Mix = Mix()
+    loop: Mix = field(default_factory=Mix)
 
     @property
     def widest(self) -> int:
@@ -212,13 +212,13 @@ def _bodies(listing: str, start: str, line_of: str, loops: Loops) -> Mapping[str
 
 
 def _loop(isa: Isa, code: Listing) -> Mix:
-    """The loop with most products, of equal ones the shortest."""
+    """The loop with the largest share of products, also of a jump back from cold code behind a kernel."""
 
-    def rank(body: Sequence[str]) -> tuple[int, int]:
+    def share(body: Sequence[str]) -> float:
         kinds = mix_of(isa, body).kinds
-        return kinds.get("mma", 0) or kinds.get("dot", 0), -len(body)
+        return (kinds.get("mma", 0) or kinds.get("dot", 0)) / len(body)
 
-    return mix_of(isa, max(code.loops, key=rank, default=code.ops))
+    return mix_of(isa, max(code.loops, key=share, default=code.ops))
 
 
 def _output(*command: str, given: str = "") -> str:

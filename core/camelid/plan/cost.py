@@ -53,6 +53,13 @@ def predict_step(plan: Plan, *, n_rows: int = 1, held: int = 0) -> StepCost:
 
 def step_cost(plan: Plan, shares: Sequence[SequenceShare]) -> StepCost:
     """Cost of one step with one sequence per share."""
+    counts = step_counts(plan, step_of(plan, shares))
+    n_bytes = sum(op_bytes(op, plan, counts) for op in plan.ops)
+    return StepCost(n_bytes, sum(op_flops(op, counts) for op in plan.ops))
+
+
+def step_of(plan: Plan, shares: Sequence[SequenceShare]) -> Step:
+    """A step with one sequence per share."""
     step = Step()
     for number, share in enumerate(shares):
         first, state_rows = len(step.rows), range(share.held, share.held + share.n_rows)
@@ -63,6 +70,4 @@ def step_cost(plan: Plan, shares: Sequence[SequenceShare]) -> StepCost:
         groups = ((1, 0, share.held),) * len(plan.states)  # table row, first kept row, rows held
         step.sequences.append(StepSequence(first_row=first, rows=share.n_rows, groups=groups))
         step.outputs += [(first + share.n_rows - 1, number, state_rows.stop)] * share.n_outputs
-    counts = step_counts(plan, step)
-    n_bytes = sum(op_bytes(op, plan, counts) for op in plan.ops)
-    return StepCost(n_bytes, sum(op_flops(op, counts) for op in plan.ops))
+    return step

@@ -14,11 +14,8 @@ from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
 
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
 TOKENS = 8  # the most rows of x per block without matrix instructions
-GEMM_ROWS, GEMM_THREADS, GEMM_TOKENS = (
-    64,
-    512,
-    (16, 32, 64),
-)  # with them: outputs, threads and rows of x per block
+GEMM_ROWS, GEMM_THREADS = 64, 512  # outputs and threads of a block with them
+GEMM_TOKENS = (16, 32, 64)  # and its rows of x
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
 
 DEFERRED = frozenset({"norm_linear", "norm_linear_glu", "norm_qkv"})  # products of a deferred norm

@@ -20,7 +20,7 @@ DEVICE float added(const Codes &w, const Rounded &x, float sum) {
         int dot = -OFFSET * of_x;
         for (int i = 0; i < n; i++) dot = dot4(w.words[h * n + i], x.words[h * n + i], dot);
         sum = fma_(w.scales[h] * x.scale, (float)dot, sum);
-        if (HAS_ZEROS) sum = fma_(w.zeros[h] * x.scale, (float)of_x, sum);
+        if (HAS_ZEROS) sum = fma_(w.zeros[h], x.scale * (float)of_x, sum);
     }
     return sum;
 }

@@ -12,13 +12,19 @@ enum {
     PARTS = GEMM / CLASSES,  /* of the rows of x, one a lane of a row */
     TILES = GEMM / TILE_COLUMNS,
     SHARES = THREADS / MMA_LANES / CLASSES,  /* groups of lanes of a class */
-    ROW_TILES = BLOCK_ROWS / 16 / SHARES,  /* of a group of lanes */
-    TABLES = SCALES * (1 + HAS_ZEROS)
+    ROW_TILES = BLOCK_ROWS / 16 / SHARES  /* of a group of lanes */
 };
-/* Blocks by class, then by row: codes, scales and zero points of weights; codes, scale and sums of x. */
+/* Blocks by class, then by row: codes, scales and zero points of weights; codes and scale of x, and its sums times the
+ * scale. Classes are a few words further apart than their size: eight lanes with neighbouring classes write to other
+ * banks of the memory. */
+enum {
+    W_CLASS = BLOCK_WORDS * BLOCK_ROWS + 4, X_CLASS = BLOCK_WORDS * GEMM + 2,
+    S_CLASS = SCALES * (BLOCK_ROWS + 4), F_CLASS = GEMM + 4
+};
 struct Turn {
-    u32 weights[BLOCK_WORDS * CLASSES * BLOCK_ROWS], x[BLOCK_WORDS * CLASSES * GEMM];
-    float scales[TABLES * CLASSES * BLOCK_ROWS], factors[(1 + HAS_ZEROS * SCALES) * CLASSES * GEMM];
+    u32 weights[CLASSES * W_CLASS], x[CLASSES * X_CLASS];
+    float scales[CLASSES * S_CLASS], zeros[HAS_ZEROS * CLASSES * S_CLASS + 2];
+    float x_scales[CLASSES * F_CLASS], x_sums[HAS_ZEROS * SCALES * CLASSES * F_CLASS + 2];
 };
 /* Turns, then sums of a tile's columns by [class, row of the block], then those of the lanes' rows. */
 union Space { Turn turn; float sums[CLASSES * BLOCK_ROWS * TILE_COLUMNS]; };
@@ -29,14 +35,14 @@ DEVICE u32 centred(u32 codes) {
     return OFFSET ? codes + (128 - OFFSET) * 0x01010101u ^ 0x80808080u : codes;
 }
 
+/* A block of the lane's class, of row THREAD / CLASSES. */
 DEVICE void stage_weights(Turn &turn, const Codes &w) {
-    const int at = CLASS * BLOCK_ROWS + THREAD / CLASSES;
-    UNROLL
-    for (int i = 0; i < BLOCK_WORDS; i++) turn.weights[at / 16 * 16 * BLOCK_WORDS + word_place(at % 16, i)] = centred(w.words[i]);
-    for (int h = 0; h < SCALES; h++) {
-        turn.scales[SCALES * at + h] = w.scales[h];
-        if (HAS_ZEROS) turn.scales[SCALES * (CLASSES * BLOCK_ROWS + at) + h] = w.zeros[h];
-    }
+    const int row = THREAD / CLASSES, at = CLASS * S_CLASS + SCALES * row;
+    u32 words[BLOCK_WORDS];
+    for (int i = 0; i < BLOCK_WORDS; i++) words[i] = centred(w.words[i]);
+    put_row(turn.weights + CLASS * W_CLASS + row / 16 * 16 * BLOCK_WORDS, row % 16, words);
+    for (int h = 0; h < SCALES; h++) turn.scales[at + h] = w.scales[h];
+    for (int h = 0; h < SCALES * HAS_ZEROS; h++) turn.zeros[at + h] = w.zeros[h];
 }
 
 /* A block of x: the lane's class of row THREAD / CLASSES. Sums are those of halves, or of all columns. */
@@ -47,49 +53,44 @@ DEVICE Loaded load_x(const Input &in, int b) {
     const uint4 *codes = (const uint4 *)(in.codes + (long long)row * in.pitch) + 2 * b;
     const u32 *factors = (const u32 *)(in.factors + (long long)row * (in.pitch / BLOCK) + b);
     Loaded x = {codes[0], codes[1], as_float(factors[0])};
-    for (int h = 0; HAS_ZEROS && h < SCALES; h++) x.sums[h] = (float)(int)factors[SCALES == 1 ? 3 : 1 + h];
+    for (int h = 0; h < SCALES * HAS_ZEROS; h++) x.sums[h] = x.scale * (float)(int)factors[SCALES == 1 ? 3 : 1 + h];
     return x;
 }
 
 DEVICE void stage_x(Turn &turn, const Loaded &x) {
-    if (THREAD / CLASSES >= GEMM) return;
-    const int at = CLASS * GEMM + THREAD / CLASSES;
+    const int row = THREAD / CLASSES, at = CLASS * F_CLASS + row;
+    if (row >= GEMM) return;
     const u32 words[BLOCK_WORDS] = {x.low.x, x.low.y, x.low.z, x.low.w, x.high.x, x.high.y, x.high.z, x.high.w};
-    UNROLL
-    for (int i = 0; i < BLOCK_WORDS; i++) turn.x[BLOCK_WORDS * at + x_place(i)] = words[i];
-    turn.factors[at] = x.scale;
-    for (int h = 0; HAS_ZEROS && h < SCALES; h++) turn.factors[(1 + h) * CLASSES * GEMM + at] = x.sums[h];
+    put_column(turn.x + CLASS * X_CLASS + BLOCK_WORDS * row, words);
+    turn.x_scales[at] = x.scale;
+    for (int h = 0; h < SCALES * HAS_ZEROS; h++) turn.x_sums[h * CLASSES * F_CLASS + at] = x.sums[h];
 }
 
-/* Adds half h of a block, or all of it where it has one scale, to the lane's sums of a tile: of 16 rows from `row` on with
- * TILE_COLUMNS rows of x from `token` on. */
-DEVICE void add_tile(const Turn &turn, int row, int token, int h, float (&sums)[TILE_SUMS]) {
+/* Adds half h of a block of class c, or all of it where it has one scale, to the lane's sums of a tile: of 16 rows from
+ * `row` on with TILE_COLUMNS rows of x from `token` on. */
+DEVICE void add_tile(const Turn &turn, int c, int row, int token, int h, float (&sums)[TILE_SUMS]) {
     float dots[TILE_SUMS];
-    const TileColumns x = columns_of(turn.x + BLOCK_WORDS * (token + MMA_ROW));
-    multiply_tile(dots, rows_of(turn.weights + BLOCK_WORDS * row), x, SCALES == 1 ? BOTH : h);
+    const TileColumns x = columns_of(turn.x + c * X_CLASS + BLOCK_WORDS * (token + MMA_ROW));
+    const TileRows w = rows_of(turn.weights + c * W_CLASS + BLOCK_WORDS * row);
+    multiply_tile(dots, w, x, SCALES == 1 ? BOTH : h);
     UNROLL
     for (int i = 0; i < TILE_SUMS; i++) {
-        const int at = SCALES * (row + tile_row(i)) + h, own = token + tile_column(i);
-        const float scale = turn.factors[own];
-        sums[i] = fma_(turn.scales[at] * scale, dots[i], sums[i]);
-        if (HAS_ZEROS) {
-            const float of_x = turn.factors[(1 + h) * CLASSES * GEMM + own];
-            sums[i] = fma_(turn.scales[SCALES * CLASSES * BLOCK_ROWS + at] * scale, of_x, sums[i]);
-        }
+        const int at = c * S_CLASS + SCALES * (row + tile_row(i)) + h, own = c * F_CLASS + token + tile_column(i);
+        sums[i] = fma_(turn.scales[at] * turn.x_scales[own], dots[i], sums[i]);
+        if (HAS_ZEROS) sums[i] = fma_(turn.zeros[at], turn.x_sums[h * CLASSES * F_CLASS + own], sums[i]);
     }
 }
 
 /* Adds the blocks of class c that the turn has, for the rows of a share. */
 DEVICE void add_class(const Turn &turn, int c, int share, int n, Sums &sums) {
     UNROLL
-    for (int tile = 0; tile < ROW_TILES; tile++) {
-        const int row = c * BLOCK_ROWS + 16 * (ROW_TILES * share + tile);
+    for (int tile = 0; tile < ROW_TILES; tile++)
         UNROLL
         for (int t = 0; t < TILES; t++) {
             if (TILE_COLUMNS * t >= n) break;
-            for (int h = 0; h < SCALES; h++) add_tile(turn, row, c * GEMM + TILE_COLUMNS * t, h, sums[tile][t]);
+            for (int h = 0; h < SCALES; h++)
+                add_tile(turn, c, 16 * (ROW_TILES * share + tile), TILE_COLUMNS * t, h, sums[tile][t]);
         }
-    }
 }
 
 /* own[p] = the sum of the classes, in order, of the lane's row of the matrix with row CLASSES * p + CLASS of x. */

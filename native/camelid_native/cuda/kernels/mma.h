@@ -1,9 +1,9 @@
 /* mma: 16 rows of a matrix times TILE_COLUMNS rows of x, over a block of 32 codes in eight words, by MMA_LANES lanes. Sums
  * are exact, so each device's instruction gives the same.
  *
- *   word_place(row, i)            where word i of a row of a tile is among the tile's words
- *   TileRows, TileColumns         the lane's words of a block of a tile's rows, and of its rows of x
- *   rows_of(tile), columns_of(x)  loads them: from the tile's words; from row MMA_ROW of x, in the order x_place(i)
+ *   put_row(tile, row, words)     puts a row of a tile into shared memory; put_column(block, words) a row of x
+ *   TileRows, TileColumns         the lane's words of a tile's rows, and of its rows of x
+ *   rows_of(tile), columns_of(x)  loads them, x from row MMA_ROW on
  *   multiply_tile(dots, w, x, h)  the products of half h of the block, or of BOTH
  *   tile_row(i), tile_column(i)   of the lane's sum i of TILE_SUMS */
 #pragma once
@@ -25,8 +25,10 @@ enum { TILE_COLUMNS = 16, TILE_SUMS = 256 / MMA_LANES, N_PARTS = BLOCK_WORDS / P
 struct TileColumns { u32 words[N_PARTS][WORDS]; };
 typedef TileColumns TileRows;
 
-DEVICE int word_place(int row, int i) { return BLOCK_WORDS * row + i; }
-DEVICE int x_place(int i) { return i; }
+DEVICE void put_column(u32 *block, const u32 (&words)[BLOCK_WORDS]) {
+    for (int i = 0; i < BLOCK_WORDS; i++) block[i] = words[i];
+}
+DEVICE void put_row(u32 *tile, int row, const u32 (&words)[BLOCK_WORDS]) { put_column(tile + BLOCK_WORDS * row, words); }
 DEVICE int tile_row(int i) { return IS_ALTERNATE ? 2 * i + MMA_LANE / 16 : MMA_LANE / 16 * TILE_SUMS + i; }
 DEVICE int tile_column(int) { return MMA_ROW; }
 DEVICE TileColumns columns_of(const u32 *block) {
@@ -54,8 +56,15 @@ enum { MMA_LANES = 32, TILE_COLUMNS = 8, TILE_SUMS = 4 };
 typedef uint4 TileRows;
 typedef uint2 TileColumns;
 
-DEVICE int word_place(int row, int i) { return (row % 8 * 4 + i % 4) * 4 + i / 4 * 2 + row / 8; }
-DEVICE int x_place(int i) { return i % 4 * 2 + i / 4; }
+DEVICE void put_row(u32 *tile, int row, const u32 (&words)[BLOCK_WORDS]) {
+    u32 *to = tile + row % 8 * 16 + row / 8;
+    UNROLL
+    for (int i = 0; i < BLOCK_WORDS; i++) to[i % 4 * 4 + i / 4 * 2] = words[i];
+}
+DEVICE void put_column(u32 *block, const u32 (&words)[BLOCK_WORDS]) {
+    UNROLL
+    for (int i = 0; i < 4; i++) ((uint2 *)block)[i] = {words[i], words[4 + i]};
+}
 DEVICE int tile_row(int i) { return LANE / 4 + i / 2 * 8; }
 DEVICE int tile_column(int i) { return LANE % 4 * 2 + i % 2; }
 DEVICE TileColumns columns_of(const u32 *block) { return load8(block + LANE % 4 * 2); }
