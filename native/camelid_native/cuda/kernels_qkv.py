@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from camelid.plan.norm_rope import norm_rope_parts
 from camelid.plan.op_rows_fused import QUAD
 from camelid.plan.plan import Op, Plan
 from camelid.plan.qkv import qkv_halves, qkv_parts
-from camelid_native.cuda.kernel import Context, Kernel, OpKernels
+from camelid_native.cuda.device import Grid
+from camelid_native.cuda.kernel import Context, Kernel, OpKernels, tiles
 from camelid_native.cuda.kernels_matrix import (
     codec,
     one,
@@ -18,6 +20,8 @@ from camelid_native.cuda.kernels_state import kv_header, refuses_type, spec_of, 
 from camelid_native.cuda.signature import Values
 
 FLOATS = ("f32", "f16")  # cache types whose values are stored one by one
+KV_BLOCK = 32  # values of a block of the other types
+HEAD_THREADS, MOST_HEAD = 128, 1024  # as in norm_rope.h
 
 
 def _values(op: Op, c: Context) -> Values:
@@ -43,4 +47,52 @@ def _row(*attrs: str) -> OpKernels:
     return OpKernels((quantize(one), kernel), names, refuses=refuses_type, lower=_lower)
 
 
-KERNELS: dict[str, OpKernels] = {"qkv": _row(), "norm_qkv": _row("eps")}
+def _turned(op: Op) -> int:
+    """Columns of queries and keys."""
+    return op.view("x").cols - op.integer("v_cols")
+
+
+def _head_values(op: Op, _: Context) -> Values:
+    cols = {name: op.integer(name) for name in ("k_cols", "v_cols")}
+    return {"turned": _turned(op), "eps": op.number("eps"), **cols, **turn_values(op)}
+
+
+def _head_grid(op: Op, c: Context) -> Grid:
+    return (_turned(op) // op.integer("head_dim"), c.rows(op, "x"), 1)
+
+
+def _write_grid(op: Op, c: Context) -> Grid:
+    """Blocks of the heads, then of the values' columns."""
+    heads, rows, _ = _head_grid(op, c)
+    return (heads + tiles(op.integer("v_cols"), HEAD_THREADS), rows, 1)
+
+
+def _lower_write(op: Op, plan: Plan) -> tuple[Op, ...]:
+    """The op, or its parts for heads that share a block of the cache."""
+    is_whole = spec_of(op, plan).kv_type in FLOATS or op.integer("head_dim") % KV_BLOCK == 0
+    return (op,) if is_whole else norm_rope_parts(op)
+
+
+def _refuses_head(op: Op, _: Plan) -> str:
+    n = op.integer("head_dim")
+    return f"heads of {n} floats; at most {MOST_HEAD}" if n > MOST_HEAD else ""
+
+
+def _refuses_write(op: Op, plan: Plan) -> str:
+    return _refuses_head(op, plan) or refuses_type(op, plan)
+
+
+NORM_ROPE = Kernel("norm_rope", _head_grid, _head_values)
+HEAD_ATTRS = ("k_cols", "v_cols", "head_dim", "dim", "offset", "style", "eps")
+
+KERNELS: dict[str, OpKernels] = {
+    "qkv": _row(),
+    "norm_qkv": _row("eps"),
+    "norm_rope": OpKernels((NORM_ROPE,), HEAD_ATTRS, refuses=_refuses_head),
+    "norm_rope_write": OpKernels(
+        (Kernel("norm_rope_write", _write_grid, _head_values, headers=kv_header),),
+        HEAD_ATTRS,
+        refuses=_refuses_write,
+        lower=_lower_write,
+    ),
+}
