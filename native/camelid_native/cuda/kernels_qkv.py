@@ -21,7 +21,7 @@ from camelid_native.cuda.signature import Values
 
 FLOATS = ("f32", "f16")  # cache types whose values are stored one by one
 KV_BLOCK = 32  # values of a block of the other types
-HEAD_THREADS, MOST_HEAD = 128, 1024  # as in norm_rope.h
+HEADS = 4  # of a block of norm_rope
 
 
 def _values(op: Op, c: Context) -> Values:
@@ -58,13 +58,16 @@ def _head_values(op: Op, _: Context) -> Values:
 
 
 def _head_grid(op: Op, c: Context) -> Grid:
-    return (_turned(op) // op.integer("head_dim"), c.rows(op, "x"), 1)
+    return _units_grid(op, c, _turned(op))
 
 
 def _write_grid(op: Op, c: Context) -> Grid:
-    """Blocks of the heads, then of the values' columns."""
-    heads, rows, _ = _head_grid(op, c)
-    return (heads + tiles(op.integer("v_cols"), HEAD_THREADS), rows, 1)
+    return _units_grid(op, c, op.view("x").cols)
+
+
+def _units_grid(op: Op, c: Context, cols: int) -> Grid:
+    """Blocks of heads of so many columns, and rows."""
+    return (tiles(cols, HEADS * op.integer("head_dim")), c.rows(op, "x"), 1)
 
 
 def _lower_write(op: Op, plan: Plan) -> tuple[Op, ...]:
@@ -73,26 +76,17 @@ def _lower_write(op: Op, plan: Plan) -> tuple[Op, ...]:
     return (op,) if is_whole else norm_rope_parts(op)
 
 
-def _refuses_head(op: Op, _: Plan) -> str:
-    n = op.integer("head_dim")
-    return f"heads of {n} floats; at most {MOST_HEAD}" if n > MOST_HEAD else ""
-
-
-def _refuses_write(op: Op, plan: Plan) -> str:
-    return _refuses_head(op, plan) or refuses_type(op, plan)
-
-
 NORM_ROPE = Kernel("norm_rope", _head_grid, _head_values)
 HEAD_ATTRS = ("k_cols", "v_cols", "head_dim", "dim", "offset", "style", "eps")
 
 KERNELS: dict[str, OpKernels] = {
     "qkv": _row(),
     "norm_qkv": _row("eps"),
-    "norm_rope": OpKernels((NORM_ROPE,), HEAD_ATTRS, refuses=_refuses_head),
+    "norm_rope": OpKernels((NORM_ROPE,), HEAD_ATTRS),
     "norm_rope_write": OpKernels(
         (Kernel("norm_rope_write", _write_grid, _head_values, headers=kv_header),),
         HEAD_ATTRS,
-        refuses=_refuses_write,
+        refuses=refuses_type,
         lower=_lower_write,
     ),
 }
