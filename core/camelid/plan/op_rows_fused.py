@@ -117,9 +117,9 @@ def _qkv(name: str, rule: Rule, *attrs: str) -> OpRow:
         rule=rule,
         exact=("y", "x"),
         meaning=f"y = {QKV[name]}(x, weight, bias), with a weight of v beside {QKV[name]}(x, v_weight, "
-        "v_bias), its last columns; with gains the norms of norm_rope, with head_eps; then rope on all columns "
-        "but the last v_cols; the last columns of y are k and v, which go to the pool as by kv_write, and to a "
-        "tail",
+        "v_bias), its last columns; with gains the norms of norm_rope, with head_eps; then rope on all "
+        "columns but the last v_cols; the last columns of y are k and v, which go to the pool as by "
+        "kv_write, and to the pool of a tail",
     )
 
 

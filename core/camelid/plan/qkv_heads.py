@@ -35,7 +35,7 @@ def fuse_qkv_heads(ops: Ops, _: int) -> Ops:
 
 
 def _maps(out: Sequence[Op], write: Op) -> list[Op]:
-    """The last map, or the last two, that write the columns of queries and keys, then of values; else none."""
+    """The last map, or the last two, of the columns of queries and keys, then of values; else none."""
     x, (turned, _, v) = write.view("x"), cut(write, "x")
     for views in ([x], [turned, v]):
         last = list(out[-len(views) :])

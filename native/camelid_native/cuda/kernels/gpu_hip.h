@@ -48,6 +48,7 @@ DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
 }
 DEVICE u32 mul_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+DEVICE void fence_all() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
 DEVICE float float_of_half(u32 bits) { return (float)__builtin_bit_cast(_Float16, (u16)bits); }
 DEVICE u32 half_of_float(float v) { return __builtin_bit_cast(u16, (_Float16)v); }
 DEVICE uint4 stream16(const void *p) { return *(const uint4 *)p; }

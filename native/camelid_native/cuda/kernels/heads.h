@@ -25,10 +25,13 @@ DEVICE float norm_scale(const float *x, int n, float eps) {
 
 DEVICE float normed(float v, float scale, const float *gain, int c) { return gain ? v * scale * gain[c] : v; }
 
-/* Normalizes and rotates the head at `x`, whose first column is `column`. */
-DEVICE void turn_head(const Heads &h, float *x, int column, u32 position) {
-    const float *gain = h.gain_at(column), scale = gain ? norm_scale(x, h.head_dim, h.eps) : 1.0f;
+/* Normalizes and rotates the head at `x`, whose first column is `column`; n is head_dim, or 0 for no head. All groups
+ * of a wave call it. */
+DEVICE void turn_head(const Heads &h, float *x, int column, u32 position, int n) {
+    const float *gain = h.gain_at(column), scale = gain ? norm_scale(x, n, h.eps) : 1.0f;
     const int n_turned = 2 * h.angles.pairs;
+    if (!n) return;
+#pragma unroll 1
     for (int pair = LANE; pair < h.angles.pairs; pair += GROUP_LANES) {
         const int c = h.offset + pair * h.pitch, d = c + h.next;
         const Pair v = {normed(x[c], scale, gain, c), normed(x[d], scale, gain, d)};
@@ -36,8 +39,8 @@ DEVICE void turn_head(const Heads &h, float *x, int column, u32 position) {
         x[c] = to.x;
         x[d] = to.y;
     }
-    if (!gain) return;
-    for (int i = LANE; i < h.head_dim - n_turned; i += GROUP_LANES) {
+#pragma unroll 1
+    for (int i = LANE; gain && i < n - n_turned; i += GROUP_LANES) {
         const int c = i < h.offset ? i : i + n_turned;
         x[c] = normed(x[c], scale, gain, c);
     }
