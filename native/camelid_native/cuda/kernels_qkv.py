@@ -14,6 +14,7 @@ from camelid_native.cuda.kernel import Context, Kernel, OpKernels, tiles
 from camelid_native.cuda.kernels_matrix import (
     LINEAR,
     ROWS,
+    TOKENS,
     codec,
     one,
     product_grid,
@@ -68,8 +69,8 @@ def _counters(op: Op, c: Context) -> int:
 
 
 def _is_many(op: Op, c: Context) -> bool:
-    """True for many rows: their heads fill a GPU in a launch of their own, and would wait in a last block."""
-    return "MANY" in tokens_macro(op, c)
+    """True for rows whose heads fill a GPU in a launch of their own, and would wait for a last block."""
+    return c.rows(op, "y") > TOKENS
 
 
 def _is_at_once(op: Op, c: Context) -> bool:

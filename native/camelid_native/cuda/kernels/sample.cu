@@ -5,7 +5,6 @@
 #include "topk.h"
 
 #define THREADS 256
-#define LOWEST -3.4e38f
 /* Noise is in [-2.86, 17.33]: a score below the top by more than the range cannot win. */
 #define HOPELESS -20.5f
 
