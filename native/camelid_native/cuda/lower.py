@@ -50,8 +50,8 @@ def launches_of(context: Context, places: Places, scratch_at: int, library: Libr
     for number, (op, kernels) in enumerate(used_kernels(context)):
         twin = dict(zip(("out_codes", "out_factors"), made.get(number, (0, 0)), strict=True))
         own = dict(zip(("codes", "factors"), read[number], strict=True)) if number in read else {}
-        own["counters"] = scratch.counters_at(scratch_at)
-        found += _op_launches(op, kernels, context, places, scratch_at, library, {**twin, **own})
+        more: Values = {"counters": scratch.counters_at(scratch_at), **twin, **own}
+        found += _op_launches(op, kernels, context, places, scratch_at, library, more)
     return found
 
 
