@@ -20,7 +20,7 @@ fn note_touched(p: Penalties, ring_at: u32, position: u32, lane: u32) {
   let back = lane - BIASES;
   var id = V;
   if (lane < p.biases) { id = step[step[BIASES_AT] + 2u * (p.first_bias + lane)]; }
-  if (lane >= BIASES && back < min(p.last_n, position)) {
+  if (lane >= BIASES && back < p.last_n) {
     id = ring[ring_at + (position - 1u - back) % RING_ROWS];
   }
   if (lane < TOUCHED) { touched[lane] = min(id, V); }

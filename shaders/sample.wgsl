@@ -133,12 +133,18 @@ fn draw(row: u32, lane_top: vec2<u32>, top: f32, how: How, lane: u32) -> vec2<u3
   return best;
 }
 
-fn is_last(output: u32, sequence: u32) -> bool {  // true for the last output of the sequence
-  var is_alone = true;
+fn last_output(output: u32, sequence: u32) -> u32 {  // of the sequence
+  var last = output;
   for (var later = output + 1u; later < step[OUTPUTS]; later++) {
-    is_alone &= step[output_at(later) + 1u] != sequence;
+    last = select(last, later, step[output_at(later) + 1u] == sequence);
   }
-  return is_alone;
+  return last;
+}
+
+// Number of ids before `position` in the ring, one of whose places is for the draw at position `newest`.
+fn ids_before(position: u32, newest: u32) -> u32 {
+  let first = max(newest + 1u, RING_ROWS) - RING_ROWS;
+  return max(position, first) - first;
 }
 
 @compute @workgroup_size(LANES)
@@ -150,7 +156,9 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let ring_at = group_at(sequence, GROUP).write * RING_ROWS;
   let scanned = scan(row, lane);
   var lane_top = scanned.lane_top;
-  let penalties = penalties_at(sampling);
+  let last = last_output(group.x, sequence);
+  var penalties = penalties_at(sampling);
+  penalties.last_n = min(penalties.last_n, ids_before(position, step[output_at(last) + 2u]));
   let adjusts = penalties.last_n + penalties.biases > 0u;
   var own: Own;
   if (adjusts) {
@@ -167,7 +175,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (lane != 0u) { return; }
   let id = min(~best.y, V - 1u);
   let seen = atomicLoad(&flags);
-  if (is_last(group.x, sequence)) { ring[ring_at + position % RING_ROWS] = id; }
+  if (group.x == last) { ring[ring_at + position % RING_ROWS] = id; }
   result[4u * group.x] = id;
   result[4u * group.x + 1u] = select(select(2u, 0u, (seen & NOT_ZERO) != 0u), 1u, (seen & NOT_A_NUMBER) != 0u);
   result[4u * group.x + 2u] = bitcast<u32>(logits[row + id]);

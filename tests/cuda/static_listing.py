@@ -174,7 +174,7 @@ def warps(limits: Processor, registers: int, shared: int, threads: int) -> int:
 
 
 def _amd(module: Module, arch: str) -> Mapping[str, Code]:
-    listing = _output(CLANG, f"--offload-arch={arch}", *CLANG_OPTIONS, given=module.text)
+    listing = assembly(module.text, arch)
     bodies = _bodies(listing, r"^kernel_(\w+):", r"^\t?(\.LBB\w+:|[a-z]+_[^;\n]*)", GCN_LOOPS)
     waves = re.findall(r"\.amdhsa_kernel kernel_(\w+)$(?:.|\n)*?^; Occupancy: (\d+)", listing, re.MULTILINE)
     codes: dict[str, Code] = {}
@@ -190,6 +190,11 @@ def _amd(module: Module, arch: str) -> Mapping[str, Code]:
             _loop(GCN, bodies[name]),
         )
     return codes
+
+
+def assembly(text: str, arch: str) -> str:
+    """clang's assembly for an AMD architecture."""
+    return _output(CLANG, f"--offload-arch={arch}", *CLANG_OPTIONS, given=text)
 
 
 def _metadata(listing: str, name: str) -> Mapping[str, int]:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 import pytest
-from tests.cuda.rig import RigCompiler, driver_library, open_device
+from tests.cuda.rig import RigCompiler, built, driver_library, open_device
 from tests.support.parity.cases import OP_CASES
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
 from camelid.errors import BackendError, OutOfMemoryError
+from camelid_native.cuda import vendors
 from camelid_native.cuda.backend import CudaBackend
 from camelid_native.cuda.device_driver import CUDA, HIP, Api, DriverDevice
 from camelid_native.cuda.nvrtc import HIPRTC, NVRTC, CompilerApi, RuntimeCompiler
@@ -61,6 +63,45 @@ def test_errors_have_the_driver_s_text(name: str) -> None:
 def test_a_missing_driver_is_named(api: Api) -> None:
     with pytest.raises(BackendError, match=r"libnone\.so cannot be opened"):
         DriverDevice(api, "libnone.so")
+
+
+def compilers(api: CompilerApi, *versions: int) -> CompilerApi:
+    """Libraries of these major versions, which can state them and no more."""
+    text = 'extern "C" int {}Version(int *major, int *minor) {{ return *major = {}, *minor = 1, 0; }}\n'
+    text += 'extern "C" const char *{}GetErrorString(int) {{ return ""; }}\n'
+    made = [built(text.format(api.prefix, n, api.prefix), f"{api.prefix}-{n}") for n in versions]
+    return replace(api, libraries=tuple(map(str, made)), packages=(), folders=())
+
+
+def opened_compiler(driver: Api, compiler: CompilerApi, patch: pytest.MonkeyPatch) -> str:
+    """The name of the compiler that the backend opens beside the stand-in's driver."""
+    device = opened(driver)  # loads the emulator's symbols
+    device.close()
+    patch.setattr(vendors, "VENDORS", [(replace(driver, libraries=(str(driver_library()),)), compiler)])
+    opened_device, found = vendors.open_gpu()
+    opened_device.close()
+    return found.name
+
+
+@pytest.mark.parametrize(("driver", "name"), [("12080", "NVRTC 12.1"), ("13000", "NVRTC 13.1")])
+def test_the_newest_compiler_of_a_driver_s_version_is_chosen(
+    driver: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EMU_DRIVER", driver)
+    assert opened_compiler(CUDA, compilers(NVRTC, 13, 12), monkeypatch) == name
+
+
+def test_a_compiler_newer_than_the_driver_names_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EMU_DRIVER", "12080")
+    told = r"NVRTC 13\.1 .*newer than .* CUDA 12\.8: pip install 'camelid\[cuda\]' or a newer"
+    with pytest.raises(BackendError, match=told):
+        opened_compiler(CUDA, compilers(NVRTC, 13), monkeypatch)
+
+
+def test_hiprtc_has_the_version_of_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own number is 9.0 in every release; the name is a part of the cache's key."""
+    monkeypatch.setenv("EMU_DRIVER", "70051831")
+    assert opened_compiler(HIP, compilers(HIPRTC, 9), monkeypatch) == "hipRTC of driver 70051831"
 
 
 @pytest.mark.parametrize("api", [NVRTC, HIPRTC], ids=lambda api: api.name)

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.cuda.rig import open_rig
 from tests.support.exhaustive import share_of
 from tests.support.parity.case_numbers import numbers, requested
-from tests.support.parity.cases import OP_CASES, sample_of_types
+from tests.support.parity.case_tools import weight
+from tests.support.parity.cases import OP_CASES, qkv_cases, sample_of_types
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.common.op_runner import OpResult
+from camelid.backends.common.op_runner import OpCase, OpResult
+from camelid.backends.proof.compare import nmse
 from camelid.backends.proof.gate import inputs_of
 from camelid_native.cuda.kernels import KERNELS
 from camelid_native.cuda.types import EXACT_TYPES
@@ -42,6 +45,31 @@ def results(request: Any) -> dict[int, OpResult]:
         patch.setenv("EMU_WAVE", wave)
         results = asyncio.run(run_on(backend, OpenSpec(), cases))
     return dict(zip(chosen, results, strict=True))
+
+
+def mixed_cases() -> list[OpCase]:
+    """Queries and keys of one kind, values of the other: rounded x for one map, x as it is for the other."""
+    found = (case for case in qkv_cases() if "v_weight" in case.weights and "q_gain" in case.weights)
+    case = next(case for case in found if case.weights["v_weight"].type in EXACT_TYPES)
+    swapped = {"weight": weight("f16", 97, 192, 64), "v_weight": weight("q8_0", 99, 32, 64)}
+    return [case, replace(case, weights={**case.weights, **swapped})]
+
+
+MIXED = mixed_cases()
+
+
+@pytest.mark.parametrize("case", MIXED, ids=["values as floats", "values rounded"])
+def test_each_half_of_a_mixed_qkv_matches_reference(case: OpCase) -> None:
+    both = [replace(case, views=one.views) for one in inputs_of(MIXED[0], open_rig().capabilities())]
+    (got,) = asyncio.run(run_on(open_rig(), OpenSpec(), both[:1]))
+    exact, coarse = map(reference_result, both)
+    is_float = case.weights["v_weight"].type in EXACT_TYPES
+    keys, values = (coarse, exact) if is_float else (exact, coarse)
+    n = case.weights["weight"].shape[0]  # columns of queries and keys
+    assert nmse(got.views["y"][:, :n], keys.views["y"][:, :n]) <= TOLERANCE
+    assert nmse(got.views["y"][:, n:], values.views["y"][:, n:]) <= TOLERANCE
+    assert nmse(got.state["k"], keys.state["k"]) <= TOLERANCE >= nmse(got.state["v"], values.state["v"])
+    assert nmse(exact.views["y"], coarse.views["y"]) > TOLERANCE
 
 
 @pytest.mark.parametrize("i", [param for param in numbers(sample_of_types(OP_CASES)) if has_kernel(param)])

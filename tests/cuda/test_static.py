@@ -9,7 +9,18 @@ from pathlib import Path
 
 import pytest
 from tests.cuda.static import Row, rows
-from tests.cuda.static_listing import ARCHS, GCN, NVIDIA, SASS, Code, compiled, missing, nvrtc, warps
+from tests.cuda.static_listing import (
+    ARCHS,
+    GCN,
+    NVIDIA,
+    SASS,
+    Code,
+    assembly,
+    compiled,
+    missing,
+    nvrtc,
+    warps,
+)
 from tests.cuda.static_modules import all_modules, kernels_of, sample
 from tests.perf.isa.kinds import Mix, kind_of
 from tests.support.exhaustive import exhaustive
@@ -83,6 +94,33 @@ def test_only_an_explicit_product_is_fused(
     monkeypatch.setattr(compiler, "FOLDER", tmp_path)
     codes = compiled(Module("products"), arch)
     assert [codes[name].mix.kinds.get("fused", 0) for name in ("apart", "fused")] == [0, 1]
+
+
+WITH_DOTS = (
+    *(
+        "gfx906",
+        "gfx908",
+        "gfx90a",
+        "gfx940",
+        "gfx942",
+        "gfx1011",
+        "gfx1012",
+        "gfx1030",
+        "gfx1031",
+        "gfx1032",
+    ),
+    *("gfx1033", "gfx1034", "gfx1035", "gfx1036", "gfx1100", "gfx1101", "gfx1102", "gfx1103", "gfx1150"),
+    *("gfx1151", "gfx1152", "gfx1200", "gfx1201"),
+)
+WITHOUT_DOTS = ("gfx900", "gfx902", "gfx904", "gfx909", "gfx90c", "gfx1010", "gfx1013")
+
+
+@pytest.mark.parametrize("arch", [*WITH_DOTS, *WITHOUT_DOTS])
+def test_amd_s_dot_products_are_used_where_they_are(arch: str) -> None:
+    needed("gfx1100")
+    text = f"{Module('quantize').text}KERNEL(dots, 64)(int *p) {{ p[0] = dot4(p[1], p[2], p[3]); }}\n"
+    body = assembly(text, arch).partition("\nkernel_dots:")[2]
+    assert body and ("v_dot4" in body) == (arch in WITH_DOTS)
 
 
 def test_nvrtc_names_an_architecture_that_it_does_not_know() -> None:

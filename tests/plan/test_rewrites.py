@@ -26,7 +26,7 @@ from camelid.plan.fuse import REWRITES, UNBOUNDED, fuse
 from camelid.plan.join import join_linears, join_ropes
 from camelid.plan.op_rows_fused import KV_OPS, QKV
 from camelid.plan.ops import OPS, make_op
-from camelid.plan.plan import Buffer, Op, View
+from camelid.plan.plan import Buffer, Op, Plan, View
 from camelid.plan.weights import Part, Weight
 
 ALL = frozenset(REWRITES)
@@ -65,9 +65,9 @@ def test_every_architecture_keeps_its_logits(case: HfCase, tmp_path: Path) -> No
     assert difference(loaded, case, APART) <= 1e-20
     assert removed(loaded.model) == REMOVED.get(case.name, removed(loaded.model))
     assert difference(loaded, case, frozenset()) <= 1e-11  # float32 is rounded elsewhere
-    names = {op.name for op in fuse(make_plan(loaded.model, CHUNK, context=CHUNK), ALL).ops}
-    assert "linear_add_norm" in names or case.name not in DEFERRED
-    assert "norm_rope_write" in names or case.name not in HEAD_NORMS
+    ops = fuse(make_plan(loaded.model, CHUNK, context=CHUNK), ALL).ops
+    assert "linear_add_norm" in {op.name for op in ops} or case.name not in DEFERRED
+    assert any(op.name in QKV and op.has("q_gain") for op in ops) or case.name not in HEAD_NORMS
 
 
 def test_biases_are_joined(tmp_path: Path) -> None:
@@ -96,9 +96,23 @@ def test_a_llama_of_a_gguf_file_has_one_map_and_one_rotation_per_layer() -> None
 @pytest.mark.parametrize("n_kv_heads", [1, 8])
 def test_norms_of_heads_join_rotation_and_write(n_kv_heads: int) -> None:
     spec = replace(PRESETS["8b"], arch="qwen3", n_kv_heads=n_kv_heads)
-    ops = fuse(make_plan(bare_model(spec, "q4_0"), CHUNK, context=CHUNK), ALL).ops
-    counts = Counter(op.name for op in ops)
+    plan = make_plan(bare_model(spec, "q4_0"), CHUNK, context=CHUNK)
+    counts = Counter(op.name for op in fuse(plan, ALL - {"qkv_heads"}).ops)
     assert counts["norm_rope_write"] == spec.n_layers and counts["norm"] <= 2  # the first and the last
+    assert n_qkv(plan, "q_gain") == spec.n_layers
+
+
+def n_qkv(plan: Plan, role: str) -> int:
+    """Queries, keys and values in one op with an operand of this role."""
+    return sum(op.name in QKV and op.has(role) for op in fuse(plan, ALL).ops)
+
+
+@pytest.mark.parametrize("arch", ["llama", "qwen3"])
+def test_a_tail_joins_the_write_to_its_store(arch: str) -> None:
+    spec = replace(PRESETS["8b"], arch=arch)
+    plan = make_plan(bare_model(spec, "q4_0"), CHUNK, context=CHUNK, kv_type="two-tier")
+    assert n_qkv(plan, "tail") == spec.n_layers
+    assert "kv_write" not in {op.name for op in fuse(plan, ALL).ops}
 
 
 def test_all_ops_that_write_the_kv_cache_are_counted() -> None:

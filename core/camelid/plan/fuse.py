@@ -15,6 +15,7 @@ from camelid.plan.norm_rope import fuse_norm_rope
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Op, Plan, Stage
 from camelid.plan.qkv import fuse_qkv
+from camelid.plan.qkv_heads import fuse_qkv_heads
 from camelid.plan.weights import concat_rows
 
 Ops = tuple[Op, ...]
@@ -112,4 +113,5 @@ REWRITES: dict[str, Callable[[Ops, int], Ops]] = {
     "linear_add_norm": defer_norms,
     "qkv": fuse_qkv,
     "norm_rope_write": fuse_norm_rope,
+    "qkv_heads": fuse_qkv_heads,
 }

@@ -242,7 +242,8 @@ ROWS: tuple[OpRow, ...] = (
         states=("tokens",),
         exact=("logits",),
         flops=elementwise("logits", 4),
-        meaning="on a copy of the logits: add the biases; for each id in the last n positions of the ring, "
+        meaning="on a copy of the logits: add the biases; for each id in the last n positions of the ring "
+        "(which holds those from the sequence's last output on back, whose draw it is to hold too), "
         "multiply a logit <= 0 by the repeat penalty, divide a logit > 0 by it, then subtract "
         "count * frequency + presence; keep the k largest logits (ties: lowest id); of these, the fewest ids "
         "whose probabilities sum to top p; of these, the ids with a probability of at least min p times the "

@@ -68,16 +68,21 @@ def _are_qkv_weights(op: Op, n_in: int) -> bool:
     v = op.integer("v_cols")
     n = op.view("y").cols - (v if op.has("v_weight") else 0)
     own = op.weight("weight").shape == (n, n_in) and fits(op, "bias", n)
-    return own and fits(op, "v_weight", v, n_in) and fits(op, "v_bias", v) and _is_cut(op)
+    return own and fits(op, "v_weight", v, n_in) and fits(op, "v_bias", v) and _are_gains(op) and _is_cut(op)
 
 
 def _qkv_flops(op: Op, counts: Counts) -> int:
     return 2 * counts.rows[op.view("y").rows] * op.view("y").cols * op.weight("weight").cols
 
 
-def _heads_rule(op: Op) -> bool:
+def _are_gains(op: Op) -> bool:
     head_dim = op.integer("head_dim")
-    return fits(op, "q_gain", head_dim) and fits(op, "k_gain", head_dim) and _is_cut(op, "x")
+    both = op.has("q_gain") == op.has("k_gain")
+    return both and fits(op, "q_gain", head_dim) and fits(op, "k_gain", head_dim)
+
+
+def _heads_rule(op: Op) -> bool:
+    return _are_gains(op) and _is_cut(op, "x")
 
 
 def _norm_rope(name: str, **facts: Any) -> OpRow:
@@ -105,15 +110,16 @@ def _qkv(name: str, rule: Rule, *attrs: str) -> OpRow:
         reads=("x",),
         flops=_qkv_flops,
         writes=("y",),
-        weights=("weight", "bias?", "v_weight?", "v_bias?", "fine", "coarse"),
-        states=("state",),
+        weights=("weight", "bias?", "v_weight?", "v_bias?", "q_gain?", "k_gain?", "fine", "coarse"),
+        states=("state", "tail?"),
         attrs=("k_cols", "v_cols", "head_dim", "dim", "style", *attrs),
-        defaults={"offset": 0},
+        defaults={"offset": 0, "head_eps": 0.0},
         rule=rule,
         exact=("y", "x"),
         meaning=f"y = {QKV[name]}(x, weight, bias), with a weight of v beside {QKV[name]}(x, v_weight, "
-        "v_bias), its last columns; then rope on all columns but the last v_cols; the last columns of y are "
-        "k and v, which go to the pool as by kv_write",
+        "v_bias), its last columns; with gains the norms of norm_rope, with head_eps; then rope on all "
+        "columns but the last v_cols; the last columns of y are k and v, which go to the pool as by "
+        "kv_write, and to the pool of a tail",
     )
 
 

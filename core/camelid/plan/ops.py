@@ -109,7 +109,8 @@ def _state_bytes(op: Op, plan: Plan, counts: Counts) -> int:
     if op.name in SLOT_TENSORS:  # 4 bytes read and 4 bytes written per float and sequence
         return 8 * counts.rows["S"] * dict(plan.state(op.state("state").group).tensors)[SLOT_TENSORS[op.name]]
     if op.name in KV_OPS:
-        return counts.rows["T"] * _row_bytes(op, plan, "state")
+        written = [role for role in ("state", "tail") if op.has(role)]
+        return counts.rows["T"] * sum(_row_bytes(op, plan, role) for role in written)
     return _read_bytes(op, plan, counts) if op.name == "attention" else 0
 
 

@@ -16,6 +16,7 @@ from camelid.plan.plan import Buffer, Op, Operand, View, whole
 
 Ops = tuple[Op, ...]
 TABLES = ("fine", "coarse")
+GAINS = ("q_gain", "k_gain")
 ANGLES = ("head_dim", "dim", "style", "offset")
 
 
@@ -96,11 +97,16 @@ def _qkv(linears: list[Op], rope: Op, kv_write: Op, places: dict[str, View]) -> 
 def qkv_parts(op: Op) -> Ops:
     """The ops that a `qkv` or `norm_qkv` consists of."""
     turned, k, v = cut(op, "y")
-    return (
-        *_maps(op, turned, v),
-        rope_of(op, turned),
-        make_op("kv_write", {"k": k, "v": v, "state": op.state("state")}, {}),
-    )
+    states = (op.state(role) for role in ("state", "tail") if op.has(role))
+    writes = (make_op("kv_write", {"k": k, "v": v, "state": state}, {}) for state in states)
+    return (*_maps(op, turned, v), _norm_rope(op) if op.has("q_gain") else rope_of(op, turned), *writes)
+
+
+def _norm_rope(op: Op) -> Op:
+    """The norms and the rotation of an op with gains."""
+    weights = {role: op.weight(role) for role in (*GAINS, *TABLES)}
+    attrs = {name: value for name, value in op.attrs if name in (*ANGLES, "k_cols", "v_cols")}
+    return make_op("norm_rope", {"x": op.view("y"), **weights}, {**attrs, "eps": op.number("head_eps")})
 
 
 def rope_of(op: Op, x: View) -> Op:
@@ -129,9 +135,9 @@ def _weights(op: Op, half: str) -> dict[str, Operand]:
 def qkv_halves(op: Op) -> Ops:
     """A `qkv` with a weight of v as two: of the rotated columns, and of the values."""
     turned, _, v = cut(op, "y")
-    shared = {role: operand for role, operand in op.operands if role in ("x", "state", *TABLES)}
-    attrs = dict(op.attrs)
+    shared = {role: operand for role, operand in op.operands if role in ("x", "state", "tail", *TABLES)}
+    attrs, gains = dict(op.attrs), {role: op.weight(role) for role in GAINS if op.has(role)}
     return (
-        make_op(op.name, {**shared, "y": turned, **_weights(op, "")}, {**attrs, "v_cols": 0}),
+        make_op(op.name, {**shared, **gains, "y": turned, **_weights(op, "")}, {**attrs, "v_cols": 0}),
         make_op(op.name, {**shared, "y": v, **_weights(op, "v_")}, {**attrs, "k_cols": 0}),
     )

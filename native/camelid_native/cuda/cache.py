@@ -94,14 +94,14 @@ class CachedCompiler:
 def _read(path: Path) -> bytes | None:
     """The image of an entry, which counts as used now; None if it is absent or damaged."""
     try:
-        held = path.read_bytes()
+        entry = path.read_bytes()
     except OSError:
         return None
-    if hashlib.sha256(held[DIGEST:]).digest() != held[:DIGEST]:
+    if hashlib.sha256(entry[DIGEST:]).digest() != entry[:DIGEST]:
         return None
     with suppress(OSError):  # a folder that cannot be written
         os.utime(path)
-    return held[DIGEST:]
+    return entry[DIGEST:]
 
 
 def _listed(folder: Path) -> list[tuple[Path, os.stat_result]]:

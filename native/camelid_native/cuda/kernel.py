@@ -35,6 +35,7 @@ class Kernel:
     - `headers` are compiled before the file: a codec, a cache type. `defines` are macros: sizes that the
       compiler must know.
     - `scratch` are bytes of memory between the launches of the op, by parameter.
+    - `counters` is a number of words that are 0 before and after the launch, its parameter of this name.
     - `when` is false for an op that does not need the launch.
     """
 
@@ -45,6 +46,7 @@ class Kernel:
     headers: Callable[[Op, Context], tuple[str, ...]] = lambda op, c: ()
     defines: Callable[[Op, Context], Mapping[str, int]] = lambda op, c: {}
     scratch: Callable[[Op, Context], Mapping[str, int]] = lambda op, c: {}
+    counters: Callable[[Op, Context], int] = lambda op, c: 0
     when: Callable[[Op, Context], bool] = lambda op, c: True
 
     def module(self, op: Op, context: Context) -> Module:

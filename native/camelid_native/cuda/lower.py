@@ -21,14 +21,18 @@ ROUNDING = "quantize"  # the kernel that a twin makes needless
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory beside the arena: of the greediest op, then the slots of twins."""
+    """Memory beside the arena, zeros at first: of the greediest op, the slots of twins, counters."""
 
     op_bytes: int
     slots: tuple[int, ...]
+    counter_bytes: int
 
     @property
     def n_bytes(self) -> int:
-        return self.op_bytes + sum(self.slots)
+        return self.op_bytes + sum(self.slots) + self.counter_bytes
+
+    def counters_at(self, base: int) -> int:
+        return self.slot_at(base, len(self.slots))
 
     def slot_at(self, base: int, slot: int) -> int:
         return base + self.op_bytes + sum(self.slots[:slot])
@@ -46,7 +50,8 @@ def launches_of(context: Context, places: Places, scratch_at: int, library: Libr
     for number, (op, kernels) in enumerate(used_kernels(context)):
         twin = dict(zip(("out_codes", "out_factors"), made.get(number, (0, 0)), strict=True))
         own = dict(zip(("codes", "factors"), read[number], strict=True)) if number in read else {}
-        found += _op_launches(op, kernels, context, places, scratch_at, library, {**twin, **own})
+        more: Values = {"counters": scratch.counters_at(scratch_at), **twin, **own}
+        found += _op_launches(op, kernels, context, places, scratch_at, library, more)
     return found
 
 
@@ -74,9 +79,10 @@ def scratch_of(context: Context) -> Scratch:
     """The memory that a plan needs beside its arena."""
     ops = ops_of(context.plan)
     sizes = slot_bytes(twins_of(ops), ops, context.plan)
-    used = (_scratch(op, kernels, context).values() for op, kernels in used_kernels(context))
-    most = max((sum(map(aligned, each)) for each in used), default=0)
-    return Scratch(most, tuple(aligned(sizes[slot]) for slot in sorted(sizes)))
+    used = used_kernels(context)
+    most = max((sum(map(aligned, _scratch(*one, context).values())) for one in used), default=0)
+    counters = max((kernel.counters(op, context) for op, kernels in used for kernel in kernels), default=0)
+    return Scratch(most, tuple(aligned(sizes[slot]) for slot in sorted(sizes)), aligned(4 * counters))
 
 
 def _twin_places(twin: Twin, ops: list[Op], context: Context, at: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ path is needed.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -26,6 +26,8 @@ class CompilerApi:
     - `packages` are folders of a pip package beside `nvidia`, `folders` those of a system's installation.
     - `code` is the stem of the functions that return the image.
     - `install` is the way out if there is no library.
+    - `has_own_version`: false for a library whose version number never changes; it comes with the driver and
+      has the driver's version.
     """
 
     name: str
@@ -38,6 +40,7 @@ class CompilerApi:
     arch_option: str
     options: tuple[str, ...]
     install: str
+    has_own_version: bool = True
 
 
 NVRTC = CompilerApi(
@@ -63,19 +66,22 @@ HIPRTC = CompilerApi(
     arch_option="--offload-arch=",
     options=("-std=c++17", "-O3", "-ffp-contract=off"),
     install="install ROCm's packages hip-runtime-amd and comgr",
+    has_own_version=False,
 )
 
 
 class RuntimeCompiler:
-    """Compiles modules in this process. Opens the library: raises BackendError if it is missing."""
+    """Compiles modules in this process.
 
-    def __init__(self, api: CompilerApi, library: str = "") -> None:
+    Opens the library: raises BackendError if it is missing, or makes images for newer drivers than `driver`,
+    a number such as 12080 for CUDA 12.8 (0: any).
+    """
+
+    def __init__(self, api: CompilerApi, library: str = "", driver: int = 0) -> None:
         self._api = api
-        self._library = _opened(api, library)
+        self._library, (major, minor) = _opened(api, library, driver)
         self._function("GetErrorString").restype = c_char_p
-        major, minor = c_int(), c_int()
-        self._call("Version", byref(major), byref(minor))
-        self.name = f"{api.name} {major.value}.{minor.value}"
+        self.name = f"{api.name} {major}.{minor}" if api.has_own_version else f"{api.name} of driver {driver}"
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -108,9 +114,9 @@ class RuntimeCompiler:
         """The bytes that the functions `role` and `role`Size return."""
         size = c_size_t()
         self._call(f"{role}Size", program, byref(size))
-        held = ctypes.create_string_buffer(max(size.value, 1))
-        self._call(role, program, held)
-        return held.raw[: size.value]
+        buffer = ctypes.create_string_buffer(max(size.value, 1))
+        self._call(role, program, buffer)
+        return buffer.raw[: size.value]
 
     def _call(self, role: str, *arguments: Any) -> None:
         code = self._function(role)(*arguments)
@@ -125,18 +131,48 @@ class RuntimeCompiler:
         return getattr(self._library, self._api.prefix + role)
 
 
-def _opened(api: CompilerApi, library: str) -> ctypes.CDLL:
-    """The named library, or the first that opens."""
-    tried: list[str] = []
+Version = tuple[int, int]
+
+
+def _opened(api: CompilerApi, library: str, driver: int) -> tuple[ctypes.CDLL, Version]:
+    """The named library, or the first that opens and suits the driver, with its version."""
+    newer: dict[str, Version] = {}
+    tried = "nothing"
     for name in [library] if library else candidates(api):
         try:
-            return ctypes.CDLL(name)
+            found = ctypes.CDLL(name)
         except OSError as error:
-            tried.append(str(error))
+            tried = str(error)
+            continue
+        version = _version_of(api, found)
+        if _suits(api, version, driver):
+            return found, version
+        newer[name] = version
     raise BackendError(
-        f"cuda: {api.name} is missing, which compiles the kernels: {api.install}, or choose another backend "
-        f"(last tried: {tried[-1] if tried else 'nothing'})", backend="cuda",
-    )  # fmt: skip
+        f"cuda: {_missing(api, newer, driver, tried)}, or choose another backend", backend="cuda"
+    )
+
+
+def _version_of(api: CompilerApi, library: ctypes.CDLL) -> Version:
+    major, minor = c_int(), c_int()
+    getattr(library, f"{api.prefix}Version")(byref(major), byref(minor))
+    return major.value, minor.value
+
+
+def _suits(api: CompilerApi, version: Version, driver: int) -> bool:
+    """False for a library of a newer major version than the driver, which refuses its images."""
+    return not api.has_own_version or not driver or version[0] <= driver // 1000
+
+
+def _missing(api: CompilerApi, newer: Mapping[str, Version], driver: int, tried: str) -> str:
+    """What is wrong and the way out."""
+    if not newer:
+        return f"{api.name} is missing, which compiles the kernels (last tried: {tried}): {api.install}"
+    listed = ", ".join(f"{major}.{minor} ({name})" for name, (major, minor) in newer.items())
+    has = f"{driver // 1000}.{driver % 1000 // 10}"
+    return (
+        f"{api.name} {listed} is newer than the driver, which has CUDA {has}: {api.install} or a newer driver"
+    )
 
 
 def candidates(api: CompilerApi) -> Iterator[str]:

@@ -135,7 +135,8 @@ class Memory:
         sizes |= {name: max(n * outputs, 16) for name, n in each.items()}
         self.n_bytes = sum(sizes.values())
         self._at = {name: holdings.allocate(n) for name, n in sizes.items()}
-        device.fill(self._at["arena"], 0, sizes["arena"])
+        for name in ("arena", "scratch"):
+            device.fill(self._at[name], 0, sizes[name])
         self.step_at, self.arena_at, self.scratch_at = (self._at[n] for n in ("step", "arena", "scratch"))
         self.results: Mapping[str, int] = {name: self._at[name] for name in each}
         starts = accumulate((n * outputs for n in each.values()), initial=0)

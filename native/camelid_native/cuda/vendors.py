@@ -25,7 +25,7 @@ def open_gpu() -> tuple[Device, Compiler]:
             reasons.append(error.message.removeprefix("cuda: ").removesuffix(WAY_OUT))
             continue
         try:
-            return device, CachedCompiler(RuntimeCompiler(compiler))
+            return device, CachedCompiler(RuntimeCompiler(compiler, driver=int(device.facts().driver)))
         except BackendError:
             device.close()
             raise

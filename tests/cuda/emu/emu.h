@@ -130,7 +130,9 @@ DEVICE float max_(float a, float b) { return __builtin_fmaxf(a, b); }
 DEVICE float min_(float a, float b) { return __builtin_fminf(a, b); }
 DEVICE float abs_(float v) { return __builtin_fabsf(v); }
 DEVICE u32 mul_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
-DEVICE u32 atomic_add(u32 *p, u32 v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+/* Orders accesses for the thread sanitizer, which does not know fence_all. */
+DEVICE u32 atomic_add(u32 *p, u32 v) { return __atomic_fetch_add(p, v, __ATOMIC_ACQ_REL); }
+DEVICE void fence_all() {}
 DEVICE float float_of_half(u32 bits) { _Float16 v; u16 h = (u16)bits; memcpy(&v, &h, 2); return (float)v; }
 DEVICE u32 half_of_float(float f) { _Float16 v = (_Float16)f; u16 h; memcpy(&h, &v, 2); return h; }
 DEVICE uint4 stream16(const void *p) { return *(const uint4 *)ALIGNED(p, 16); }

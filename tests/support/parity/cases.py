@@ -155,7 +155,7 @@ QkvWay = tuple[str, str, int, int, str, int, Sequence[int]]
 
 def qkv_cases() -> Iterator[OpCase]:
     """Both orders of pairs, parts of a head, a bias, values narrower than keys, values with a map of their
-    own, every type of state.
+    own, every type of state, norms of heads, a tail.
     """
     ways: tuple[QkvWay, ...] = (
         ("qkv", "norm", 32, 0, "f32", 64, [15]),
@@ -169,6 +169,12 @@ def qkv_cases() -> Iterator[OpCase]:
     yield qkv_case(ways[2], "q8_0", "f16")
     yield qkv_case(ways[4], "q8_0", "q4_0")
     yield qkv_case(ways[0], "q4_k", "q6_k", 256)
+    for kind, way in (("", ways[1]), ("", ways[3]), ("f16", ways[2]), ("q4_0", ways[4])):
+        case = qkv_case(way, "q8_0", kind)
+        gains = {"q_gain": vector(91, 32), "k_gain": vector(92, 32)}
+        attrs = {**case.attrs, "head_eps": 1e-3}
+        has_tail = case.kv_type == "q8_0"
+        yield replace(case, weights={**case.weights, **gains}, attrs=attrs, has_tail=has_tail)
 
 
 def qkv_case(way: QkvWay, type_: str, v_type: str = "", n_in: int = 64) -> OpCase:

@@ -127,6 +127,9 @@ def penalty_cases() -> Iterator[OpCase]:
     for first, end in ((1, 128), (136, 200)):  # every window, before and after the ring wraps
         rows = np.concatenate([_rising(position) for position in range(first, end)])
         yield case(rows, how, history=range(end - 1), first_output=first)
+    # Outputs whose windows begin before the ring, which holds the ids from the last output on back.
+    rows = np.concatenate([_rising(position) for position in range(100, 290)])
+    yield case(rows, how, history=range(289), first_output=100)
 
 
 def _rising(position: int) -> Any:

@@ -120,7 +120,7 @@ class OpResult:
     - `views`: written views by role, with their margins.
     - `rows`: rows of results.
     - `state`: decoded state after the step: `k` and `v` (or the slots of recurrent state, one row per
-      sequence), and the second group's as `other.k`, `other.v`.
+      sequence), the second group's as `other.k`, `other.v`, and a tail's as `tail.k`, `tail.v`.
     - `rings`: the ids in each sequence's ring.
     """
 
@@ -341,17 +341,22 @@ def _padded(rows: F32, n_pages: int) -> F32:
 
 async def _read_states(backend: Backend, case: OpCase, pages: list[int]) -> dict[str, F32]:
     units = pages if case.slots is None else range(2 * case.n_sequences, case.n_sequences, -1)
-    own, other = [await _read_state(backend, case, name, units) for name in ("kv", "other")]
-    return own | {f"other.{name}": rows for name, rows in other.items()}
+    own, other = [await _read_state(backend, case, name, units, case.kv_type) for name in ("kv", "other")]
+    name = tail_of("kv")
+    tail = await _read_state(backend, case, name, pages[::-1], "f16") if case.has_tail else {}
+    more = {"other": other, "tail": tail}
+    return own | {f"{of}.{name}": rows for of, state in more.items() for name, rows in state.items()}
 
 
-async def _read_state(backend: Backend, case: OpCase, group: str, numbers: Sequence[int]) -> dict[str, F32]:
+async def _read_state(
+    backend: Backend, case: OpCase, group: str, numbers: Sequence[int], kv_type: str
+) -> dict[str, F32]:
     units = [await backend.read_state(group, unit) for unit in numbers]
     state: dict[str, F32] = {}
     at, n_rows = 0, PAGE_ROWS if case.slots is None else 1
     for name, width in _tensors(case):
-        end = at + n_rows * row_bytes(case.kv_type, width)
-        rows = [decode(case.kv_type, unit[at:end], n_rows * width) for unit in units]
+        end = at + n_rows * row_bytes(kv_type, width)
+        rows = [decode(kv_type, unit[at:end], n_rows * width) for unit in units]
         state[name] = np.concatenate(rows).reshape(-1, width)  # [units * n_rows, width]
         at = end
     return state

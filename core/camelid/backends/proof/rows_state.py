@@ -79,8 +79,10 @@ def qkv_rows() -> Iterator[CaseRow]:
         parts = {"weight": ("q8_0", 192, 64), "v_weight": ("q4_0", 64, 64)}
         biases = {"bias": (192,), "v_bias": (64,), "eps": 1e-5} if more else {}
         yield row(op, y=(3, 256), x=values, **parts, **shared, **biases)
-        gains = {"q_gain": (32,), "k_gain": (32,), "eps": 1e-6}
-        yield row("norm_rope_write", x=(3, 256), **gains, **shared)
+        gains: dict[str, Any] = {"q_gain": (32,), "k_gain": (32,)}
+        yield row("norm_rope_write", x=(3, 256), eps=1e-6, **gains, **shared)
+        heads = {**parts, **gains, "head_eps": 1e-6, "has_tail": kv_type == "q8_0"}
+        yield row(op, y=(3, 256), x=values, **heads, **shared, **biases)
     yield row("norm_rope", x=(3, 256), q_gain=(32,), k_gain=(32,), fine=angles(16, 32, 1.0),
               coarse=angles(5, 32, 16.0), k_cols=64, v_cols=64, head_dim=32, dim=32, style="neox", eps=1e-6,
               positions=[15, 16, 17])  # fmt: skip

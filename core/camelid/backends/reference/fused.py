@@ -30,11 +30,8 @@ def op_linear_add_norm(op: Op, f: Frame) -> None:
 
 
 def op_qkv(op: Op, f: Frame) -> None:
-    *linears, rope, kv_write = qkv_parts(op)
-    for linear in linears:
-        {"linear": op_linear, "norm_linear": op_norm_linear}[linear.name](linear, f)
-    op_rope(rope, f)
-    op_kv_write(kv_write, f)
+    for part in qkv_parts(op):
+        QKV_PARTS[part.name](part, f)
 
 
 op_norm_qkv = op_qkv
@@ -69,3 +66,12 @@ def _normed_product(op: Op, f: Frame) -> F64:  # [T, out]
     values, squares = np.split(x, [weight.cols], axis=1)
     mean = row_sum(np.ascontiguousarray(squares)) / weight.cols
     return f.store.multiply(weight, values) / np.sqrt(mean + op.number("eps"))
+
+
+QKV_PARTS = {
+    "linear": op_linear,
+    "norm_linear": op_norm_linear,
+    "rope": op_rope,
+    "norm_rope": op_norm_rope,
+    "kv_write": op_kv_write,
+}

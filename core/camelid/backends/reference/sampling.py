@@ -28,7 +28,8 @@ def op_sample(op: Op, f: Frame) -> None:
         sequence = f.step.sequences[number]
         ids = ring[sequence.groups[f.plan.group(op.state("tokens").group)][1], :, 0]  # [R]
         params = f.step.sampling[sequence.sampling]
-        window = range(max(0, position - params.penalty_last_n), position)
+        held = f.step.outputs[last[number]][2] + 1 - len(ids)  # the ring has a place for the last draw
+        window = range(max(0, held, position - params.penalty_last_n), position)
         token_id = _draw(logits, params, [int(ids[p % len(ids)]) for p in window], position)
         if last[number] == i:
             ids[position % len(ids)] = token_id

@@ -42,12 +42,14 @@ def _can_write(op: Op, c: Context) -> bool:
 
 
 def _fits(op: Op, c: Context) -> bool:
-    """True for such a cache, quads within heads, ten bindings, and weights that a binding holds."""
+    """True for such a cache, quads within heads, ten bindings, weights that a binding holds, and no gains."""
     sizes = (op.integer("head_dim"), op.integer("dim"), op.integer("offset"), op.integer("v_cols"))
     enough = c.limits["maxStorageBuffersPerShaderStage"] > len(BINDINGS)
+    has_more = op.has("q_gain") or op.has("tail")
     weights = [op.weight(role) for role in ("weight", "v_weight") if op.has(role)]
     is_small = all(bound_bytes(weight) <= most_bytes(c.limits) for weight in weights)
-    return enough and is_small and _can_write(op, c) and not any(size % QUAD for size in sizes)
+    is_even = not any(size % QUAD for size in sizes)
+    return enough and is_small and is_even and not has_more and _can_write(op, c)
 
 
 def _unbound(op: Op) -> dict[str, str]:

@@ -60,11 +60,13 @@ static int is_penalized(const uint32_t *how) {
            float_of_word(how[HOW_PRESENCE]) != 0.0f;
 }
 
-/* Penalizes the ids at the last HOW_LAST_N positions before `position`. */
+/* Penalizes the ids at the last HOW_LAST_N positions before `position` in the ring, one of whose places is for the
+ * draw at position `newest`. */
 static void add_penalties(touched *t, const logits *l, const uint32_t *how, const uint32_t *ids,
-                          uint32_t ring_rows, uint32_t position) {
+                          uint32_t ring_rows, uint32_t position, uint32_t newest) {
     if (!is_penalized(how)) return;
-    uint32_t n = least(least(how[HOW_LAST_N], MOST_LAST_N), position);
+    uint32_t first = newest < ring_rows ? 0 : newest + 1 - ring_rows;
+    uint32_t n = least(least(how[HOW_LAST_N], MOST_LAST_N), position < first ? 0 : position - first);
     for (uint32_t p = position - n; p < position; p++) {
         touched_score *own = touch(t, l, ids[p % ring_rows]);
         if (own) own->count++;

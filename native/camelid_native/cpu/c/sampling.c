@@ -139,16 +139,25 @@ static void draw_of_first(drawing *d, const logits *l, const sample_block *block
     open_draw(d, found);
 }
 
+/* The last output of an output's sequence. */
+static uint32_t last_output(const cam_run *run, uint32_t output, uint32_t n_outputs) {
+    uint32_t sequence = output_words(run, output)[OUTPUT_SEQUENCE], last = output;
+    for (uint32_t later = output + 1; later < n_outputs; later++)
+        if (output_words(run, later)[OUTPUT_SEQUENCE] == sequence) last = later;
+    return last;
+}
+
 static void draw_output(const cam_op *op, const cam_run *run, const workspace *w, uint32_t output,
                         uint32_t thread) {
     const uint32_t *how = how_of_output(run, output), position = output_words(run, output)[OUTPUT_POSITION];
     const cam_state *ring = &op->states[SAMPLE_TOKENS];
+    uint32_t newest = output_words(run, last_output(run, output, w->n_outputs))[OUTPUT_POSITION];
     logits l = logits_of(w, output);
     drawing *d = drawing_of(w, output);
     *d = (drawing){.how = how, .temperature = float_of_word(how[HOW_TEMPERATURE])};
     d->key = (noise_key){how[HOW_SEED_LOW], how[HOW_SEED_HIGH], position + how[HOW_OFFSET], how[HOW_CHOICE]};
     add_biases(&d->touched, &l, how, run->step + run->program->biases_at);
-    add_penalties(&d->touched, &l, how, ring_of_output(ring, run, output), ring->unit_rows, position);
+    add_penalties(&d->touched, &l, how, ring_of_output(ring, run, output), ring->unit_rows, position, newest);
     draw_of_first(d, &l, blocks_of(w, output), places_of(w, thread));
 }
 
@@ -229,12 +238,6 @@ INLINE uint32_t status_of(extremes keys) {
     return keys.lowest == 0 && keys.highest == 0 ? STATUS_ZERO : STATUS_OK;
 }
 
-static int is_last_of_sequence(const cam_run *run, uint32_t output, uint32_t n_outputs) {
-    for (uint32_t later = output + 1; later < n_outputs; later++)
-        if (output_words(run, later)[OUTPUT_SEQUENCE] == output_words(run, output)[OUTPUT_SEQUENCE]) return 0;
-    return 1;
-}
-
 static void finish_output(const cam_op *op, const cam_run *run, const workspace *w, uint32_t output) {
     const sample_block *blocks = blocks_of(w, output);
     const cam_state *ring = &op->states[SAMPLE_TOKENS];
@@ -242,7 +245,7 @@ static void finish_output(const cam_op *op, const cam_run *run, const workspace 
     score best = drawing_of(w, output)->best;
     extremes keys;
     for (uint32_t b = 0; drawing_of(w, output)->is_open && b < w->n_blocks; b++) offer(&best, blocks[b].best);
-    if (is_last_of_sequence(run, output, w->n_outputs))
+    if (last_output(run, output, w->n_outputs) == output)
         ring_of_output(ring, run, output)[position % ring->unit_rows] = best.id;
     words += output * RESULT_WORDS;
     words[RESULT_ID] = best.id;

@@ -47,8 +47,8 @@ DEVICE float activated(int kind, float v) {
 
 /* Gate of gpt-oss: gate at most 7, up from -7 to 7; gate * sigmoid(1.702 * gate) * (up + 1). */
 DEVICE float swiglu_oai(float gate, float up) {
-    const float low = gate > 7.0f ? 7.0f : gate, held = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
-    return low * sigmoid_(low * 1.702f) * (held + 1.0f);
+    const float low = gate > 7.0f ? 7.0f : gate, bounded = up > 7.0f ? 7.0f : up < -7.0f ? -7.0f : up;
+    return low * sigmoid_(low * 1.702f) * (bounded + 1.0f);
 }
 
 /* act(gate) * up, or a gate that also changes up. */

@@ -22,11 +22,11 @@ DEVICE Penalties penalties_of(Step step, const u32 *how) {
     return {repeat, frequency, presence, is_neutral ? 0 : how[HOW_LAST_N], how[HOW_BIASES], biases};
 }
 
-/* The id that entry i touches: entries are the biases, then the positions before `position`. */
+/* The id that entry i touches: entries are the biases, then the last_n positions before `position`. */
 DEVICE u32 touched_id(Penalties p, const u32 *ring, int ring_rows, u32 position, u32 i) {
     if (i < MOST_BIASES) return i < p.n_biases ? p.biases[2 * i] : NO_ID;
     const u32 back = i - MOST_BIASES;
-    return back < p.last_n && back < position ? ring[(position - 1 - back) % (u32)ring_rows] : NO_ID;
+    return back < p.last_n ? ring[(position - 1 - back) % (u32)ring_rows] : NO_ID;
 }
 
 /* The id of the thread's entry, if no earlier entry touches it. */

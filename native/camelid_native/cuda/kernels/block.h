@@ -2,6 +2,20 @@
 #pragma once
 #include "gpu.h"
 
+/* True in the last of n blocks that call it with this counter: it sees what the others have written, and leaves the
+ * counter at 0 for the next launch. All threads call it. */
+DEVICE bool is_last_block(u32 *counter, u32 n) {
+    SHARED(u32, before, 1);
+    fence_all();
+    SYNC();
+    if (THREAD == 0) *before = atomic_add(counter, 1);
+    SYNC();
+    fence_all();
+    const bool is_last = *before == n - 1;
+    if (is_last && THREAD == 0) *counter = 0;
+    return is_last;
+}
+
 /* The sum over the 32 lanes of a group, for every lane: by 16, 8, 4, 2, 1. */
 DEVICE float group_sum(float v) {
     for (int mask = GROUP_LANES / 2; mask; mask /= 2) v = v + shuffle_xor(v, mask);

@@ -5,15 +5,14 @@
 
 #define THREADS 128
 #define MOST_HEAD 512  /* columns of a head */
-#define LOWEST -3.4e38f
 
 enum { FULL, CAUSAL, SYMMETRIC };
 enum { MEAN, CLS, LAST };
 enum { CHUNK = THREADS, PER_THREAD = MOST_HEAD / THREADS };
 
-struct Keys { int start, end, self; };  /* rows of the sequence, from its first */
+struct RowKeys { int start, end, self; };  /* rows of the sequence, from its first */
 
-DEVICE Keys keys_of(int self, int rows, int mask, int window) {
+DEVICE RowKeys keys_of(int self, int rows, int mask, int window) {
     const int reach = window / 2, low = self - reach, high = self + reach + 1;
     if (mask == CAUSAL) return {0, self + 1, self};
     if (mask == FULL) return {0, rows, self};
@@ -54,7 +53,7 @@ KERNEL(attend_rows, THREADS)(Step step, View y, View q, View k, View v, const fl
     if (is_unused(step, q, t)) return;
     const u32 *sequence = sequence_at(step, row_at(step, t).sequence);
     const int first = (int)sequence[0];
-    const Keys keys = keys_of(t - first, (int)sequence[1], mask, window);
+    const RowKeys keys = keys_of(t - first, (int)sequence[1], mask, window);
     for (int c = THREAD; c < q_dim; c += THREADS) query[c] = row_of(q, t)[head * q_dim + c];
     Total total = {LOWEST, 0.0f, {}};
     for (int start = keys.start; start < keys.end; start += CHUNK) {

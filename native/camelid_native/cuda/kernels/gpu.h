@@ -10,6 +10,7 @@
  *   SHARED(type, name, n)                       an array in shared memory; every thread declares it in the same order
  *   THREAD, LANE, BLOCK_X, BLOCK_Y, BLOCK_Z     places of the running thread
  *   SYNC()                                      a barrier of the block
+ *   fence_all()                                 accesses before it are seen before those behind it by all blocks
  *   UNROLL                                      before a loop whose values are to stay in registers */
 #pragma once
 typedef unsigned char u8;

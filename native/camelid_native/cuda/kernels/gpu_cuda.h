@@ -69,6 +69,7 @@ DEVICE void mma_16_float(float (&dots)[4], u32 a, u32 a8, u32 b) {
 }
 DEVICE u32 mul_high(u32 a, u32 b) { return __umulhi(a, b); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return atomicAdd(p, v); }
+DEVICE void fence_all() { __threadfence(); }
 DEVICE float float_of_half(u32 bits) {
     float v;
     asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"((u16)bits));

@@ -48,16 +48,19 @@ DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
 }
 DEVICE u32 mul_high(u32 a, u32 b) { return (u32)((u64)a * b >> 32); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
+DEVICE void fence_all() { __builtin_amdgcn_fence(__ATOMIC_ACQ_REL, "agent"); }
 DEVICE float float_of_half(u32 bits) { return (float)__builtin_bit_cast(_Float16, (u16)bits); }
 DEVICE u32 half_of_float(float v) { return __builtin_bit_cast(u16, (_Float16)v); }
 DEVICE uint4 stream16(const void *p) { return *(const uint4 *)p; }
 
+/* Targets without an instruction are gfx900 to gfx904, gfx909, gfx90c, gfx1010 and gfx1013 (clang 19). */
 DEVICE int dot4(u32 a, u32 b, int sum) {
-#if defined(__gfx1100__) || defined(__gfx1101__) || defined(__gfx1102__) || defined(__gfx1103__) || \
-    defined(__gfx1150__) || defined(__gfx1151__) || defined(__gfx1200__) || defined(__gfx1201__)
+#if defined(__GFX11__) || defined(__GFX12__)
     return __builtin_amdgcn_sudot4(true, (int)a, true, (int)b, sum, false);
-#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) || \
-    defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__)
+#elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || \
+    defined(__gfx941__) || defined(__gfx942__) || defined(__gfx1011__) || defined(__gfx1012__) || \
+    defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__) || defined(__gfx1033__) || \
+    defined(__gfx1034__) || defined(__gfx1035__) || defined(__gfx1036__)
     return __builtin_amdgcn_sdot4((int)a, (int)b, sum, false);
 #else
     for (int i = 0; i < 32; i += 8) sum += (i8)(a >> i) * (i8)(b >> i);

@@ -3,7 +3,7 @@
  *   bytes(cols)           bytes of a row
  *   load<N>(row, c, v)    values c .. c + N of a row, N 2, 4 or 8; c is a multiple of N. With N > 2, rows of
  *                         float types begin at multiples of 16 bytes
- *   store(row, c, v, is_held)   stores value c of a row if is_held. Lane l of a group of 32 has the column c of
+ *   store(row, c, v, is_inside)   stores value c of a row if is_inside. Lane l of a group of 32 has the column c of
  *                         which c % 32 is l, and all threads call it
  *
  * and kv_TYPE.h names the type of a state `KvRows`. Blocks begin at even addresses, so they are read and written by
@@ -46,7 +46,7 @@ struct HalfRows {
             halves_of(words.x, v), halves_of(words.y, v + 2), halves_of(words.z, v + 4), halves_of(words.w, v + 6);
         }
     }
-    static DEVICE void store(u8 *row, int c, float v, bool is_held) {
-        if (is_held) put2(row + 2 * c, half_of_float(v));
+    static DEVICE void store(u8 *row, int c, float v, bool is_inside) {
+        if (is_inside) put2(row + 2 * c, half_of_float(v));
     }
 };

@@ -16,8 +16,8 @@ struct FloatRows {
             v[i + 2] = as_float(words.z), v[i + 3] = as_float(words.w);
         }
     }
-    static DEVICE void store(u8 *row, int c, float v, bool is_held) {
-        if (is_held) ((float *)row)[c] = v;
+    static DEVICE void store(u8 *row, int c, float v, bool is_inside) {
+        if (is_inside) ((float *)row)[c] = v;
     }
 };
 typedef FloatRows KvRows;

@@ -17,15 +17,15 @@ struct NibbleRows {
         }
     }
     /* d is the first value of largest magnitude / -8, and a quant x / d + 8, with d before its rounding to a half. */
-    static DEVICE void store(u8 *row, int c, float v, bool is_held) {
+    static DEVICE void store(u8 *row, int c, float v, bool is_inside) {
         const u32 top = group_max(magnitude(v));
         const u32 behind = group_max(magnitude(v) == top ? GROUP_LANES - LANE : 0);
         const float d = shuffle(v, GROUP_LANES - (int)behind) / -8.0f;
         const int q = (int)max_(min_(v * inverse_of(d) + 8.5f, 15.0f), 0.0f);
         const int both = q | shuffle(q, LANE + HALF) << 4, next = shuffle_xor(both, 1);
         u8 *block = row + c / KV_BLOCK * BLOCK_BYTES;
-        if (is_held && LANE < HALF && LANE % 2 == 0) put2(block + 2 + LANE, both | next << 8);
-        if (is_held && LANE == 0) put2(block, half_of_float(d));
+        if (is_inside && LANE < HALF && LANE % 2 == 0) put2(block + 2 + LANE, both | next << 8);
+        if (is_inside && LANE == 0) put2(block, half_of_float(d));
     }
 };
 typedef NibbleRows KvRows;

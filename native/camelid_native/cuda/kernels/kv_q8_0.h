@@ -15,14 +15,14 @@ struct ByteRows {
         }
     }
     /* d is max |x| / 127, and a quant x / d rounded half away from zero, with d before its rounding to a half. */
-    static DEVICE void store(u8 *row, int c, float v, bool is_held) {
+    static DEVICE void store(u8 *row, int c, float v, bool is_inside) {
         const float d = as_float(group_max(magnitude(v))) / 127.0f;
         const float size = min_(abs_(v * inverse_of(d)), 127.0f);
         const int whole = (int)size, rounded = whole + (int)(2.0f * (size - (float)whole));
         const int q = v < 0.0f ? -rounded : rounded, next = shuffle_xor(q, 1);
         u8 *block = row + c / KV_BLOCK * BLOCK_BYTES;
-        if (is_held && LANE % 2 == 0) put2(block + 2 + LANE, (q & 0xFF) | next << 8);
-        if (is_held && LANE == 0) put2(block, half_of_float(d));
+        if (is_inside && LANE % 2 == 0) put2(block + 2 + LANE, (q & 0xFF) | next << 8);
+        if (is_inside && LANE == 0) put2(block, half_of_float(d));
     }
 };
 typedef ByteRows KvRows;

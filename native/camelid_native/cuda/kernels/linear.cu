@@ -1,29 +1,6 @@
 /* linear: y = weight @ x + bias, also after a deferred norm, and one matrix per head. A block has 16 rows of the matrix
  * and TOKENS rows of x. */
-#define FEW_THREADS 128
-#ifndef THREADS
-#define THREADS 128
-#endif
-#define BLOCK_ROWS (THREADS / 8)
-#include "outputs.h"
-
-struct Linear {
-    enum { R = 1 };
-    Matrix weight;
-    Input in;
-    Norm norm;
-    float *y;
-    const float *bias;
-    int first, rows, y_stride;
-
-    DEVICE int row() const { return BLOCK_X * BLOCK_ROWS + THREAD / CLASSES; }
-    /* Rows behind the last are computed as the last one and not written. */
-    DEVICE void find_rows(int (&own)[R]) const { own[0] = first + (row() < rows ? row() : rows - 1); }
-    DEVICE void finish(const float (&own)[R], int token) const {
-        if (token + CLASS >= in.n || row() >= rows) return;
-        y[(long long)(token + CLASS) * y_stride + row()] = bias ? own[0] + bias[row()] : own[0];
-    }
-};
+#include "linear.h"
 
 KERNEL(linear, THREADS)(Step step, View y, View x, Matrix weight, const float *bias, const u8 *codes,
                         const uint4 *factors, int rows, int parts, int part_step, int y_step, int norm_cols,

@@ -3,6 +3,8 @@
 #pragma once
 #include "gpu.h"
 
+#define LOWEST (-3.402823466e38f)  /* of finite floats */
+
 DEVICE float infinity_() { return as_float(0x7F800000u); }
 DEVICE float power2(int n) { return as_float((u32)(n + 127) << 23); }  /* 2^n for -126 <= n <= 127 */
 

@@ -10,8 +10,8 @@ DEVICE u32 key_of(float v) {  /* NaN is above infinity, -0 equals 0 */
 }
 DEVICE float value_of(u32 key) { return as_float(key ^ (key >= 0x80000000u ? 0x80000000u : ~0u)); }
 
-DEVICE u64 place_of(u32 key, u32 id) { return (u64)key << 32 | ~id; }
-DEVICE u64 place_of(float v, u32 id) { return place_of(key_of(v), id); }
+DEVICE u64 place_of_key(u32 key, u32 id) { return (u64)key << 32 | ~id; }
+DEVICE u64 place_of(float v, u32 id) { return place_of_key(key_of(v), id); }
 DEVICE float value_at(u64 place) { return value_of((u32)(place >> 32)); }
 DEVICE u32 id_at(u64 place) { return ~(u32)place; }
 DEVICE u64 higher(u64 a, u64 b) { return a < b ? b : a; }

@@ -59,8 +59,8 @@ DEVICE void put(const Qkv &task, int row, int c, float v) {
     const int values_at = task.columns.rows - task.columns.v_cols, keys_at = values_at - task.columns.k_cols;
     if (c < keys_at) return;
     const bool is_value = c >= values_at;
-    const Row held = row_at(task.step, row);
-    const u32 place = pool_row(task.state, group_at(task.step, held.sequence, task.state.group), held.state_row);
+    const Row own = row_at(task.step, row);
+    const u32 place = pool_row(task.state, group_at(task.step, own.sequence, task.state.group), own.state_row);
     const int width = is_value ? task.state.v_width : task.state.width;
     u8 *to = (is_value ? task.state.values : task.state.keys) + place * KvRows::bytes(width);
     KvRows::store(to, c - (is_value ? values_at : keys_at), v, true);

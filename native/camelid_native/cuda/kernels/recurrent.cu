@@ -48,7 +48,7 @@ KERNEL(conv_state, THREADS)(Step step, View x, Slots state, int cols, int taps) 
 }
 
 /* One row of a head's state matrix, over the lanes of a group: lane l has columns l, l + 32, ... */
-template <int PER_LANE> struct Held { float at[PER_LANE]; };
+template <int PER_LANE> struct StatePart { float at[PER_LANE]; };
 
 /* A scan with the names of both ops: `in` is b or k, `out` is c or q; `beta` and `scale` are of the delta rule alone.
  * `heads_each` heads share `in` and `out`. */
@@ -93,36 +93,36 @@ DEVICE void stage(Staged *s, Scan m, int first, int n) {
 
 /* (decay * S) @ v. */
 template <int PER_LANE>
-DEVICE float decayed_product(const Held<PER_LANE> &held, const float *v, int width, float decay) {
+DEVICE float decayed_product(const StatePart<PER_LANE> &part, const float *v, int width, float decay) {
     float sum = 0.0f;
     UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
-        if (c < width) sum = fma_(held.at[i] * decay, v[c], sum);
+        if (c < width) sum = fma_(part.at[i] * decay, v[c], sum);
     return group_sum(sum);
 }
 
 /* S = decay * S + by * in; returns S @ out. */
 template <int PER_LANE>
-DEVICE float advance(Held<PER_LANE> &held, const float *in, const float *out, int width, float decay, float by) {
+DEVICE float advance(StatePart<PER_LANE> &part, const float *in, const float *out, int width, float decay, float by) {
     float sum = 0.0f;
     UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES) {
         if (c >= width) continue;
-        held.at[i] = fma_(in[c], by, held.at[i] * decay);
-        sum = fma_(held.at[i], out[c], sum);
+        part.at[i] = fma_(in[c], by, part.at[i] * decay);
+        sum = fma_(part.at[i], out[c], sum);
     }
     return group_sum(sum);
 }
 
 /* y of a staged row, for the group's row of the state matrix. */
-template <int PER_LANE> DEVICE float scan_row(const Staged *s, Scan m, int r, Held<PER_LANE> &held) {
+template <int PER_LANE> DEVICE float scan_row(const Staged *s, Scan m, int r, StatePart<PER_LANE> &part) {
     const float *in = s->in + r * m.width, *out = s->out + r * m.width;
     const float x = s->x[r * GROUPS + THREAD / GROUP_LANES], decay = s->decay[r], gain = s->gain[r];
     if (m.is_delta) {
-        const float wrong = x - decayed_product(held, in, m.width, decay);
-        return m.scale * advance(held, in, out, m.width, decay, gain * wrong);
+        const float wrong = x - decayed_product(part, in, m.width, decay);
+        return m.scale * advance(part, in, out, m.width, decay, gain * wrong);
     }
-    const float sum = advance(held, in, out, m.width, decay, gain * x);
+    const float sum = advance(part, in, out, m.width, decay, gain * x);
     return m.d ? fma_(m.d[BLOCK_Y], x, sum) : sum;
 }
 
@@ -135,21 +135,21 @@ template <int PER_LANE> DEVICE void scan_rows(Step step, Slots state, Scan m, St
     const Group group = group_at(step, (u32)BLOCK_Z, state.group);
     const float *from = slot_at(state, group.read) + (long long)row * m.width;
     float *to = slot_at(state, group.write) + (long long)row * m.width;
-    Held<PER_LANE> held;
+    StatePart<PER_LANE> part;
     UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
-        held.at[i] = group.held && p < m.head_rows && c < m.width ? from[c] : 0.0f;
+        part.at[i] = group.held && p < m.head_rows && c < m.width ? from[c] : 0.0f;
     for (int done = 0; done < span.rows; done += most) {
         const int first = span.first + done, n = span.rows - done < most ? span.rows - done : most;
         stage(s, m, first, n);
         for (int r = 0; r < n; r++) {
-            const float y = scan_row(s, m, r, held);
+            const float y = scan_row(s, m, r, part);
             if (LANE == 0 && p < m.head_rows) row_of(m.y, first + r)[row] = y;
         }
     }
     UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
-        if (p < m.head_rows && c < m.width) to[c] = held.at[i];
+        if (p < m.head_rows && c < m.width) to[c] = part.at[i];
 }
 
 DEVICE void scan(Step step, Slots state, Scan m, Staged *s) {

@@ -9,7 +9,7 @@
 
 enum { SOFTMAX, SIGMOID, TOPK_SOFTMAX };
 
-DEVICE u64 rank_of(float v, u32 id) { return place_of(is_nan(v) ? 0u : key_of(v), id); }  /* NaN is below all */
+DEVICE u64 rank_of(float v, u32 id) { return place_of_key(is_nan(v) ? 0u : key_of(v), id); }  /* NaN is below all */
 
 DEVICE float largest(const float *values, int n) {
     float top = -infinity_();

@@ -5,7 +5,6 @@
 #include "topk.h"
 
 #define THREADS 256
-#define LOWEST -3.4e38f
 /* Noise is in [-2.86, 17.33]: a score below the top by more than the range cannot win. */
 #define HOPELESS -20.5f
 
@@ -82,11 +81,18 @@ DEVICE u64 draw(const float *logits, int vocab, u64 own_top, float top, How how)
     return score(value_at(place) - top, id_at(place), how);
 }
 
-DEVICE bool is_last(Step step, int output) {  /* of its sequence */
-    bool is_alone = true;
+/* The last output of an output's sequence. */
+DEVICE int last_output(Step step, int output) {
+    int last = output;
     for (int later = output + 1; later < count(step, OUTPUTS); later++)
-        is_alone &= output_at(step, later)[1] != output_at(step, output)[1];
-    return is_alone;
+        last = output_at(step, later)[1] == output_at(step, output)[1] ? later : last;
+    return last;
+}
+
+/* The number of ids before `position` in a ring of `rows` places, one of them for the draw at position `newest`. */
+DEVICE u32 n_ids_before(u32 position, u32 newest, u32 rows) {
+    const u32 first = newest < rows ? 0 : newest + 1 - rows;
+    return position < first ? 0 : position - first;
 }
 
 KERNEL(sample, THREADS)(Step step, View logits, Ring tokens, u32 *result, int vocab) {
@@ -98,7 +104,10 @@ KERNEL(sample, THREADS)(Step step, View logits, Ring tokens, u32 *result, int vo
     u32 *ring = tokens.ids + (long long)group_at(step, sequence, tokens.group).write * tokens.rows;
     float *row = row_of(logits, o);
     const Scan scanned = scan(row, vocab);
-    const Penalties penalties = penalties_of(step, words);
+    Penalties penalties = penalties_of(step, words);
+    const int last = last_output(step, o);
+    const u32 n_ids = n_ids_before(position, output_at(step, last)[2], (u32)tokens.rows);
+    penalties.last_n = penalties.last_n < n_ids ? penalties.last_n : n_ids;
     const How how = how_of(words, position);
     const bool adjusts = penalties.last_n + penalties.n_biases > 0;
     u64 own_top = scanned.own_top, best = scanned.top;
@@ -112,7 +121,7 @@ KERNEL(sample, THREADS)(Step step, View logits, Ring tokens, u32 *result, int vo
     if (adjusts) restore(row, own);
     if (THREAD != 0) return;
     const u32 id = id_at(best) < (u32)vocab ? id_at(best) : (u32)vocab - 1;
-    if (is_last(step, o)) ring[position % (u32)tokens.rows] = id;
+    if (o == last) ring[position % (u32)tokens.rows] = id;
     u32 *out = result + RESULT_WORDS * o;
     out[0] = id;
     out[1] = scanned.status;

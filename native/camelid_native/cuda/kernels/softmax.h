@@ -3,7 +3,6 @@
 #include "math.h"
 #include "step.h"
 
-#define LOWEST (-3.402823466e38f)
 enum { CAUSAL, HELD };
 
 struct Softmax { float top, sum; };  /* highest score, and the sum of weights exp(score - top) */
