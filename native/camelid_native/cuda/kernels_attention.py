@@ -16,6 +16,7 @@ MOST_HEAD_DIM = 1024
 SPLIT_KEYS, MOST_SPLITS = 128, 64  # keys of a split, at least; splits of a row, at most
 FEW_ROWS, MOST_PART_BYTES = 32, 64 << 20  # of a program whose splits have blocks of their own
 SPLIT_BLOCKS = 1024  # of its launch: enough for a GPU; more would be empty for short sequences
+QUERIES = 32  # rows times heads of a block of attention_rows.cu
 MASKS = {"causal": 0, "held": 1}
 
 
@@ -94,6 +95,19 @@ def _block_grid(op: Op, c: Context) -> Grid:
     return (op.integer("n_heads") // _shared_heads(op), c.rows(op, "q"), 1)
 
 
+def _n_tiles(op: Op, c: Context) -> int:
+    return tiles(c.rows(op, "q"), QUERIES // _shared_heads(op))
+
+
+def _rows_grid(op: Op, c: Context) -> Grid:
+    """Blocks of heads; of the first rows of each sequence, then of tiles of rows."""
+    return (op.integer("n_heads") // _shared_heads(op), c.plan.key.capacity.sequences + _n_tiles(op, c), 1)
+
+
+def _rows_values(op: Op, c: Context) -> Values:
+    return {**_values(op, c), "n_sequences": c.plan.key.capacity.sequences, "n_tiles": _n_tiles(op, c)}
+
+
 def _split_grid(op: Op, c: Context) -> Grid:
     """Blocks of heads, rows, and blocks that share the splits of a row."""
     heads, rows, _ = _block_grid(op, c)
@@ -132,7 +146,7 @@ def _refuses_tail(op: Op, plan: Plan) -> str:
 KERNELS: dict[str, OpKernels] = {
     "attention": OpKernels(
         (
-            Kernel("attention", _block_grid, _values, headers=kv_header, defines=_defines, when=_is_whole),
+            Kernel("attention_rows", _rows_grid, _rows_values, headers=kv_header, defines=_defines, when=_is_whole),
             Kernel("attention", _split_grid, _split_values, name="attention_split", headers=kv_header,
                    defines=_defines, scratch=_part_scratch, when=_is_split),
             Kernel("attention", _join_grid, _values, name="attention_join", headers=kv_header,
