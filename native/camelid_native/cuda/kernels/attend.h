@@ -1,9 +1,9 @@
 /* attend: softmax sums of a row's HEADS query heads, which share a KV head and each load of its keys and values.
  *
  * Order of sums. A split of keys is one online softmax over tiles of TILE keys, which begin at multiples of TILE. Column
- * unit u of UNIT values belongs to lane u % KEY_LANES of a key; a lane's products are a chain of fused sums, and the
- * lanes are added in pairs, pairs of pairs and so on. Weight k of a tile belongs to sum k % 32; the sums are added like
- * lanes. Values are chains over SHARE_KEYS keys each, added in order. No order depends on HEADS. With a tail
+ * unit u of UNIT values belongs to lane u % KEY_LANES of a key; a lane's products are a chain of fused sums, and lanes
+ * are added in pairs, and pairs of pairs. Weight k of a tile belongs to sum k % 32, and these sums are added likewise.
+ * Values are chains over SHARE_KEYS keys each, added in order. No order depends on HEADS. With a tail
  * (plan/tiers.py), keys from a border on are read from the tail, as halves, in tiles of their own.
  *
  * Macros: HEADS, HEAD_DIM, V_DIM, UNIT (8, or 2 for heads that are no multiples of 8), TAIL_ROWS (0: no tail) and
@@ -14,9 +14,9 @@
 
 #define THREADS 256
 enum {
-    KEY_LANES = 8,
+    KEY_LANES = 4,
     SLOTS = THREADS / KEY_LANES,  /* keys side by side */
-    LANE_KEYS = HEADS > 1 ? 2 : 4,  /* keys of a lane at once, which share each load of the queries */
+    LANE_KEYS = 2,  /* keys of a lane at once, which share each load of the queries */
     TILE = 128,
     KEY_UNITS = HEAD_DIM / UNIT,
     VALUE_UNIT = UNIT < 4 ? UNIT : 4,  /* sums of values fill registers: HEADS times this number */
@@ -97,29 +97,22 @@ DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, i
     }
 }
 
-/* The sum over the lanes of a key of the head that has the lane's number. */
-DEVICE float product_of(const float *sums) {
-    float product = 0.0f;
-    UNROLL
-    for (int h = 0; h < HEADS; h++) {
-        float sum = sums[h];
-        for (int mask = 1; mask < KEY_LANES; mask *= 2) sum = sum + shuffle_xor(sum, mask);
-        if (THREAD % KEY_LANES == h) product = sum;
-    }
-    return product;
+/* The sum over the lanes of a key. */
+DEVICE float product_of(float sum) {
+    for (int mask = 1; mask < KEY_LANES; mask *= 2) sum = sum + shuffle_xor(sum, mask);
+    return sum;
 }
 
-/* weights[key, head] = query . key for each key of the tile; a lane has the products of one head. */
+/* weights[key, head] = query . key for each key of the tile. */
 template <class Rows> DEVICE void stage_products(Work &w, const Query &q, Pool pool, int n) {
-    const int head = THREAD % KEY_LANES;
     for (int first = THREAD / KEY_LANES; first < TILE; first += SLOTS * LANE_KEYS) {
         float sums[LANE_KEYS][HEADS] = {};
         multiply_keys<Rows>(w, q, pool, first, n, sums);
         UNROLL
-        for (int k = 0; k < LANE_KEYS; k++) {
-            const int i = first + SLOTS * k;
-            const float product = product_of(sums[k]);
-            if (head < HEADS && i < n) w.weights[i * HEADS + head] = product;
+        for (int j = 0; j < LANE_KEYS * HEADS; j++) {
+            const int i = first + SLOTS * (j / HEADS), head = j % HEADS;
+            const float product = product_of(sums[j / HEADS][head]);
+            if (head % KEY_LANES == THREAD % KEY_LANES && i < n) w.weights[i * HEADS + head] = product;
         }
     }
 }

@@ -30,14 +30,12 @@ struct alignas(16) TileWork {
     Keys seen[QUERIES], used[QUERIES];  /* all keys of a query, and its places in the tile */
     int state_rows[QUERIES];
     u32 places[TILE];
+    const float *q[QUERIES];
+    float *y[QUERIES];  /* null of a query that is not written */
 };
 
-/* A sequence's rows `first` on. Query i is of row min(i / HEADS, n - 1) and head i % HEADS. */
-struct Span { int first, n; };
-struct Block { Span rows; View q, y; Query query; };
+static_assert(THREADS == 2 * TILE, "a thread places units of one key");
 typedef float (*Slices)[CELL][4];  /* a thread's sums of values */
-
-DEVICE int row_of_query(Span rows, int i) { return rows.first + (i / HEADS < rows.n ? i / HEADS : rows.n - 1); }
 
 /* Groups of lanes have 4 by 8 units: of queries, and of keys or columns. */
 template <int SIZE> DEVICE int query_unit() {
@@ -59,19 +57,22 @@ DEVICE int key_place(int key, int unit) { return key ^ unit % 2 * 16; }
 DEVICE int staged_unit(int from, int i) { return from + i % 2 + i / 2 * KEY_LANES; }
 
 /* Places units from, from + 1, and those KEY_LANES on, of queries and keys, by column. */
-template <class Kv> DEVICE void stage_units(TileWork &w, const Block &b, Pool pool, int from) {
-    for (int item = THREAD; item < STAGE_UNITS * TILE; item += THREADS) {
-        const int i = item % 2 + item / (2 * TILE) * 2, key = item / 2 % TILE, unit = staged_unit(from, i);
+template <class Kv> DEVICE void stage_units(TileWork &w, const Query &q, Pool pool, int from) {
+    const int key = THREAD / 2, query = THREAD / UNIT % QUERIES, c = THREAD % UNIT;
+    const u8 *row = pool.keys + w.places[key] * Kv::bytes(pool.width);
+    UNROLL
+    for (int i = THREAD % 2; i < STAGE_UNITS; i += 2) {
+        const int unit = staged_unit(from, i);
         float values[UNIT];
         if (unit >= KEY_UNITS) continue;
-        Kv::template load<UNIT>(pool.keys + w.places[key] * Kv::bytes(pool.width),
-                                b.query.kv_head * HEAD_DIM + unit * UNIT, values);
-        for (int c = 0; c < UNIT; c++) w.stage[(i * UNIT + c) * TILE + key_place(key, i)] = values[c];
+        Kv::template load<UNIT>(row, q.kv_head * HEAD_DIM + unit * UNIT, values);
+        for (int v = 0; v < UNIT; v++) w.stage[(i * UNIT + v) * TILE + key_place(key, i)] = values[v];
     }
-    for (int item = THREAD; item < STAGE_COLS * QUERIES; item += THREADS) {
-        const int i = item / (UNIT * QUERIES), query = item / UNIT % QUERIES, c = item % UNIT, unit = staged_unit(from, i);
-        const float *q = row_of(b.q, row_of_query(b.rows, query)) + (b.query.head + query % HEADS) * HEAD_DIM;
-        if (unit < KEY_UNITS) w.queries[(i * UNIT + c) * PITCH + query] = q[unit * UNIT + c];
+    const float *from_q = w.q[query];
+    UNROLL
+    for (int i = THREAD / (UNIT * QUERIES); i < STAGE_UNITS; i += THREADS / (UNIT * QUERIES)) {
+        const int unit = staged_unit(from, i);
+        if (unit < KEY_UNITS) w.queries[(i * UNIT + c) * PITCH + query] = from_q[unit * UNIT + c];
     }
 }
 
@@ -87,42 +88,40 @@ DEVICE void add_unit(const TileWork &w, int i, float (*sums)[4]) {
     }
 }
 
-DEVICE void add_all(float (*to)[4], const float (*from)[4]) {
-    UNROLL
-    for (int j = 0; j < 16; j++) to[j / 4][j % 4] = to[j / 4][j % 4] + from[j / 4][j % 4];
-}
-
 /* The products of two neighbouring lanes with the thread's keys, if they are of a group with one of `any`. */
 template <class Kv>
-DEVICE void multiply_pair(TileWork &w, const Block &b, Pool pool, int lane, Keys any, float (*sums)[4]) {
+DEVICE void multiply_pair(TileWork &w, const Query &q, Pool pool, int lane, Keys any, float (*sums)[4]) {
     const int group = other_unit<4>() / GROUP_LANES * GROUP_LANES;
     const bool is_used = group < any.end && group + GROUP_LANES > any.first;
     float odd[4][4] = {};
+#pragma unroll 1
     for (int from = lane; from < KEY_UNITS; from += STAGE_UNITS / 2 * KEY_LANES) {
         SYNC();  /* threads may still read the units before */
-        stage_units<Kv>(w, b, pool, from);
+        stage_units<Kv>(w, q, pool, from);
         SYNC();
+#pragma unroll 1
         for (int i = 0; is_used && i < STAGE_UNITS; i += 2) {
             if (staged_unit(from, i) < KEY_UNITS) add_unit(w, i, sums);
             if (staged_unit(from, i + 1) < KEY_UNITS) add_unit(w, i + 1, odd);
         }
     }
-    add_all(sums, odd);
+    UNROLL
+    for (int j = 0; j < 16; j++) sums[j / 4][j % 4] = sums[j / 4][j % 4] + odd[j / 4][j % 4];
 }
 
-/* weights[key, query] = query . key for the keys of a tile. */
-template <class Kv> DEVICE void multiply_tile(TileWork &w, const Block &b, Pool pool, Keys any) {
-    float all[4][4] = {};
-    for (int lane = 0; lane < KEY_LANES; lane += 4) {
-        float four[4][4] = {}, two[4][4] = {};
-        multiply_pair<Kv>(w, b, pool, lane, any, four);
-        multiply_pair<Kv>(w, b, pool, lane + 2, any, two);
-        add_all(four, two);
-        add_all(all, four);
+/* weights[key, query] = query . key for the keys of a tile. The sum of the first pair of lanes waits there. */
+template <class Kv> DEVICE void multiply_tile(TileWork &w, const Query &q, Pool pool, Keys any) {
+    static_assert(KEY_LANES == 4, "two pairs");
+#pragma unroll 1
+    for (int lane = 0; lane < KEY_LANES; lane += 2) {
+        float pair[4][4] = {};
+        multiply_pair<Kv>(w, q, pool, lane, any, pair);
+        UNROLL
+        for (int j = 0; j < 16; j++) {
+            float *to = w.weights + (other_unit<4>() + j / 4) * QUERIES + query_unit<4>() + j % 4;
+            *to = lane ? *to + pair[j / 4][j % 4] : pair[j / 4][j % 4];
+        }
     }
-    UNROLL
-    for (int j = 0; j < 16; j++)
-        w.weights[(other_unit<4>() + j / 4) * QUERIES + query_unit<4>() + j % 4] = all[j / 4][j % 4];
 }
 
 /* Key `i` of sum `sum` of the weights of a thread, of WARP_SUMS. */
@@ -130,16 +129,16 @@ DEVICE int weight_place(int sum, int i) { return THREAD / GROUP_LANES * WARP_SUM
 DEVICE bool holds(Keys keys, int k) { return keys.first <= k && k < keys.end; }
 
 /* Turns products into scores where query LANE sees the key. Returns the highest. */
-DEVICE float put_scores(TileWork &w, const Block &b, int tile) {
+DEVICE float put_scores(TileWork &w, const Query &q, int tile) {
     const Keys used = w.used[LANE];
-    Query q = b.query;
-    q.state_row = w.state_rows[LANE];
+    Query own = q;
+    own.state_row = w.state_rows[LANE];
     float top = LOWEST;
     for (int i = 0; i < TILE / GROUP_LANES; i++)
         for (int sum = 0; sum < WARP_SUMS; sum++) {
             const int k = weight_place(sum, i), at = k * QUERIES + LANE;
             if (!holds(used, k)) continue;
-            w.weights[at] = score_of(q, w.weights[at], tile + k, q.head + LANE % HEADS);
+            w.weights[at] = score_of(own, w.weights[at], tile + k, q.head + LANE % HEADS);
             top = max_(top, w.weights[at]);
         }
     return top;
@@ -161,8 +160,8 @@ DEVICE float put_weights(TileWork &w, float top) {
 }
 
 /* Turns products into weights relative to the highest scores so far. */
-DEVICE void weigh_tile(TileWork &w, const Block &b, int tile) {
-    w.tops[THREAD] = put_scores(w, b, tile);
+DEVICE void weigh_tile(TileWork &w, const Query &q, int tile) {
+    w.tops[THREAD] = put_scores(w, q, tile);
     SYNC();
     const Softmax sum = w.sums[LANE];
     float top = sum.top;
@@ -178,8 +177,8 @@ DEVICE void weigh_tile(TileWork &w, const Block &b, int tile) {
 }
 
 /* Places the values of keys from place `at` on, columns from `slice` on: [STAGE_KEYS, SLICE_COLS]. */
-template <class Kv> DEVICE void stage_values(TileWork &w, const Block &b, Pool pool, int at, int slice) {
-    const int own = b.query.kv_head * (pool.v_width / b.query.n_kv_heads) + slice;
+template <class Kv> DEVICE void stage_values(TileWork &w, const Query &q, Pool pool, int at, int slice) {
+    const int own = q.kv_head * (pool.v_width / q.n_kv_heads) + slice;
     for (int item = THREAD; item < STAGE_KEYS * SLICE_COLS / UNIT; item += THREADS) {
         const int key = item / (SLICE_COLS / UNIT), column = item % (SLICE_COLS / UNIT) * UNIT;
         if (slice + column >= V_DIM) continue;
@@ -219,15 +218,17 @@ template <bool ALL> DEVICE void add_share(const TileWork &w, float (*share)[4], 
 
 /* Adds the values of keys at places [any.first, any.end), in columns from `slice` on. */
 template <class Kv, bool ALL>
-DEVICE void add_slice(TileWork &w, const Block &b, Pool pool, Keys any, int slice, float (*out)[4]) {
+DEVICE void add_slice(TileWork &w, const Query &q, Pool pool, Keys any, int slice, float (*out)[4]) {
     float share[CELL][4] = {};
     for (int j = 0; j < CELL; j++)
         for (int c = 0; c < 4; c++) out[j][c] = out[j][c] * w.fades[query_unit<CELL>() + j];
+#pragma unroll 1
     for (int at = 0; at < TILE; at += STAGE_KEYS) {
         const bool is_used = at < any.end && at + STAGE_KEYS > any.first;
         SYNC();  /* threads may still read the values before */
-        if (is_used) stage_values<Kv>(w, b, pool, at, slice);
+        if (is_used) stage_values<Kv>(w, q, pool, at, slice);
         SYNC();
+#pragma unroll 1
         for (int k = at; k < at + STAGE_KEYS; k += STRIDE) {
             if (k && k % SHARE_KEYS == 0) add_share<ALL>(w, share, out);
             if (is_used) add_staged<ALL>(w, k, at, share);
@@ -236,11 +237,11 @@ DEVICE void add_slice(TileWork &w, const Block &b, Pool pool, Keys any, int slic
     add_share<ALL>(w, share, out);
 }
 
-template <class Kv> DEVICE void add_tile(TileWork &w, const Block &b, Pool pool, Keys any, bool is_all, Slices out) {
+template <class Kv> DEVICE void add_tile(TileWork &w, const Query &q, Pool pool, Keys any, bool is_all, Slices out) {
     UNROLL
     for (int i = 0; i < SLICES; i++) {
-        if (is_all) add_slice<Kv, true>(w, b, pool, any, i * SLICE_COLS, out[i]);
-        else add_slice<Kv, false>(w, b, pool, any, i * SLICE_COLS, out[i]);
+        if (is_all) add_slice<Kv, true>(w, q, pool, any, i * SLICE_COLS, out[i]);
+        else add_slice<Kv, false>(w, q, pool, any, i * SLICE_COLS, out[i]);
     }
 }
 
@@ -269,24 +270,27 @@ DEVICE void place_tile(TileWork &w, Tier tier, int tile, Keys any, Keys own) {
 }
 
 /* Adds the keys of a tier: of query LANE those in `own`. */
-template <class Kv> DEVICE void attend_tier(TileWork &w, const Block &b, Tier tier, Keys own, Slices out) {
+template <class Kv> DEVICE void attend_tier(TileWork &w, const Query &q, Tier tier, Keys own, Slices out) {
     const Keys any = any_of(own), all = all_of(own);
     for (int tile = any.first / TILE * TILE; tile < any.end; tile += TILE) {
         const Keys here = {clamped(any.first - tile, 0, TILE), clamped(any.end - tile, 0, TILE)};
         SYNC();  /* threads may still read the tile before */
         place_tile(w, tier, tile, here, {clamped(own.first - tile, 0, TILE), clamped(own.end - tile, 0, TILE)});
         SYNC();
-        multiply_tile<Kv>(w, b, tier.pool, here);
+        multiply_tile<Kv>(w, q, tier.pool, here);
         SYNC();
-        weigh_tile(w, b, tile);
+        weigh_tile(w, q, tile);
         SYNC();
-        add_tile<Kv>(w, b, tier.pool, here, all.first <= tile && tile + TILE <= all.end, out);
+        add_tile<Kv>(w, q, tier.pool, here, all.first <= tile && tile + TILE <= all.end, out);
     }
 }
 
-/* The element of y that a thread's value is for, or null. */
-DEVICE float *value_place(const Block &b, int slice, int j, int c) {
-    const int query = query_unit<CELL>() + j, column = slice * SLICE_COLS + other_unit<CELL>() + c;
-    if (query >= b.rows.n * HEADS || column >= V_DIM) return nullptr;
-    return row_of(b.y, b.rows.first + query / HEADS) + (b.query.head + query % HEADS) * V_DIM + column;
+/* Whether column c of a thread's cell is one of a head. */
+DEVICE bool is_inside(int slice, int c) { return V_DIM % 4 == 0 || slice * SLICE_COLS + other_unit<CELL>() + c < V_DIM; }
+
+/* The columns of y that a thread's values of query `j` of its cell are for, or null. */
+DEVICE float *columns_of(const TileWork &w, int slice, int j) {
+    const int column = slice * SLICE_COLS + other_unit<CELL>();
+    float *y = w.y[query_unit<CELL>() + j];
+    return y && column < V_DIM ? y + column : nullptr;
 }

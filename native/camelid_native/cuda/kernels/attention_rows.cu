@@ -7,11 +7,14 @@ enum {
     LEAST_ROWS = TILE_ROWS > 8 ? TILE_ROWS / 4 : 2,  /* of a piece that is worth a tile */
     MOST_TILE_VALUES = 512  /* a head's, whose sums fit registers */
 };
+struct Span { int first, n; };  /* rows of a step */
 union Both { Work row; TileWork tile; };
 
 /* What the rows of a block have in common. */
 struct Job {
-    Block block;
+    Step step;
+    View y, q;
+    Query query;
     Tier store, recent;
     const float *sinks;
     int mask, window, split;
@@ -44,15 +47,15 @@ DEVICE void join_split(Work &w, const float *out, float *y, Softmax &total) {
     }
 }
 
-DEVICE void attend_row(Work &w, Job job, Step step, int number) {
-    const Row row = row_at(step, number);
-    Query &query = job.block.query;
+DEVICE void attend_row(Work &w, Job job, int number) {
+    const Row row = row_at(job.step, number);
+    Query &query = job.query;
     query.state_row = (int)row.state_row;
     const Keys seen = seen_by(row, job.store.state, job.mask, job.window);
-    float *y = row_of(job.block.y, number) + query.head * V_DIM;
+    float *y = row_of(job.y, number) + query.head * V_DIM;
     Softmax total = begun(job.sinks, query.head + (THREAD < HEADS ? THREAD : 0));
     SYNC();  /* threads may still read the row before */
-    load_query(w, row_of(job.block.q, number) + query.head * HEAD_DIM);
+    load_query(w, row_of(job.q, number) + query.head * HEAD_DIM);
     for (int i = 0; i < OWN_VALUES; i++)
         if (own_column(i) >= 0) y[own_column(i)] = 0.0f;
     for (int i = seen.first / job.split; i * job.split < seen.end; i++) {
@@ -67,19 +70,25 @@ DEVICE void attend_row(Work &w, Job job, Step step, int number) {
         if (own_column(i) >= 0) y[own_column(i)] = y[own_column(i)] / w.sums[own_column(i) / V_DIM].sum;
 }
 
-/* Places what queries begin with, and zeros y. */
-DEVICE void begin_tile(TileWork &w, const Job &job, Step step) {
-    if (THREAD < QUERIES) {
-        const Row row = row_at(step, row_of_query(job.block.rows, THREAD));
-        w.state_rows[THREAD] = (int)row.state_row;
-        w.seen[THREAD] = seen_by(row, job.store.state, job.mask, job.window);
-        w.totals[THREAD] = begun(job.sinks, job.block.query.head + THREAD % HEADS);
-    }
-    for (int i = 0; i < SLICES * CELL * 4; i++) {
-        float *y = value_place(job.block, i / (CELL * 4), i / 4 % CELL, i % 4);
-        if (y) *y = 0.0f;
-    }
+/* Places what query `i` begins with: of row min(i / HEADS, n - 1) and head i % HEADS. */
+DEVICE void begin_query(TileWork &w, const Job &job, Span rows, int i) {
+    const int row = i / HEADS, number = rows.first + (row < rows.n ? row : rows.n - 1), head = job.query.head + i % HEADS;
+    const Row words = row_at(job.step, number);
+    w.state_rows[i] = (int)words.state_row;
+    w.seen[i] = seen_by(words, job.store.state, job.mask, job.window);
+    w.totals[i] = begun(job.sinks, head);
+    w.q[i] = row_of(job.q, number) + head * HEAD_DIM;
+    w.y[i] = row < rows.n ? row_of(job.y, number) + head * V_DIM : nullptr;
+}
+
+DEVICE void begin_tile(TileWork &w, const Job &job, Span rows) {
+    if (THREAD < QUERIES) begin_query(w, job, rows, THREAD);
     SYNC();
+#pragma unroll 1
+    for (int i = 0; i < SLICES * CELL; i++) {
+        float *y = columns_of(w, i / CELL, i % CELL);
+        for (int c = 0; y && c < 4 && is_inside(i / CELL, c); c++) y[c] = 0.0f;
+    }
 }
 
 /* Adds a split's sums to the totals of the queries that see a key of it. */
@@ -93,10 +102,13 @@ DEVICE void join_tile(TileWork &w, const Job &job, int split, Slices out) {
     }
     SYNC();
     UNROLL
-    for (int i = 0; i < SLICES * CELL * 4; i++) {
-        const int slice = i / (CELL * 4), j = i / 4 % CELL, query = query_unit<CELL>() + j;
-        float *y = value_place(job.block, slice, j, i % 4);
-        if (y && w.used[query].first < w.used[query].end) *y = joined(*y, out[slice][j][i % 4], w.joins[query]);
+    for (int i = 0; i < SLICES * CELL; i++) {
+        const int query = query_unit<CELL>() + i % CELL;
+        float *y = columns_of(w, i / CELL, i % CELL);
+        if (!y || w.used[query].first >= w.used[query].end) continue;
+        UNROLL
+        for (int c = 0; c < 4; c++)
+            if (is_inside(i / CELL, c)) y[c] = joined(y[c], out[i / CELL][i % CELL][c], w.joins[query]);
     }
 }
 
@@ -107,25 +119,25 @@ DEVICE void attend_tile_split(TileWork &w, const Job &job, int split) {
     const bool is_none = keys.first >= keys.end;
     float out[SLICES][CELL][4] = {};
     if (THREAD < QUERIES) w.sums[THREAD] = {LOWEST, 0.0f};
-    attend_tier<KvRows>(w, job.block, job.store, is_none ? Keys{0, 0} : stored_of(state_row, keys), out);
+    attend_tier<KvRows>(w, job.query, job.store, is_none ? Keys{0, 0} : stored_of(state_row, keys), out);
     if (TAIL_ROWS) {
         const Keys recent = recent_of(state_row, keys, job.recent.state);
-        attend_tier<HalfRows>(w, job.block, job.recent, is_none ? Keys{0, 0} : recent, out);
+        attend_tier<HalfRows>(w, job.query, job.recent, is_none ? Keys{0, 0} : recent, out);
     }
     join_tile(w, job, split, out);
 }
 
-DEVICE void attend_rows(TileWork &w, const Job &job, Step step) {
-    begin_tile(w, job, step);
+DEVICE void attend_rows(TileWork &w, const Job &job, Span rows) {
+    begin_tile(w, job, rows);
     const Keys any = any_of(w.seen[LANE]);
     for (int i = any.first / job.split; i * job.split < any.end; i++) {
         attend_tile_split(w, job, i);
         SYNC();
     }
-    for (int i = 0; i < SLICES * CELL * 4; i++) {
-        const int j = i / 4 % CELL;
-        float *y = value_place(job.block, i / (CELL * 4), j, i % 4);
-        if (y) *y = *y / w.totals[query_unit<CELL>() + j].sum;
+#pragma unroll 1
+    for (int i = 0; i < SLICES * CELL; i++) {
+        float *y = columns_of(w, i / CELL, i % CELL);
+        for (int c = 0; y && c < 4 && is_inside(i / CELL, c); c++) y[c] = y[c] / w.totals[query_unit<CELL>() + i % CELL].sum;
     }
 }
 
@@ -140,10 +152,10 @@ KERNEL(attention_rows, THREADS)(Step step, View y, View q, Pool state, Pool tail
     const Query query = {0, head, kv_head, n_heads, n_kv_heads, scale, softcap, bias, bias_rows};
     const Tier store = {state, group_at(step, sequence, state.group)};
     const Tier recent = {tail, group_at(step, sequence, TAIL_ROWS ? tail.group : state.group)};
-    const Job job = {{rows, q, y, query}, store, recent, sinks, mask, window, split};
-    if (V_DIM <= MOST_TILE_VALUES && rows.n >= LEAST_ROWS) attend_rows(both->tile, job, step);
+    const Job job = {step, y, q, query, store, recent, sinks, mask, window, split};
+    if (V_DIM <= MOST_TILE_VALUES && rows.n >= LEAST_ROWS) attend_rows(both->tile, job, rows);
     else
-        for (int i = 0; i < rows.n; i++) attend_row(both->row, job, step, rows.first + i);
+        for (int i = 0; i < rows.n; i++) attend_row(both->row, job, rows.first + i);
     for (int i = rows.first; out_codes && i < rows.first + rows.n; i++) {
         const Codes8 rounded = rounded_from(out_codes, out_factors, i, n_heads * V_DIM);
         round_columns<THREADS>(row_of(y, i) + head * V_DIM, HEADS * V_DIM, rounded, head * V_DIM);
