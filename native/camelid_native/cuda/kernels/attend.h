@@ -37,14 +37,19 @@ struct Work {
     u32 places[TILE];  /* pool rows of the tile's keys */
 };
 
-/* The query heads of a block, of a row at `state_row`, and how products become scores. A bias [bias_rows, n_heads] goes
- * by distance; its last row serves all larger ones. */
+/* The query heads of a block from `head` on, of a row at `state_row`, with the first columns of their keys and values,
+ * and how products become scores. A bias [bias_rows, n_heads] goes by distance; its last row serves all larger ones. */
 struct Query {
-    int state_row, head, kv_head, n_heads, n_kv_heads;
+    int state_row, head, key_column, value_column, n_heads;
     float scale, softcap;
     const float *bias;
     int bias_rows;
 };
+
+DEVICE Query query_of(Pool pool, int head, int n_heads, int n_kv_heads) {
+    const int kv_head = head / (n_heads / n_kv_heads);
+    return {0, head, kv_head * HEAD_DIM, kv_head * (pool.v_width / n_kv_heads), n_heads};
+}
 
 struct Tier { Pool pool; Group state; };
 
@@ -92,7 +97,7 @@ DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, i
         float keys[LANE_KEYS][UNIT];
         UNROLL
         for (int k = 0; k < LANE_KEYS; k++)
-            Rows::template load<UNIT>(rows[k], q.kv_head * HEAD_DIM + unit * UNIT, keys[k]);
+            Rows::template load<UNIT>(rows[k], q.key_column + unit * UNIT, keys[k]);
         add_products(w, unit * UNIT, keys, sums);
     }
 }
@@ -201,7 +206,7 @@ DEVICE void attend(Work &w, const Query &q, Tier tier, Keys keys, Softmax &sum, 
         SYNC();
         weigh_keys(w, q, first, skip, n, sum);
         SYNC();
-        add_values<Rows>(w, tier.pool, q.kv_head * (tier.pool.v_width / q.n_kv_heads), skip, n, out);
+        add_values<Rows>(w, tier.pool, q.value_column, skip, n, out);
     }
 }
 

@@ -52,39 +52,40 @@ DEVICE void load4(const float *from, float *v) {
     v[0] = as_float(words.x), v[1] = as_float(words.y), v[2] = as_float(words.z), v[3] = as_float(words.w);
 }
 
-/* Keys of odd units lie 16 places on, so that neighbouring units of a key are in other banks. */
-DEVICE int key_place(int key, int unit) { return key ^ unit % 2 * 16; }
-DEVICE int staged_unit(int from, int i) { return from + i % 2 + i / 2 * KEY_LANES; }
+/* Keys of a pair's odd units lie 16 places on, so that neighbouring units of a key are in other banks. */
+DEVICE int key_place(int key, int parity) { return key ^ parity * 16; }
+DEVICE bool is_unit(int unit) { return KEY_UNITS % (STAGE_UNITS / 2 * KEY_LANES) == 0 || unit < KEY_UNITS; }
 
 /* Places units from, from + 1, and those KEY_LANES on, of queries and keys, by column. */
 template <class Kv> DEVICE void stage_units(TileWork &w, const Query &q, Pool pool, int from) {
-    const int key = THREAD / 2, query = THREAD / UNIT % QUERIES, c = THREAD % UNIT;
+    const int parity = THREAD % 2, key = THREAD / 2, query = THREAD / UNIT % QUERIES;
     const u8 *row = pool.keys + w.places[key] * Kv::bytes(pool.width);
+    float *keys = w.stage + parity * UNIT * TILE + key_place(key, parity);
     UNROLL
-    for (int i = THREAD % 2; i < STAGE_UNITS; i += 2) {
-        const int unit = staged_unit(from, i);
+    for (int i = 0; i < STAGE_UNITS / 2; i++) {
+        const int unit = from + parity + i * KEY_LANES;
         float values[UNIT];
-        if (unit >= KEY_UNITS) continue;
-        Kv::template load<UNIT>(row, q.kv_head * HEAD_DIM + unit * UNIT, values);
-        for (int v = 0; v < UNIT; v++) w.stage[(i * UNIT + v) * TILE + key_place(key, i)] = values[v];
+        if (!is_unit(unit)) continue;
+        Kv::template load<UNIT>(row, q.key_column + unit * UNIT, values);
+        for (int c = 0; c < UNIT; c++) keys[(2 * UNIT * i + c) * TILE] = values[c];
     }
-    const float *from_q = w.q[query];
+    const float *queries = w.q[query] + THREAD % UNIT;
     UNROLL
     for (int i = THREAD / (UNIT * QUERIES); i < STAGE_UNITS; i += THREADS / (UNIT * QUERIES)) {
-        const int unit = staged_unit(from, i);
-        if (unit < KEY_UNITS) w.queries[(i * UNIT + c) * PITCH + query] = from_q[unit * UNIT + c];
+        const int unit = from + i % 2 + i / 2 * KEY_LANES;
+        if (is_unit(unit)) w.queries[(i * UNIT + THREAD % UNIT) * PITCH + query] = queries[unit * UNIT];
     }
 }
 
 /* Adds a staged unit's products of four queries by four keys. */
-DEVICE void add_unit(const TileWork &w, int i, float (*sums)[4]) {
+DEVICE void add_unit(const float *queries, const float *keys, float (*sums)[4]) {
     UNROLL
-    for (int c = i * UNIT; c < (i + 1) * UNIT; c++) {
-        float queries[4], keys[4];
-        load4(w.queries + c * PITCH + query_unit<4>(), queries);
-        load4(w.stage + c * TILE + key_place(other_unit<4>(), i), keys);
+    for (int c = 0; c < UNIT; c++) {
+        float q[4], k[4];
+        load4(queries + c * PITCH, q);
+        load4(keys + c * TILE, k);
         UNROLL
-        for (int j = 0; j < 16; j++) sums[j / 4][j % 4] = fma_(queries[j % 4], keys[j / 4], sums[j / 4][j % 4]);
+        for (int j = 0; j < 16; j++) sums[j / 4][j % 4] = fma_(q[j % 4], k[j / 4], sums[j / 4][j % 4]);
     }
 }
 
@@ -100,9 +101,13 @@ DEVICE void multiply_pair(TileWork &w, const Query &q, Pool pool, int lane, Keys
         stage_units<Kv>(w, q, pool, from);
         SYNC();
 #pragma unroll 1
-        for (int i = 0; is_used && i < STAGE_UNITS; i += 2) {
-            if (staged_unit(from, i) < KEY_UNITS) add_unit(w, i, sums);
-            if (staged_unit(from, i + 1) < KEY_UNITS) add_unit(w, i + 1, odd);
+        for (int i = 0; is_used && i < STAGE_UNITS / 2; i++) {
+            const int unit = from + i * KEY_LANES;
+            const float *queries = w.queries + query_unit<4>() + 2 * UNIT * i * PITCH;
+            const float *keys = w.stage + 2 * UNIT * i * TILE;
+            if (is_unit(unit)) add_unit(queries, keys + other_unit<4>(), sums);
+            if (!is_unit(unit + 1)) continue;
+            add_unit(queries + UNIT * PITCH, keys + UNIT * TILE + key_place(other_unit<4>(), 1), odd);
         }
     }
     UNROLL
@@ -134,7 +139,9 @@ DEVICE float put_scores(TileWork &w, const Query &q, int tile) {
     Query own = q;
     own.state_row = w.state_rows[LANE];
     float top = LOWEST;
+#pragma unroll 1
     for (int i = 0; i < TILE / GROUP_LANES; i++)
+#pragma unroll 1
         for (int sum = 0; sum < WARP_SUMS; sum++) {
             const int k = weight_place(sum, i), at = k * QUERIES + LANE;
             if (!holds(used, k)) continue;
@@ -148,6 +155,7 @@ DEVICE float put_scores(TileWork &w, const Query &q, int tile) {
 DEVICE float put_weights(TileWork &w, float top) {
     const Keys used = w.used[LANE];
     float sums[WARP_SUMS] = {};
+#pragma unroll 1
     for (int i = 0; i < TILE / GROUP_LANES; i++)
         UNROLL
         for (int sum = 0; sum < WARP_SUMS; sum++) {
@@ -178,12 +186,11 @@ DEVICE void weigh_tile(TileWork &w, const Query &q, int tile) {
 
 /* Places the values of keys from place `at` on, columns from `slice` on: [STAGE_KEYS, SLICE_COLS]. */
 template <class Kv> DEVICE void stage_values(TileWork &w, const Query &q, Pool pool, int at, int slice) {
-    const int own = q.kv_head * (pool.v_width / q.n_kv_heads) + slice;
     for (int item = THREAD; item < STAGE_KEYS * SLICE_COLS / UNIT; item += THREADS) {
         const int key = item / (SLICE_COLS / UNIT), column = item % (SLICE_COLS / UNIT) * UNIT;
         if (slice + column >= V_DIM) continue;
         const u8 *row = pool.values + w.places[at + key] * Kv::bytes(pool.v_width);
-        Kv::template load<UNIT>(row, own + column, w.stage + key * SLICE_COLS + column);
+        Kv::template load<UNIT>(row, q.value_column + slice + column, w.stage + key * SLICE_COLS + column);
     }
 }
 

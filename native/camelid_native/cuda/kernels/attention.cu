@@ -24,9 +24,11 @@ KERNEL(attention_split, THREADS)(Step step, View q, Pool state, Pool tail, const
                                  int n_kv_heads, int bias_rows, int mask, int window, int split, int n_splits,
                                  int n_shares, float scale, float softcap) {
     if (is_unused(step, q, BLOCK_Y)) return;
-    const int head = BLOCK_X * HEADS, kv_head = head / (n_heads / n_kv_heads);
+    const int head = BLOCK_X * HEADS;
     const Row row = row_at(step, BLOCK_Y);
-    const Query query = {(int)row.state_row, head, kv_head, n_heads, n_kv_heads, scale, softcap, bias, bias_rows};
+    Query query = query_of(state, head, n_heads, n_kv_heads);
+    query.state_row = (int)row.state_row, query.bias = bias, query.bias_rows = bias_rows;
+    query.scale = scale, query.softcap = softcap;
     const Tier store = {state, group_at(step, row.sequence, state.group)};
     const Tier recent = {tail, group_at(step, row.sequence, TAIL_ROWS ? tail.group : state.group)};
     const Keys seen = seen_by(row, store.state, mask, window);

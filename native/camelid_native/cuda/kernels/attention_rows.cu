@@ -56,8 +56,10 @@ DEVICE void attend_row(Work &w, Job job, int number) {
     Softmax total = begun(job.sinks, query.head + (THREAD < HEADS ? THREAD : 0));
     SYNC();  /* threads may still read the row before */
     load_query(w, row_of(job.q, number) + query.head * HEAD_DIM);
+#pragma unroll 1
     for (int i = 0; i < OWN_VALUES; i++)
         if (own_column(i) >= 0) y[own_column(i)] = 0.0f;
+#pragma unroll 1
     for (int i = seen.first / job.split; i * job.split < seen.end; i++) {
         float out[OWN_VALUES] = {};
         attend_split(w, query, job.store, job.recent, in_split(seen, i, job.split), out);
@@ -66,6 +68,7 @@ DEVICE void attend_row(Work &w, Job job, int number) {
     SYNC();
     if (THREAD < HEADS) w.sums[THREAD] = total;
     SYNC();
+#pragma unroll 1
     for (int i = 0; i < OWN_VALUES; i++)
         if (own_column(i) >= 0) y[own_column(i)] = y[own_column(i)] / w.sums[own_column(i) / V_DIM].sum;
 }
@@ -130,6 +133,7 @@ DEVICE void attend_tile_split(TileWork &w, const Job &job, int split) {
 DEVICE void attend_rows(TileWork &w, const Job &job, Span rows) {
     begin_tile(w, job, rows);
     const Keys any = any_of(w.seen[LANE]);
+#pragma unroll 1
     for (int i = any.first / job.split; i * job.split < any.end; i++) {
         attend_tile_split(w, job, i);
         SYNC();
@@ -148,13 +152,15 @@ KERNEL(attention_rows, THREADS)(Step step, View y, View q, Pool state, Pool tail
     if (rows.n <= 0) return;
     SHARED(Both, both, 1);
     const u32 sequence = row_at(step, rows.first).sequence;
-    const int head = BLOCK_X * HEADS, kv_head = head / (n_heads / n_kv_heads);
-    const Query query = {0, head, kv_head, n_heads, n_kv_heads, scale, softcap, bias, bias_rows};
+    const int head = BLOCK_X * HEADS;
+    Query query = query_of(state, head, n_heads, n_kv_heads);
+    query.bias = bias, query.bias_rows = bias_rows, query.scale = scale, query.softcap = softcap;
     const Tier store = {state, group_at(step, sequence, state.group)};
     const Tier recent = {tail, group_at(step, sequence, TAIL_ROWS ? tail.group : state.group)};
     const Job job = {step, y, q, query, store, recent, sinks, mask, window, split};
     if (V_DIM <= MOST_TILE_VALUES && rows.n >= LEAST_ROWS) attend_rows(both->tile, job, rows);
     else
+#pragma unroll 1
         for (int i = 0; i < rows.n; i++) attend_row(both->row, job, rows.first + i);
     for (int i = rows.first; out_codes && i < rows.first + rows.n; i++) {
         const Codes8 rounded = rounded_from(out_codes, out_factors, i, n_heads * V_DIM);
