@@ -12,7 +12,7 @@ from camelid_native.cuda.signature import Values
 THREADS = 256
 MOST_SHARED_HEADS = 8  # query heads of a block
 MOST_QUERY = 8 * 576  # floats of their queries, in shared memory
-MOST_HEAD_DIM = 1024
+MOST_HEAD_DIM, WIDE_HEAD = 1024, 128
 SPLIT_KEYS, MOST_SPLITS = 128, 64  # keys of a split, at least; splits of a row, at most
 FEW_ROWS, MOST_PART_BYTES = 32, 64 << 20  # of a program whose splits have blocks of their own
 SPLIT_BLOCKS = 1024  # of its launch: enough for a GPU; more would be empty for short sequences
@@ -46,7 +46,14 @@ def _defines(op: Op, c: Context) -> dict[str, int]:
         "UNIT": _unit(op, c.plan),
         "TAIL_ROWS": TAIL if op.has("tail") else 0,
         "TAIL_BATCH": BATCH,
+        "LEAST_BLOCKS": _least_blocks(op, c),
     }
+
+
+def _least_blocks(op: Op, c: Context) -> int:
+    """1 where a compiler that seeks more blocks of a multiprocessor spills registers, else 0."""
+    is_wide = max(_head_dims(op)) > WIDE_HEAD or spec_of(op, c.plan).kv_type == "f32"
+    return 1 if is_wide or op.has("tail") else 0
 
 
 def _context(op: Op, c: Context) -> int:

@@ -51,7 +51,7 @@ DEVICE Query query_of(Pool pool, int head, int n_heads, int n_kv_heads) {
     return {0, head, kv_head * HEAD_DIM, kv_head * (pool.v_width / n_kv_heads), n_heads};
 }
 
-struct Tier { Pool pool; Group state; };
+struct Tier { Pool pool; Group state; bool is_recent; };  /* the store, or a tail of recent rows */
 
 /* Of a thread's own value: its column among those of all heads, or -1 for none. */
 DEVICE int own_column(int i) {
@@ -177,11 +177,16 @@ DEVICE void add_shares(const Work &w, int turn, int column, float &out) {
     for (int i = 0; i < SHARES; i++) out = out + part[i * V_DIM];
 }
 
+DEVICE void stage_products(Work &w, const Query &q, const Tier &tier, int n) {
+    if (TAIL_ROWS && tier.is_recent) stage_products<HalfRows>(w, q, tier.pool, n);
+    else stage_products<KvRows>(w, q, tier.pool, n);
+}
+
 /* Adds the weighted values of a tile to the thread's own values. */
-template <class Rows>
-DEVICE void add_values(Work &w, Pool pool, int column, int skip, int n, float *out) {
+DEVICE void add_values(Work &w, const Query &q, const Tier &tier, int skip, int n, float *out) {
     float sums[HEADS][VALUE_UNIT] = {};
-    weigh_values<Rows>(w, pool, column, skip, n, sums);
+    if (TAIL_ROWS && tier.is_recent) weigh_values<HalfRows>(w, tier.pool, q.value_column, skip, n, sums);
+    else weigh_values<KvRows>(w, tier.pool, q.value_column, skip, n, sums);
     UNROLL
     for (int turn = 0; turn < TURNS; turn++) {
         if (turn) SYNC();  /* threads may still read the shares of the turn before */
@@ -194,19 +199,18 @@ DEVICE void add_values(Work &w, Pool pool, int column, int skip, int n, float *o
 }
 
 /* Adds keys [first, end) of a tier. */
-template <class Rows>
-DEVICE void attend(Work &w, const Query &q, Tier tier, Keys keys, Softmax &sum, float *out) {
+DEVICE void attend(Work &w, const Query &q, const Tier &tier, Keys keys, Softmax &sum, float *out) {
     for (int first = keys.first, n; first < keys.end; first += n) {
         const int skip = first % TILE, left = keys.end - first;
         n = left < TILE - skip ? left : TILE - skip;
         SYNC();  /* threads may still read the tile before */
         if (THREAD < n) w.places[THREAD] = pool_row(tier.pool, tier.state, first + THREAD);
         SYNC();
-        stage_products<Rows>(w, q, tier.pool, n);
+        stage_products(w, q, tier, n);
         SYNC();
         weigh_keys(w, q, first, skip, n, sum);
         SYNC();
-        add_values<Rows>(w, tier.pool, q.value_column, skip, n, out);
+        add_values(w, q, tier, skip, n, out);
     }
 }
 
@@ -216,18 +220,25 @@ DEVICE int border_of(int state_row, Keys keys) {
     return border < keys.first ? keys.first : border > keys.end ? keys.end : border;
 }
 
-/* The keys of a split that a row reads from the store, and from the tail. */
-DEVICE Keys stored_of(int state_row, Keys keys) { return {keys.first, TAIL_ROWS ? border_of(state_row, keys) : keys.end}; }
-DEVICE Keys recent_of(int state_row, Keys keys, Group tail) {
-    const int border = border_of(state_row, keys), kept = (int)tail.write;
+/* The keys of a split that a row reads from a tier. */
+DEVICE Keys read_from(const Tier &tier, int state_row, Keys keys) {
+    const int border = TAIL_ROWS ? border_of(state_row, keys) : keys.end, kept = (int)tier.state.write;
+    if (!tier.is_recent) return {keys.first, border};
     return {border > kept ? border : kept, keys.end};
 }
 
+struct Tiers { Tier all[TAIL_ROWS ? 2 : 1]; };
+DEVICE Tiers tiers_of(Step step, u32 sequence, Pool state, Pool tail) {
+    Tiers tiers = {{{state, group_at(step, sequence, state.group), false}}};
+    if (TAIL_ROWS) tiers.all[TAIL_ROWS ? 1 : 0] = {tail, group_at(step, sequence, tail.group), true};
+    return tiers;
+}
+
 /* The sums of a split's keys: w.sums of each head, and the thread's own values in `out`. */
-DEVICE void attend_split(Work &w, const Query &q, Tier store, Tier tail, Keys keys, float *out) {
+DEVICE void attend_split(Work &w, const Query &q, const Tiers &tiers, Keys keys, float *out) {
     Softmax sum = {LOWEST, 0.0f};
-    attend<KvRows>(w, q, store, stored_of(q.state_row, keys), sum, out);
-    if (TAIL_ROWS) attend<HalfRows>(w, q, tail, recent_of(q.state_row, keys, tail.state), sum, out);
+#pragma unroll 1
+    for (const Tier &tier : tiers.all) attend(w, q, tier, read_from(tier, q.state_row, keys), sum, out);
     if (LANE == 0 && THREAD / GROUP_LANES < HEADS) w.sums[THREAD / GROUP_LANES] = sum;
     SYNC();
 }

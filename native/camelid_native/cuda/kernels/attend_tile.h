@@ -16,7 +16,6 @@ enum {
     SLICES = (V_DIM + SLICE_COLS - 1) / SLICE_COLS,
     CELL = SLICE_COLS / 32,
     STAGE_KEYS = TILE * STAGE_COLS / SLICE_COLS,  /* keys whose values are in shared memory */
-    STRIDE = SHARE_KEYS % 8 ? 4 : 8,
     WARPS = THREADS / GROUP_LANES,
     FAR = 0x7FFFFFFF,  /* a key behind all others */
     WARP_SUMS = GROUP_LANES / WARPS  /* sums of weights that a group of lanes adds for each query */
@@ -57,7 +56,7 @@ DEVICE int key_place(int key, int parity) { return key ^ parity * 16; }
 DEVICE bool is_unit(int unit) { return KEY_UNITS % (STAGE_UNITS / 2 * KEY_LANES) == 0 || unit < KEY_UNITS; }
 
 /* Places units from, from + 1, and those KEY_LANES on, of queries and keys, by column. */
-template <class Kv> DEVICE void stage_units(TileWork &w, const Query &q, Pool pool, int from) {
+template <class Kv> DEVICE void stage_units_of(TileWork &w, const Query &q, Pool pool, int from) {
     const int parity = THREAD % 2, key = THREAD / 2, query = THREAD / UNIT % QUERIES;
     const u8 *row = pool.keys + w.places[key] * Kv::bytes(pool.width);
     float *keys = w.stage + parity * UNIT * TILE + key_place(key, parity);
@@ -77,6 +76,11 @@ template <class Kv> DEVICE void stage_units(TileWork &w, const Query &q, Pool po
     }
 }
 
+DEVICE void stage_units(TileWork &w, const Query &q, const Tier &tier, int from) {
+    if (TAIL_ROWS && tier.is_recent) stage_units_of<HalfRows>(w, q, tier.pool, from);
+    else stage_units_of<KvRows>(w, q, tier.pool, from);
+}
+
 /* Adds a staged unit's products of four queries by four keys. */
 DEVICE void add_unit(const float *queries, const float *keys, float (*sums)[4]) {
     UNROLL
@@ -90,15 +94,14 @@ DEVICE void add_unit(const float *queries, const float *keys, float (*sums)[4]) 
 }
 
 /* The products of two neighbouring lanes with the thread's keys, if they are of a group with one of `any`. */
-template <class Kv>
-DEVICE void multiply_pair(TileWork &w, const Query &q, Pool pool, int lane, Keys any, float (*sums)[4]) {
+DEVICE void multiply_pair(TileWork &w, const Query &q, const Tier &tier, int lane, Keys any, float (*sums)[4]) {
     const int group = other_unit<4>() / GROUP_LANES * GROUP_LANES;
     const bool is_used = group < any.end && group + GROUP_LANES > any.first;
     float odd[4][4] = {};
 #pragma unroll 1
     for (int from = lane; from < KEY_UNITS; from += STAGE_UNITS / 2 * KEY_LANES) {
         SYNC();  /* threads may still read the units before */
-        stage_units<Kv>(w, q, pool, from);
+        stage_units(w, q, tier, from);
         SYNC();
 #pragma unroll 1
         for (int i = 0; is_used && i < STAGE_UNITS / 2; i++) {
@@ -115,12 +118,12 @@ DEVICE void multiply_pair(TileWork &w, const Query &q, Pool pool, int lane, Keys
 }
 
 /* weights[key, query] = query . key for the keys of a tile. The sum of the first pair of lanes waits there. */
-template <class Kv> DEVICE void multiply_tile(TileWork &w, const Query &q, Pool pool, Keys any) {
+DEVICE void multiply_tile(TileWork &w, const Query &q, const Tier &tier, Keys any) {
     static_assert(KEY_LANES == 4, "two pairs");
 #pragma unroll 1
     for (int lane = 0; lane < KEY_LANES; lane += 2) {
         float pair[4][4] = {};
-        multiply_pair<Kv>(w, q, pool, lane, any, pair);
+        multiply_pair(w, q, tier, lane, any, pair);
         UNROLL
         for (int j = 0; j < 16; j++) {
             float *to = w.weights + (other_unit<4>() + j / 4) * QUERIES + query_unit<4>() + j % 4;
@@ -185,7 +188,7 @@ DEVICE void weigh_tile(TileWork &w, const Query &q, int tile) {
 }
 
 /* Places the values of keys from place `at` on, columns from `slice` on: [STAGE_KEYS, SLICE_COLS]. */
-template <class Kv> DEVICE void stage_values(TileWork &w, const Query &q, Pool pool, int at, int slice) {
+template <class Kv> DEVICE void stage_values_of(TileWork &w, const Query &q, Pool pool, int at, int slice) {
     for (int item = THREAD; item < STAGE_KEYS * SLICE_COLS / UNIT; item += THREADS) {
         const int key = item / (SLICE_COLS / UNIT), column = item % (SLICE_COLS / UNIT) * UNIT;
         if (slice + column >= V_DIM) continue;
@@ -194,19 +197,21 @@ template <class Kv> DEVICE void stage_values(TileWork &w, const Query &q, Pool p
     }
 }
 
-/* Adds STRIDE keys from place k on, which all queries see, or those that each one sees. */
-template <bool ALL> DEVICE void add_staged(const TileWork &w, int k, int at, float (*sums)[4]) {
+DEVICE void stage_values(TileWork &w, const Query &q, const Tier &tier, int at, int slice) {
+    if (TAIL_ROWS && tier.is_recent) stage_values_of<HalfRows>(w, q, tier.pool, at, slice);
+    else stage_values_of<KvRows>(w, q, tier.pool, at, slice);
+}
+
+/* Adds key k, which all queries see, or those that see it. */
+template <bool ALL> DEVICE void add_key(const TileWork &w, int k, int at, float (*sums)[4]) {
+    float values[4];
+    load4(w.stage + (k - at) * SLICE_COLS + other_unit<CELL>(), values);
     UNROLL
-    for (int i = k; i < k + STRIDE; i++) {
-        float values[4];
-        load4(w.stage + (i - at) * SLICE_COLS + other_unit<CELL>(), values);
-        UNROLL
-        for (int j = 0; j < CELL; j++) {
-            const int query = query_unit<CELL>() + j;
-            if (!ALL && !holds(w.used[query], i)) continue;
-            const float weight = w.weights[i * QUERIES + query];
-            for (int c = 0; c < 4; c++) sums[j][c] = fma_(weight, values[c], sums[j][c]);
-        }
+    for (int j = 0; j < CELL; j++) {
+        const int query = query_unit<CELL>() + j;
+        if (!ALL && !holds(w.used[query], k)) continue;
+        const float weight = w.weights[k * QUERIES + query];
+        for (int c = 0; c < 4; c++) sums[j][c] = fma_(weight, values[c], sums[j][c]);
     }
 }
 
@@ -224,8 +229,9 @@ template <bool ALL> DEVICE void add_share(const TileWork &w, float (*share)[4], 
 }
 
 /* Adds the values of keys at places [any.first, any.end), in columns from `slice` on. */
-template <class Kv, bool ALL>
-DEVICE void add_slice(TileWork &w, const Query &q, Pool pool, Keys any, int slice, float (*out)[4]) {
+template <bool ALL>
+DEVICE void add_slice(TileWork &w, const Query &q, const Tier &tier, Keys any, int slice, float (*out)[4]) {
+    enum { STEP = !ALL ? 1 : SHARE_KEYS % 8 ? 4 : 8 };
     float share[CELL][4] = {};
     for (int j = 0; j < CELL; j++)
         for (int c = 0; c < 4; c++) out[j][c] = out[j][c] * w.fades[query_unit<CELL>() + j];
@@ -233,22 +239,23 @@ DEVICE void add_slice(TileWork &w, const Query &q, Pool pool, Keys any, int slic
     for (int at = 0; at < TILE; at += STAGE_KEYS) {
         const bool is_used = at < any.end && at + STAGE_KEYS > any.first;
         SYNC();  /* threads may still read the values before */
-        if (is_used) stage_values<Kv>(w, q, pool, at, slice);
+        if (is_used) stage_values(w, q, tier, at, slice);
         SYNC();
 #pragma unroll 1
-        for (int k = at; k < at + STAGE_KEYS; k += STRIDE) {
+        for (int k = at; k < at + STAGE_KEYS; k += STEP) {
             if (k && k % SHARE_KEYS == 0) add_share<ALL>(w, share, out);
-            if (is_used) add_staged<ALL>(w, k, at, share);
+            UNROLL
+            for (int i = k; is_used && i < k + STEP; i++) add_key<ALL>(w, i, at, share);
         }
     }
     add_share<ALL>(w, share, out);
 }
 
-template <class Kv> DEVICE void add_tile(TileWork &w, const Query &q, Pool pool, Keys any, bool is_all, Slices out) {
+DEVICE void add_tile(TileWork &w, const Query &q, const Tier &tier, Keys any, bool is_all, Slices out) {
     UNROLL
     for (int i = 0; i < SLICES; i++) {
-        if (is_all) add_slice<Kv, true>(w, q, pool, any, i * SLICE_COLS, out[i]);
-        else add_slice<Kv, false>(w, q, pool, any, i * SLICE_COLS, out[i]);
+        if (is_all) add_slice<true>(w, q, tier, any, i * SLICE_COLS, out[i]);
+        else add_slice<false>(w, q, tier, any, i * SLICE_COLS, out[i]);
     }
 }
 
@@ -277,18 +284,18 @@ DEVICE void place_tile(TileWork &w, Tier tier, int tile, Keys any, Keys own) {
 }
 
 /* Adds the keys of a tier: of query LANE those in `own`. */
-template <class Kv> DEVICE void attend_tier(TileWork &w, const Query &q, Tier tier, Keys own, Slices out) {
+DEVICE void attend_tier(TileWork &w, const Query &q, const Tier &tier, Keys own, Slices out) {
     const Keys any = any_of(own), all = all_of(own);
     for (int tile = any.first / TILE * TILE; tile < any.end; tile += TILE) {
         const Keys here = {clamped(any.first - tile, 0, TILE), clamped(any.end - tile, 0, TILE)};
         SYNC();  /* threads may still read the tile before */
         place_tile(w, tier, tile, here, {clamped(own.first - tile, 0, TILE), clamped(own.end - tile, 0, TILE)});
         SYNC();
-        multiply_tile<Kv>(w, q, tier.pool, here);
+        multiply_tile(w, q, tier, here);
         SYNC();
         weigh_tile(w, q, tile);
         SYNC();
-        add_tile<Kv>(w, q, tier.pool, here, all.first <= tile && tile + TILE <= all.end, out);
+        add_tile(w, q, tier, here, all.first <= tile && tile + TILE <= all.end, out);
     }
 }
 

@@ -29,19 +29,21 @@ KERNEL(attention_split, THREADS)(Step step, View q, Pool state, Pool tail, const
     Query query = query_of(state, head, n_heads, n_kv_heads);
     query.state_row = (int)row.state_row, query.bias = bias, query.bias_rows = bias_rows;
     query.scale = scale, query.softcap = softcap;
-    const Tier store = {state, group_at(step, row.sequence, state.group)};
-    const Tier recent = {tail, group_at(step, row.sequence, TAIL_ROWS ? tail.group : state.group)};
-    const Keys seen = seen_by(row, store.state, mask, window);
+    SHARED(Work, work, 1);
+    SHARED(Tiers, indexed, 1);
+    const Tiers made = tiers_of(step, row.sequence, state, tail), &tiers = TAIL_ROWS ? *indexed : made;
+    if (THREAD == 0) *indexed = made;
+    SYNC();
+    const Keys seen = seen_by(row, tiers.all[0].state, mask, window);
     const int first = seen.first / split + BLOCK_Z;
     if (first * split >= seen.end) return;
-    SHARED(Work, work, 1);
     Work &w = *work;
     const long long pitch = (long long)n_splits * PART;
     float *to = sums + ((long long)BLOCK_Y * n_heads + head) * pitch;
     load_query(w, row_of(q, BLOCK_Y) + head * HEAD_DIM);
     for (int i = first; i * split < seen.end; i += n_shares) {
         float out[OWN_VALUES] = {};
-        attend_split(w, query, store, recent, in_split(seen, i, split), out);
+        attend_split(w, query, tiers, in_split(seen, i, split), out);
         write_split(w, out, to + i * PART, pitch);
     }
 }

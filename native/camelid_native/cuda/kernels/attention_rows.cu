@@ -15,7 +15,7 @@ struct Job {
     Step step;
     View y, q;
     Query query;
-    Tier store, recent;
+    Tiers tiers;
     const float *sinks;
     int mask, window, split;
 };
@@ -47,11 +47,11 @@ DEVICE void join_split(Work &w, const float *out, float *y, Softmax &total) {
     }
 }
 
-DEVICE void attend_row(Work &w, Job job, int number) {
+DEVICE void attend_row(Work &w, const Job &job, int number) {
     const Row row = row_at(job.step, number);
-    Query &query = job.query;
+    Query query = job.query;
     query.state_row = (int)row.state_row;
-    const Keys seen = seen_by(row, job.store.state, job.mask, job.window);
+    const Keys seen = seen_by(row, job.tiers.all[0].state, job.mask, job.window);
     float *y = row_of(job.y, number) + query.head * V_DIM;
     Softmax total = begun(job.sinks, query.head + (THREAD < HEADS ? THREAD : 0));
     SYNC();  /* threads may still read the row before */
@@ -62,7 +62,7 @@ DEVICE void attend_row(Work &w, Job job, int number) {
 #pragma unroll 1
     for (int i = seen.first / job.split; i * job.split < seen.end; i++) {
         float out[OWN_VALUES] = {};
-        attend_split(w, query, job.store, job.recent, in_split(seen, i, job.split), out);
+        attend_split(w, query, job.tiers, in_split(seen, i, job.split), out);
         join_split(w, out, y, total);
     }
     SYNC();
@@ -78,7 +78,7 @@ DEVICE void begin_query(TileWork &w, const Job &job, Span rows, int i) {
     const int row = i / HEADS, number = rows.first + (row < rows.n ? row : rows.n - 1), head = job.query.head + i % HEADS;
     const Row words = row_at(job.step, number);
     w.state_rows[i] = (int)words.state_row;
-    w.seen[i] = seen_by(words, job.store.state, job.mask, job.window);
+    w.seen[i] = seen_by(words, job.tiers.all[0].state, job.mask, job.window);
     w.totals[i] = begun(job.sinks, head);
     w.q[i] = row_of(job.q, number) + head * HEAD_DIM;
     w.y[i] = row < rows.n ? row_of(job.y, number) + head * V_DIM : nullptr;
@@ -122,11 +122,9 @@ DEVICE void attend_tile_split(TileWork &w, const Job &job, int split) {
     const bool is_none = keys.first >= keys.end;
     float out[SLICES][CELL][4] = {};
     if (THREAD < QUERIES) w.sums[THREAD] = {LOWEST, 0.0f};
-    attend_tier<KvRows>(w, job.query, job.store, is_none ? Keys{0, 0} : stored_of(state_row, keys), out);
-    if (TAIL_ROWS) {
-        const Keys recent = recent_of(state_row, keys, job.recent.state);
-        attend_tier<HalfRows>(w, job.query, job.recent, is_none ? Keys{0, 0} : recent, out);
-    }
+#pragma unroll 1
+    for (const Tier &tier : job.tiers.all)
+        attend_tier(w, job.query, tier, is_none ? Keys{0, 0} : read_from(tier, state_row, keys), out);
     join_tile(w, job, split, out);
 }
 
@@ -155,9 +153,12 @@ KERNEL(attention_rows, THREADS)(Step step, View y, View q, Pool state, Pool tail
     const int head = BLOCK_X * HEADS;
     Query query = query_of(state, head, n_heads, n_kv_heads);
     query.bias = bias, query.bias_rows = bias_rows, query.scale = scale, query.softcap = softcap;
-    const Tier store = {state, group_at(step, sequence, state.group)};
-    const Tier recent = {tail, group_at(step, sequence, TAIL_ROWS ? tail.group : state.group)};
-    const Job job = {step, y, q, query, store, recent, sinks, mask, window, split};
+    const Tiers tiers = tiers_of(step, sequence, state, tail);
+    const Job made = {step, y, q, query, tiers, sinks, mask, window, split};
+    SHARED(Job, shared_job, 1);
+    if (THREAD == 0) *shared_job = made;
+    SYNC();
+    const Job &job = *shared_job;
     if (V_DIM <= MOST_TILE_VALUES && rows.n >= LEAST_ROWS) attend_rows(both->tile, job, rows);
     else
 #pragma unroll 1

@@ -10,7 +10,9 @@
  *   SHARED(type, name, n)                       an array in shared memory; every thread declares it in the same order
  *   THREAD, LANE, BLOCK_X, BLOCK_Y, BLOCK_Z     places of the running thread
  *   SYNC()                                      a barrier of the block
- *   UNROLL                                      before a loop whose values are to stay in registers */
+ *   UNROLL                                      before a loop whose values are to stay in registers
+ *
+ * LEAST_BLOCKS, where a module defines it, is the number of blocks of a multiprocessor that NVIDIA's assembler seeks. */
 #pragma once
 typedef unsigned char u8;
 typedef unsigned short u16;
