@@ -153,7 +153,8 @@ def _refuses_tail(op: Op, plan: Plan) -> str:
 KERNELS: dict[str, OpKernels] = {
     "attention": OpKernels(
         (
-            Kernel("attention_rows", _rows_grid, _rows_values, headers=kv_header, defines=_defines, when=_is_whole),
+            Kernel("attention_rows", _rows_grid, _rows_values, headers=kv_header, defines=_defines,
+                   when=_is_whole),
             Kernel("attention", _split_grid, _split_values, name="attention_split", headers=kv_header,
                    defines=_defines, scratch=_part_scratch, when=_is_split),
             Kernel("attention", _join_grid, _values, name="attention_join", headers=kv_header,
