@@ -12,10 +12,11 @@ from camelid_native.cuda.signature import Values
 THREADS = 256
 MOST_SHARED_HEADS = 8  # query heads of a block
 MOST_QUERY = 8 * 576  # floats of their queries, in shared memory
-MOST_HEAD_DIM = 1024
+MOST_HEAD_DIM, WIDE_HEAD = 1024, 128
 SPLIT_KEYS, MOST_SPLITS = 128, 64  # keys of a split, at least; splits of a row, at most
 FEW_ROWS, MOST_PART_BYTES = 32, 64 << 20  # of a program whose splits have blocks of their own
 SPLIT_BLOCKS = 1024  # of its launch: enough for a GPU; more would be empty for short sequences
+QUERIES = 32  # rows times heads of a block of attention_rows.cu
 MASKS = {"causal": 0, "held": 1}
 
 
@@ -45,7 +46,14 @@ def _defines(op: Op, c: Context) -> dict[str, int]:
         "UNIT": _unit(op, c.plan),
         "TAIL_ROWS": TAIL if op.has("tail") else 0,
         "TAIL_BATCH": BATCH,
+        "LEAST_BLOCKS": _least_blocks(op, c),
     }
+
+
+def _least_blocks(op: Op, c: Context) -> int:
+    """1 where a compiler that seeks more blocks of a multiprocessor spills registers, else 0."""
+    is_wide = max(_head_dims(op)) > WIDE_HEAD or spec_of(op, c.plan).kv_type == "f32"
+    return 1 if is_wide or op.has("tail") else 0
 
 
 def _context(op: Op, c: Context) -> int:
@@ -94,6 +102,19 @@ def _block_grid(op: Op, c: Context) -> Grid:
     return (op.integer("n_heads") // _shared_heads(op), c.rows(op, "q"), 1)
 
 
+def _n_tiles(op: Op, c: Context) -> int:
+    return tiles(c.rows(op, "q"), QUERIES // _shared_heads(op))
+
+
+def _rows_grid(op: Op, c: Context) -> Grid:
+    """Blocks of heads; of the first rows of each sequence, then of tiles of rows."""
+    return (op.integer("n_heads") // _shared_heads(op), c.plan.key.capacity.sequences + _n_tiles(op, c), 1)
+
+
+def _rows_values(op: Op, c: Context) -> Values:
+    return {**_values(op, c), "n_sequences": c.plan.key.capacity.sequences, "n_tiles": _n_tiles(op, c)}
+
+
 def _split_grid(op: Op, c: Context) -> Grid:
     """Blocks of heads, rows, and blocks that share the splits of a row."""
     heads, rows, _ = _block_grid(op, c)
@@ -132,7 +153,8 @@ def _refuses_tail(op: Op, plan: Plan) -> str:
 KERNELS: dict[str, OpKernels] = {
     "attention": OpKernels(
         (
-            Kernel("attention", _block_grid, _values, headers=kv_header, defines=_defines, when=_is_whole),
+            Kernel("attention_rows", _rows_grid, _rows_values, headers=kv_header, defines=_defines,
+                   when=_is_whole),
             Kernel("attention", _split_grid, _split_values, name="attention_split", headers=kv_header,
                    defines=_defines, scratch=_part_scratch, when=_is_split),
             Kernel("attention", _join_grid, _values, name="attention_join", headers=kv_header,

@@ -1,69 +1,22 @@
-/* attention: y = softmax(cap(scale * q . keys) + bias) @ values over the keys that a row sees, in pages.
- *
- * Many rows: a block per row and HEADS query heads does the splits in turn. Few rows: blocks share the splits of a row
- * and write sums [rows, heads, splits, V_DIM + 2], the values, the highest score and the sum of weights, which a second
- * launch joins. Both join splits in order by the same functions, so they give the same bits. */
+/* attention: y = softmax(cap(scale * q . keys) + bias) @ values over the keys that a row sees, in pages, for few rows:
+ * blocks share the splits of a row and write sums [rows, heads, splits, V_DIM + 2], the values, the highest score and
+ * the sum of weights, which a second launch joins in order. attention_rows.cu gives the same bits. */
 #include "attend.h"
 #include "rounding.h"
 
 #define PART (V_DIM + 2)
 enum { MOST_SPLITS = 64 };  /* as in kernels_attention.py */
 
-/* Adds the split in `out` and w.sums to the totals: y, and `total` of head THREAD. */
-DEVICE void join_split(Work &w, Sums out, float *y, Softmax &total) {
-    if (THREAD < HEADS) {
-        w.joins[THREAD] = fades_of(total, w.sums[THREAD]);
-        total = joined(total, w.sums[THREAD], w.joins[THREAD]);
-    }
-    UNROLL
-    for (int h = 0; h < HEADS; h++) {
-        share_values(w, out[h]);
-        for (int c = THREAD; c < V_DIM; c += THREADS)
-            y[h * V_DIM + c] = joined(y[h * V_DIM + c], value_sum(w, c), w.joins[h]);
-    }
-}
-
-KERNEL(attention, THREADS)(Step step, View y, View q, Pool state, Pool tail, const float *sinks, const float *bias,
-                           u32 *out_codes, uint4 *out_factors, int n_heads, int n_kv_heads, int bias_rows, int mask,
-                           int window, int split, float scale, float softcap) {
-    if (is_unused(step, q, BLOCK_Y)) return;
-    SHARED(Work, work, 1);
-    Work &w = *work;
-    const int head = BLOCK_X * HEADS, kv_head = head / (n_heads / n_kv_heads);
-    const Row row = row_at(step, BLOCK_Y);
-    const Query query = {(int)row.state_row, head, kv_head, n_heads, n_kv_heads, scale, softcap, bias, bias_rows};
-    const Tier store = {state, group_at(step, row.sequence, state.group)};
-    const Tier recent = {tail, group_at(step, row.sequence, TAIL_ROWS ? tail.group : state.group)};
-    const Keys seen = seen_by(row, store.state, mask, window);
-    float *to = row_of(y, BLOCK_Y) + head * V_DIM;
-    Softmax total = begun(sinks, head + (THREAD < HEADS ? THREAD : 0));
-    load_query(w, row_of(q, BLOCK_Y) + head * HEAD_DIM);
-    for (int c = THREAD; c < V_DIM; c += THREADS)
-        for (int h = 0; h < HEADS; h++) to[h * V_DIM + c] = 0.0f;
-    for (int i = seen.first / split; i * split < seen.end; i++) {
-        float out[HEADS][VALUE_UNIT] = {};
-        attend_split(w, query, store, recent, in_split(seen, i, split), out);
-        join_split(w, out, to, total);
-    }
-    SYNC();
-    if (THREAD < HEADS) w.sums[THREAD] = total;
-    SYNC();
-    for (int c = THREAD; c < V_DIM; c += THREADS)
-        for (int h = 0; h < HEADS; h++) to[h * V_DIM + c] = to[h * V_DIM + c] / w.sums[h].sum;
-    const Codes8 rounded = rounded_from(out_codes, out_factors, BLOCK_Y, n_heads * V_DIM);
-    if (out_codes) round_columns<THREADS>(to, HEADS * V_DIM, rounded, head * V_DIM);
-}
-
 /* Writes the split in `out` and w.sums, of the first head to `to` and of each next one `pitch` floats on. */
-DEVICE void write_split(Work &w, Sums out, float *to, long long pitch) {
+DEVICE void write_split(const Work &w, const float *out, float *to, long long pitch) {
     if (THREAD < HEADS) {
         to[THREAD * pitch + V_DIM] = w.sums[THREAD].top;
         to[THREAD * pitch + V_DIM + 1] = w.sums[THREAD].sum;
     }
     UNROLL
-    for (int h = 0; h < HEADS; h++) {
-        share_values(w, out[h]);
-        for (int c = THREAD; c < V_DIM; c += THREADS) to[h * pitch + c] = value_sum(w, c);
+    for (int i = 0; i < OWN_VALUES; i++) {
+        const int at = own_column(i);
+        if (at >= 0) to[at / V_DIM * pitch + at % V_DIM] = out[i];
     }
 }
 
@@ -71,22 +24,26 @@ KERNEL(attention_split, THREADS)(Step step, View q, Pool state, Pool tail, const
                                  int n_kv_heads, int bias_rows, int mask, int window, int split, int n_splits,
                                  int n_shares, float scale, float softcap) {
     if (is_unused(step, q, BLOCK_Y)) return;
-    const int head = BLOCK_X * HEADS, kv_head = head / (n_heads / n_kv_heads);
+    const int head = BLOCK_X * HEADS;
     const Row row = row_at(step, BLOCK_Y);
-    const Query query = {(int)row.state_row, head, kv_head, n_heads, n_kv_heads, scale, softcap, bias, bias_rows};
-    const Tier store = {state, group_at(step, row.sequence, state.group)};
-    const Tier recent = {tail, group_at(step, row.sequence, TAIL_ROWS ? tail.group : state.group)};
-    const Keys seen = seen_by(row, store.state, mask, window);
+    Query query = query_of(state, head, n_heads, n_kv_heads);
+    query.state_row = (int)row.state_row, query.bias = bias, query.bias_rows = bias_rows;
+    query.scale = scale, query.softcap = softcap;
+    SHARED(Work, work, 1);
+    SHARED(Tiers, indexed, 1);
+    const Tiers made = tiers_of(step, row.sequence, state, tail), &tiers = TAIL_ROWS ? *indexed : made;
+    if (THREAD == 0) *indexed = made;
+    SYNC();
+    const Keys seen = seen_by(row, tiers.all[0].state, mask, window);
     const int first = seen.first / split + BLOCK_Z;
     if (first * split >= seen.end) return;
-    SHARED(Work, work, 1);
     Work &w = *work;
     const long long pitch = (long long)n_splits * PART;
     float *to = sums + ((long long)BLOCK_Y * n_heads + head) * pitch;
     load_query(w, row_of(q, BLOCK_Y) + head * HEAD_DIM);
     for (int i = first; i * split < seen.end; i += n_shares) {
-        float out[HEADS][VALUE_UNIT] = {};
-        attend_split(w, query, store, recent, in_split(seen, i, split), out);
+        float out[OWN_VALUES] = {};
+        attend_split(w, query, tiers, in_split(seen, i, split), out);
         write_split(w, out, to + i * PART, pitch);
     }
 }

@@ -1,7 +1,10 @@
 /* gpu_cuda: the dialect of NVRTC. Inline PTX is only here. */
 #pragma once
 #define DEVICE __device__ __forceinline__
-#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads) kernel_##name
+#ifndef LEAST_BLOCKS
+#define LEAST_BLOCKS 0  /* as it chooses */
+#endif
+#define KERNEL(name, threads) extern "C" __global__ void __launch_bounds__(threads, LEAST_BLOCKS) kernel_##name
 #define SHARED(type, name, n) __shared__ type name[n]
 #define THREAD ((int)threadIdx.x)
 #define BLOCK_X ((int)blockIdx.x)
