@@ -161,10 +161,14 @@ class MemoryReport:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Predicted bytes: weights, and per program the memory beside its plan's own buffers."""
+    """Predicted bytes: weights, and per program the memory beside its plan's own buffers.
+
+    `tables` are bytes of state beside its units and page tables.
+    """
 
     weights: int
     programs: Mapping[str, int]
+    tables: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,6 +225,10 @@ class Backend(Protocol):
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         """Predicts the memory of plans before loading; by default stored weights, and no kernel scratch."""
         return stored_forecast(plans, pools)
+
+    def free_memory(self) -> int | None:
+        """Bytes of the open device that a model may take; None where the device does not report them."""
+        return None
 
     def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[OpKernels]:
         """The kernels of each op; by default one per op, by the op's name and without a text."""

@@ -25,7 +25,7 @@ from camelid.backends.base import (
 )
 from camelid.backends.base import OpKernels as KernelsOfOp
 from camelid.backends.common.boundary import checked_inputs, made_bytes
-from camelid.backends.common.results import output_rows
+from camelid.backends.common.results import output_rows, result_bytes
 from camelid.errors import BackendError
 from camelid.plan.memory import Arena, plan_arena
 from camelid.plan.plan import Op, Plan, StateSpec, View
@@ -38,9 +38,9 @@ from camelid_native.cuda.kernels import KERNELS, plan_refusal
 from camelid_native.cuda.library import Library
 from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
 from camelid_native.cuda.places import Places
-from camelid_native.cuda.program import CudaProgram, Flight, Memory
+from camelid_native.cuda.program import CudaProgram, Flight, Memory, memory_sizes
 from camelid_native.cuda.staging import Staging
-from camelid_native.cuda.states import States
+from camelid_native.cuda.states import States, table_bytes
 from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
 from camelid_native.cuda.vendors import open_gpu
 from camelid_native.cuda.weights import Weights, books_bytes, device_bytes
@@ -208,11 +208,22 @@ class CudaBackend(Backend):
         )
 
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
-        """Weights in planes, and the scratch of each program."""
+        """Bytes as they are allocated: weights in planes, tables of state, scratch and padding."""
         weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
-        scratch = {name: scratch_of(self._context(plan, pools)).n_bytes for name, plan in plans.items()}
         books = books_bytes(weight.type for weight in weights.values())
-        return Forecast(sum(map(device_bytes, weights.values())) + books, scratch)
+        states = list({state.name: state for plan in plans.values() for state in plan.states}.values())
+        programs = {name: self._program_bytes(plan, pools) for name, plan in plans.items()}
+        tables = table_bytes(states, pools)
+        return Forecast(sum(map(device_bytes, weights.values())) + books, programs, tables)
+
+    def _program_bytes(self, plan: Plan, pools: Mapping[str, PoolSize]) -> int:
+        """Bytes of a program beside its arena, step and results."""
+        arena, scratch = plan_arena(plan).n_bytes, scratch_of(self._context(plan, pools)).n_bytes
+        own = arena + 4 * plan.layout.n_words + result_bytes(plan, plan.key.capacity.outputs)
+        return sum(memory_sizes(plan, arena, scratch).values()) - own
+
+    def free_memory(self) -> int | None:
+        return self._parts.device.free_bytes() if self._parts else None
 
     def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[KernelsOfOp]:
         """The modules of each op of the plan, as the compiler gets them."""

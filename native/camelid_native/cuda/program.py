@@ -129,10 +129,8 @@ class Memory:
         self, device: Device, holdings: Holdings, plan: Plan, arena_bytes: int, scratch_bytes: int
     ) -> None:
         self.step_bytes = 4 * plan.layout.n_words
-        sizes = {"step": self.step_bytes, "arena": max(arena_bytes, 16), "scratch": max(scratch_bytes, 16)}
-        outputs = plan.key.capacity.outputs
-        each = result_sizes(plan)
-        sizes |= {name: max(n * outputs, 16) for name, n in each.items()}
+        outputs, each = plan.key.capacity.outputs, result_sizes(plan)
+        sizes = memory_sizes(plan, arena_bytes, scratch_bytes)
         self.n_bytes = sum(sizes.values())
         self._at = {name: holdings.allocate(n) for name, n in sizes.items()}
         device.fill(self._at["arena"], 0, sizes["arena"])
@@ -144,6 +142,13 @@ class Memory:
             for (name, n), start in zip(each.items(), starts, strict=False)
             if n
         ]
+
+
+def memory_sizes(plan: Plan, arena_bytes: int, scratch_bytes: int) -> dict[str, int]:
+    """Bytes of a program's memory on the device, by use."""
+    sizes = {"step": 4 * plan.layout.n_words, "arena": arena_bytes, "scratch": scratch_bytes}
+    sizes |= {name: n * plan.key.capacity.outputs for name, n in result_sizes(plan).items()}
+    return {name: max(n, 16) for name, n in sizes.items()}
 
 
 def result_sizes(plan: Plan) -> dict[str, int]:
