@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator
+from contextlib import suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -137,6 +138,15 @@ def _opened(api: CompilerApi, library: str) -> ctypes.CDLL:
         f"cuda: {api.name} is missing, which compiles the kernels: {api.install}, or choose another backend "
         f"(last tried: {tried[-1] if tried else 'nothing'})", backend="cuda",
     )  # fmt: skip
+
+
+def is_installed() -> bool:
+    """True if a run-time compiler can be opened."""
+    for api in (NVRTC, HIPRTC):
+        with suppress(BackendError):
+            _opened(api, "")
+            return True
+    return False
 
 
 def candidates(api: CompilerApi) -> Iterator[str]:
