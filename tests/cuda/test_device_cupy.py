@@ -24,6 +24,7 @@ SIGNATURES = {
     "alloc_pinned_memory": "size_t size",
     "runtime.setDevice": "int device",
     "runtime.getDeviceProperties": "int device",
+    "runtime.deviceGetAttribute": "int attrib, int device",
     "runtime.memGetInfo": "",
     "runtime.driverGetVersion": "",
     "runtime.memcpyAsync": "intptr_t dst, intptr_t src, size_t size, int kind, intptr_t stream",
@@ -86,6 +87,7 @@ def fake(calls: list[tuple[str, Sequence[Any]]], **answers: Any) -> Any:
     graph = Recorder(calls, "graph.")
     known = {
         "getDeviceProperties": {**properties, "totalGlobalMem": 1 << 30},
+        "deviceGetAttribute": 1980000,
         "memGetInfo": (5, 9),
         "driverGetVersion": 13000,
         **answers,
@@ -129,7 +131,9 @@ def test_cupy_has_the_functions_that_are_called() -> None:
 
 def test_a_step_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     device, calls = opened(monkeypatch)
-    assert (device.facts().arch, device.facts().n_processors, device.free_bytes()) == ("sm_90", 132, 5)
+    facts = device.facts()
+    assert (facts.arch, facts.n_processors, facts.clock_khz) == ("sm_90", 132, 1980000)
+    assert device.free_bytes() == 5
     kernel = device.kernel(device.module(b"image"), "kernel_norm")
     at, (pinned, view) = device.allocate(64), device.pinned(64)
     view[:4] = b"abcd"

@@ -238,8 +238,12 @@ class Backend(Protocol):
         """Runs a step between two timestamps of the device; None for a device without them."""
         return None
 
+    def read_gbps(self) -> float:
+        """Measured GB/s of the device's own memory; 0.0 for the machine's memory or without a measurement."""
+        return 0.0
+
     def peak_gflops(self) -> float:
-        """Measured arithmetic peak in GFLOP/s; 0.0 for a device without a measurement."""
+        """Arithmetic peak in GFLOP/s, measured or by the device's clock; 0.0 for a device without either."""
         return 0.0
 
     def record(self) -> None:

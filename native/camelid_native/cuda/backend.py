@@ -39,6 +39,7 @@ from camelid_native.cuda.library import Library
 from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
 from camelid_native.cuda.places import Places
 from camelid_native.cuda.program import CudaProgram, Flight, Memory, memory_sizes
+from camelid_native.cuda.speed import copy_gbps, peak_gops
 from camelid_native.cuda.staging import Staging
 from camelid_native.cuda.states import States, table_bytes
 from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
@@ -221,6 +222,14 @@ class CudaBackend(Backend):
         arena, scratch = plan_arena(plan).n_bytes, scratch_of(self._context(plan, pools)).n_bytes
         own = arena + 4 * plan.layout.n_words + result_bytes(plan, plan.key.capacity.outputs)
         return sum(memory_sizes(plan, arena, scratch).values()) - own
+
+    def read_gbps(self) -> float:
+        """Measured GB/s of copies on the device."""
+        return copy_gbps(self._opened().device)
+
+    def peak_gflops(self) -> float:
+        """The peak of int8 matrix instructions by the device's clock."""
+        return peak_gops(self._opened().device.facts())
 
     def free_memory(self) -> int | None:
         return self._parts.device.free_bytes() if self._parts else None

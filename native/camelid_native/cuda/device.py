@@ -12,12 +12,17 @@ ALIGNMENT = 256  # bytes; of allocated memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A device. `arch` is its compiler's name for it (sm_90, gfx942), `wave` the lanes that run together."""
+    """A device.
+
+    `arch` is its compiler's name for it (sm_90, gfx942), `wave` the lanes that run together, and `clock_khz`
+    the highest clock of its processors.
+    """
 
     name: str
     arch: str
     wave: int
     n_processors: int
+    clock_khz: int
     memory_bytes: int
     driver: str
 

@@ -29,6 +29,7 @@ class CupyDevice:
         return Facts(
             name=bytes(found["name"]).decode(), arch=f"sm_{found['major']}{found['minor']}",
             wave=found["warpSize"], n_processors=found["multiProcessorCount"],
+            clock_khz=self._call(self._cuda.runtime.deviceGetAttribute, CUDA.clock, self._number),
             memory_bytes=found["totalGlobalMem"],
             driver=str(self._cuda.runtime.driverGetVersion()),
         )  # fmt: skip

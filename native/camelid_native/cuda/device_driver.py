@@ -40,6 +40,7 @@ class Api:
     lost: frozenset[int]
     wave: int
     processors: int
+    clock: int
     arch: Callable[[DriverDevice], str]
 
 
@@ -82,6 +83,7 @@ CUDA = Api(
     lost=LOST,
     wave=10,
     processors=16,
+    clock=13,
     arch=_sm,
 )  # fmt: skip
 # HIP deprecates contexts: a thread has a device. Numbers are those of HIP 5.2 to 7.1. R0600 is the layout of
@@ -106,6 +108,7 @@ HIP = Api(
     lost=LOST,
     wave=87,
     processors=63,
+    clock=5,
     arch=_gfx,
 )  # fmt: skip
 
@@ -139,6 +142,7 @@ class DriverDevice:
             arch=self._api.arch(self),
             wave=self.attribute(self._api.wave),
             n_processors=self.attribute(self._api.processors),
+            clock_khz=self.attribute(self._api.clock),
             memory_bytes=total.value,
             driver=str(self._version()),
         )

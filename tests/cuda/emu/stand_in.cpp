@@ -58,7 +58,7 @@ int cuDeviceGet(int *device, int number) { return *device = chosen = number, OK;
 int cuDeviceGetName(char *name, int size, int) { return snprintf(name, size, "emulator"), OK; }
 int cuDeviceTotalMem_v2(size_t *n, int) { return *n = limit(), OK; }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
-    static const std::map<int, int> known = {{10, 32}, {16, 4}, {75, 9}, {76, 0}};
+    static const std::map<int, int> known = {{10, 32}, {13, 1000000}, {16, 4}, {75, 9}, {76, 0}};
     return *value = known.count(attribute) ? known.at(attribute) : 0, OK;
 }
 int cuDevicePrimaryCtxRetain(void **context, int) { return *context = (void *)1, OK; }
