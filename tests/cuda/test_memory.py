@@ -14,7 +14,7 @@ from tests.support.hf_models import load_case, write_hf
 import camelid
 from camelid.api.llm import LLM
 from camelid.backends.common.results import result_bytes
-from camelid.errors import OutOfMemoryError
+from camelid.errors import DeviceLostError, OutOfMemoryError
 from camelid.loading.estimate import estimate_memory
 from camelid.loading.forecast import forecaster_of
 from camelid.plan.memory import plan_arena
@@ -123,3 +123,17 @@ def test_memory_that_another_process_takes_meanwhile(
         with pytest.raises(OutOfMemoryError, match=r"out of memory .* were requested"):
             camelid.load(models["llama"], **OPTIONS)
         assert live() == before
+
+
+def test_answers_go_on_after_a_loss(models: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """As long as the device does not come back, requests end with an error; the model stays loaded."""
+    words: dict[str, Any] = {"max_tokens": 8, "temperature": 0.0, "ignore_eos": True}
+    with camelid.load(models["llama"], **OPTIONS) as llm:
+        want = llm.generate([5, 6, 7], **words).token_ids
+        monkeypatch.setattr("camelid.engine.recovery.PAUSE_S", 0.0)
+        monkeypatch.setenv("EMU_LOST", "1")
+        with pytest.raises(DeviceLostError, match="could not be opened again"):
+            llm.generate([5, 6, 7], **words)
+        monkeypatch.delenv("EMU_LOST")
+        assert llm.generate([5, 6, 7], **words).token_ids == want
+        assert llm.counters.recoveries == 1

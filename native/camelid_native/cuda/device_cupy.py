@@ -88,6 +88,9 @@ class CupyDevice:
         self._call(event.record, self._stream)
         return event
 
+    def is_done(self, mark: Any) -> bool:
+        return self._call(lambda: mark.done)
+
     def wait(self, mark: Any) -> None:
         self._call(mark.synchronize)
 

@@ -20,6 +20,7 @@ from camelid_native.cuda.device import Facts, Grid
 WAY_OUT = "; install the GPU's driver"
 NON_BLOCKING, NO_TIMING, RELAXED = 1, 2, 2  # flags of streams, events and captures
 MEMCPY_DEFAULT = 4  # HIP's kind of copy that finds the direction by the addresses
+NOT_READY = 600  # the code of an event that has not come yet
 PROPERTIES_BYTES = 4096  # more than HIP's structure of a device's properties has
 
 
@@ -61,7 +62,7 @@ def _named(prefix: str, **others: str) -> dict[str, str]:
         *("DevicePrimaryCtxRetain", "MemcpyAsync", "MemsetD8Async", "StreamSynchronize", "StreamCreate"),
         *("ModuleLoadData", "ModuleGetFunction", "LaunchKernel", "StreamEndCapture"),
         *("GraphInstantiateWithFlags", "GraphDestroy", "GraphExecDestroy", "GraphLaunch", "EventCreate"),
-        *("EventRecord", "EventSynchronize", "DriverGetVersion"),
+        *("EventRecord", "EventQuery", "EventSynchronize", "DriverGetVersion"),
     )
     return {role: others.get(role, prefix + role) for role in (*roles, *others)}
 
@@ -251,10 +252,16 @@ class DriverDevice:
         self._call("EventRecord", event, self._stream)
         return event
 
+    def is_done(self, mark: c_void_p) -> bool:
+        """True if nothing before an event is left to do."""
+        return not self._call("EventQuery", mark, fine=NOT_READY)
+
     def wait(self, mark: c_void_p) -> None:
         """Waits for an event, and frees it."""
-        self._call("EventSynchronize", mark)
-        self._call("EventDestroy", mark)
+        try:
+            self._call("EventSynchronize", mark)
+        finally:
+            self._call("EventDestroy", mark)
 
     def close(self) -> None:
         """Waits for the stream, frees it and releases the context; a lost device has no stream left."""
@@ -266,17 +273,21 @@ class DriverDevice:
         finally:
             self._call("DevicePrimaryCtxRelease", self._device)
 
-    def _call(self, role: str, *arguments: Any, want: int = 0) -> None:
-        """Calls a function. Raises the error of its code; `want` bytes were asked for."""
+    def _call(self, role: str, *arguments: Any, want: int = 0, fine: int = 0) -> int:
+        """Calls a function and returns its code, 0 or `fine`.
+
+        Raises the error of another code; `want` bytes were asked for.
+        """
         if not hasattr(self._threads, "is_set"):
             self._threads.is_set = True
             self._call("CtxSetCurrent", self._context, self._device)
         name, given = self._api.functions[role], self._api.arguments.get(role)
         if not name:
-            return
+            return 0
         code = self._function(name)(*(given(arguments) if given else arguments))
-        if code:
+        if code not in (0, fine):
             raise self._error(role, code, want)
+        return code
 
     def _function(self, name: str) -> Any:
         try:

@@ -27,6 +27,7 @@ SAME(hipGraphDestroy, cuGraphDestroy);
 SAME(hipGraphExecDestroy, cuGraphExecDestroy);
 SAME(hipGraphLaunch, cuGraphLaunch);
 SAME(hipEventCreateWithFlags, cuEventCreate);
+SAME(hipEventQuery, cuEventQuery);
 SAME(hipEventDestroy, cuEventDestroy_v2);
 SAME(hipEventRecord, cuEventRecord);
 SAME(hipEventSynchronize, cuEventSynchronize);
