@@ -56,7 +56,7 @@ BACKENDS: dict[str, BackendRow] = {
         role="gpu",
         auto_rank=1,
         extra="cuda",
-        modules=("nvidia",),
+        modules=("cupy",),
         probe="camelid_native.cuda.nvrtc",
         drivers=("NVIDIA", "ROCm"),
     ),

@@ -61,7 +61,8 @@ class Opened:
         self.device = device
         try:
             facts = device.facts()
-            self.name = f"{facts.name} ({facts.arch}), driver {facts.driver}"
+            known = (f"{facts.name} ({facts.arch})", f"driver {facts.driver}", facts.interface)
+            self.name = ", ".join(filter(None, known))
             self.build = fingerprint(compiler.name)
             self.has_matrix = facts.arch.startswith("sm_")
             self.staging = Staging(device)

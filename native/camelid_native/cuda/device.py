@@ -15,7 +15,7 @@ class Facts:
     """A device.
 
     `arch` is its compiler's name for it (sm_90, gfx942), `wave` the lanes that run together, and `clock_khz`
-    the highest clock of its processors.
+    the highest clock of its processors. `interface` is what calls the driver, where there is a choice.
     """
 
     name: str
@@ -25,6 +25,7 @@ class Facts:
     clock_khz: int
     memory_bytes: int
     driver: str
+    interface: str = ""
 
 
 class Device(Protocol):

@@ -115,10 +115,13 @@ HIP = Api(
 
 
 class DriverDevice:
-    """A GPU of a driver's library. `number` counts the devices that the driver lists."""
+    """A GPU of a driver's library. `number` counts the devices that the driver lists.
 
-    def __init__(self, api: Api, library: str = "", number: int = 0) -> None:
-        self._api = api
+    `interface` is that of `Facts`, with the reason against another one.
+    """
+
+    def __init__(self, api: Api, library: str = "", number: int = 0, interface: str = "") -> None:
+        self._api, self._interface = api, interface
         self._library = _opened((library,) if library else api.libraries)
         self._device, self._context, self._stream = c_int(), c_void_p(), c_void_p()
         self._threads = threading.local()  # a thread has its own current context
@@ -146,6 +149,7 @@ class DriverDevice:
             clock_khz=self.attribute(self._api.clock),
             memory_bytes=total.value,
             driver=str(self._version()),
+            interface=self._interface,
         )
 
     def _version(self) -> int:
@@ -308,6 +312,11 @@ class DriverDevice:
             way = "restart the process and load the model again"
             return DeviceLostError(f"{told}; {way}", backend="cuda", reason=told)
         return BackendError(told, backend="cuda")
+
+
+def check_library(api: Api) -> None:
+    """Raises BackendError if the driver's library cannot be opened."""
+    _opened(api.libraries)
 
 
 def _opened(names: Sequence[str]) -> ctypes.CDLL:
