@@ -8,22 +8,32 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from tests.cuda.rig import RigCompiler, driver_library
+from tests.cuda.rig import open_device as open_rig_device
 
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
+from camelid_native.cuda import vendors
+from camelid_native.cuda.backend import Opened
 from camelid_native.cuda.device import Device
 from camelid_native.cuda.device_cupy import CupyDevice
+from camelid_native.cuda.device_driver import CUDA, HIP, DriverDevice
 
 # Of CuPy's functions that the device calls: the parameters of their docstrings.
 SIGNATURES = {
-    "alloc": "size",
+    "MemoryPool.malloc": "self, size_t size",
+    "MemoryPool.set_limit": "self, size=None, fraction=None",
+    "MemoryPool.free_all_blocks": "self, stream=None",
     "alloc_pinned_memory": "size_t size",
     "runtime.setDevice": "int device",
     "runtime.getDeviceProperties": "int device",
+    "runtime.deviceGetAttribute": "int attrib, int device",
     "runtime.memGetInfo": "",
     "runtime.driverGetVersion": "",
     "runtime.memcpyAsync": "intptr_t dst, intptr_t src, size_t size, int kind, intptr_t stream",
@@ -42,6 +52,7 @@ SIGNATURES = {
     "Event.__init__": "self, block=False, disable_timing=False, interprocess=False",
     "Event.record": "self, stream=None",
     "Event.synchronize": "self",
+    "Event.done": "self",
     "graph.Graph.launch": "self, stream=None",
 }
 
@@ -51,6 +62,10 @@ import functools, json, sys, cupy
 names = [name.split(".") for name in sys.argv[1:]]
 print(json.dumps([functools.reduce(getattr, parts, cupy.cuda).__doc__ for parts in names]))
 """
+
+
+def absent(name: str) -> Any:
+    raise ImportError(f"No module named {name!r}")
 
 
 class FakeError(Exception):
@@ -86,6 +101,7 @@ def fake(calls: list[tuple[str, Sequence[Any]]], **answers: Any) -> Any:
     graph = Recorder(calls, "graph.")
     known = {
         "getDeviceProperties": {**properties, "totalGlobalMem": 1 << 30},
+        "deviceGetAttribute": 1980000,
         "memGetInfo": (5, 9),
         "driverGetVersion": 13000,
         **answers,
@@ -95,6 +111,7 @@ def fake(calls: list[tuple[str, Sequence[Any]]], **answers: Any) -> Any:
     vars(runtime).update(errors)
     vars(driver).update(errors)
     held = [(ctypes.c_ubyte * 64)() for _ in range(2)]
+    pool = Recorder(calls, "pool.", malloc=SimpleNamespace(ptr=ctypes.addressof(held[0])), **answers)
     return SimpleNamespace(
         runtime=runtime,
         driver=driver,
@@ -102,7 +119,7 @@ def fake(calls: list[tuple[str, Sequence[Any]]], **answers: Any) -> Any:
         function=SimpleNamespace(Module=lambda: Recorder(calls, "module.", get_function=Recorder(calls))),
         Stream=lambda non_blocking: Recorder(calls, "stream.", end_capture=graph),
         Event=lambda disable_timing: Recorder(calls, "event."),
-        alloc=answers.get("alloc", lambda n: SimpleNamespace(ptr=ctypes.addressof(held[0]))),
+        MemoryPool=lambda: pool,
         alloc_pinned_memory=lambda n: SimpleNamespace(ptr=ctypes.addressof(held[1]), held=held),
     )
 
@@ -111,7 +128,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, **answers: Any) -> tuple[Device, lis
     calls: list[tuple[str, Sequence[Any]]] = []
     cuda = fake(calls, **answers)
     module = "camelid_native.cuda.device_cupy.import_module"
-    monkeypatch.setattr(module, lambda name: SimpleNamespace(cuda=cuda))
+    monkeypatch.setattr(module, lambda name: SimpleNamespace(cuda=cuda, __version__="14.2.0"))
     return CupyDevice(), calls
 
 
@@ -129,7 +146,9 @@ def test_cupy_has_the_functions_that_are_called() -> None:
 
 def test_a_step_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     device, calls = opened(monkeypatch)
-    assert (device.facts().arch, device.facts().n_processors, device.free_bytes()) == ("sm_90", 132, 5)
+    facts = device.facts()
+    assert (facts.arch, facts.n_processors, facts.clock_khz) == ("sm_90", 132, 1980000)
+    assert device.free_bytes() == 5
     kernel = device.kernel(device.module(b"image"), "kernel_norm")
     at, (pinned, view) = device.allocate(64), device.pinned(64)
     view[:4] = b"abcd"
@@ -144,7 +163,7 @@ def test_a_step_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> Non
     device.wait(device.mark())
     device.close()
     names = ["stream.begin_capture", "memcpyAsync", "memsetAsync", "launchKernel", "stream.end_capture"]
-    rest = ["graph.launch", "event.record", "event.synchronize", "stream.synchronize"]
+    rest = ["graph.launch", "event.record", "event.synchronize", "stream.synchronize", "pool.free_all_blocks"]
     assert [name for name, _ in calls] == names + rest
     found = dict(calls)
     assert found["memcpyAsync"] == (at, pinned, 64, 4, 7)
@@ -154,11 +173,41 @@ def test_a_step_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> Non
     assert ctypes.string_at(pinned, 4) == b"abcd"
 
 
-def test_memory_goes_back_to_its_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    device, _ = opened(monkeypatch)
-    device.free(device.allocate(64))
+def test_the_pool_is_bounded_by_what_is_allocated(monkeypatch: pytest.MonkeyPatch) -> None:
+    device, calls = opened(monkeypatch)
+    at = device.allocate(700)
+    device.free(at)
     device.free_pinned(device.pinned(64)[0])
-    assert not vars(device)["_held"]  # memory is back in CuPy's pool
+    assert not vars(device)["_held"]
+    assert calls[1:] == [
+        ("pool.set_limit", (1024,)),
+        ("pool.malloc", (700,)),
+        ("pool.free_all_blocks", ()),  # the device has it back
+        ("pool.set_limit", (1,)),
+    ]
+
+
+def test_cupy_is_nvidia_s_default_and_its_absence_is_stated(monkeypatch: pytest.MonkeyPatch) -> None:
+    open_rig_device().close()  # loads the emulator's symbols
+    monkeypatch.setattr(vendors, "check_library", lambda driver: None)
+    driver = partial(DriverDevice, library=str(driver_library()))
+    monkeypatch.setattr(vendors, "DriverDevice", driver)
+    opened(monkeypatch)
+    device = vendors.open_device(CUDA)
+    assert isinstance(device, CupyDevice) and device.facts().interface == "by CuPy 14.2.0"
+    monkeypatch.setattr("camelid_native.cuda.device_cupy.import_module", absent)
+    told = "by the driver's interface (CuPy cannot be imported: No module named 'cupy')"
+    found = vendors.open_device(CUDA)
+    assert found.facts().interface == told
+    assert told in Opened(found, RigCompiler()).name
+    assert vendors.open_device(HIP).facts().interface == ""
+
+
+def test_a_machine_without_the_library_imports_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = "camelid_native.cuda.device_cupy.import_module"
+    monkeypatch.setattr(module, lambda name: pytest.fail("imported"))
+    with pytest.raises(BackendError, match="cannot be opened"):
+        vendors.open_device(replace(CUDA, libraries=("libnone.so",)))
 
 
 @pytest.mark.parametrize(
@@ -179,9 +228,6 @@ def test_errors_become_camelid_s(
 
 
 def test_a_missing_cupy_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> Any:
-        raise ImportError(f"No module named {name!r}")
-
     monkeypatch.setattr("camelid_native.cuda.device_cupy.import_module", absent)
     with pytest.raises(BackendError, match="CuPy cannot be imported: No module named 'cupy'"):
         CupyDevice()

@@ -12,7 +12,7 @@ from tests.support.parity.compare import TOLERANCE, errors, reference_result, ru
 
 from camelid.backends.base import OpenSpec
 from camelid.errors import BackendError, OutOfMemoryError
-from camelid_native.cuda import vendors
+from camelid_native.cuda import speed, vendors
 from camelid_native.cuda.backend import CudaBackend
 from camelid_native.cuda.device_driver import CUDA, HIP, Api, DriverDevice
 from camelid_native.cuda.nvrtc import HIPRTC, NVRTC, CompilerApi, RuntimeCompiler
@@ -108,3 +108,17 @@ def test_hiprtc_has_the_version_of_the_driver(monkeypatch: pytest.MonkeyPatch) -
 def test_a_missing_compiler_names_the_way_out(api: CompilerApi) -> None:
     with pytest.raises(BackendError, match=f"{api.name} is missing.*install"):
         RuntimeCompiler(api, "libnone.so")
+
+
+@pytest.mark.parametrize("name", APIS)
+def test_a_device_has_yardsticks(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 processors of 1 GHz with 8192 operations a clock; no peak for an architecture without a row."""
+    monkeypatch.setattr(speed, "COPY_BYTES", 1 << 20)
+    device = opened(APIS[name][0])
+    free = device.free_bytes()
+    assert 0.01 < speed.copy_gbps(device) < 1e5
+    assert device.free_bytes() == free
+    assert speed.peak_gops(device.facts()) == (32768.0 if name == "cuda" else 0.0)
+    monkeypatch.setattr(speed, "COPY_BYTES", free)
+    assert speed.copy_gbps(device) == 0.0  # no room for two
+    device.close()

@@ -108,7 +108,7 @@ def test_memory_that_is_too_small_is_told_and_freed(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_lost_device_ends_steps_with_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def work() -> CudaBackend:
+    async def work() -> None:
         backend, plan, program = await compiled()
         monkeypatch.setenv("EMU_LOST", "1")
         for _ in range(4):  # more than there are slots: none stays occupied
@@ -119,7 +119,31 @@ def test_a_lost_device_ends_steps_with_an_error(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delenv("EMU_LOST")
         await backend.open(OpenSpec())
         await run_case(backend, CASE)
-        return backend
+        await backend.close()
+
+    asyncio.run(work())
+
+
+def test_a_recovered_device_has_its_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        backend, plan, program = await compiled()
+        step = bytes(4 * plan.layout.n_words)
+        before, lost = backend.memory(), backend.run(program, step)
+        monkeypatch.setenv("EMU_LOST", "1")
+        with pytest.raises(DeviceLostError, match="restart"):  # not back yet
+            await backend.recover()
+        with pytest.raises(DeviceLostError, match="could not be opened again"):
+            backend.run(program, step)
+        monkeypatch.delenv("EMU_LOST")
+        assert await backend.recover()
+        with pytest.raises(DeviceLostError, match="lost with its device"):
+            await backend.read(lost)
+        await backend.read(backend.run(program, step))
+        assert (backend.memory().weight_bytes, backend.memory().arena_bytes) == (
+            before.weight_bytes,
+            before.arena_bytes,
+        )
+        await backend.close()
 
     asyncio.run(work())
 
@@ -178,3 +202,24 @@ def test_another_thread_uses_the_same_device() -> None:
         result = pool.submit(asyncio.run, run_case(backend, CASE)).result()
     assert result.views["y"].any()
     asyncio.run(backend.close())
+
+
+def test_other_tasks_run_until_a_step_is_over() -> None:
+    """The stand-in's step is over at the second question."""
+
+    async def work() -> CudaBackend:
+        backend, plan, program = await compiled()
+        turns: list[int] = []
+
+        async def other() -> None:
+            while True:
+                turns.append(0)
+                await asyncio.sleep(0)
+
+        task = asyncio.create_task(other())
+        await backend.read(backend.run(program, bytes(4 * plan.layout.n_words)))
+        task.cancel()
+        assert len(turns) == 2
+        return backend
+
+    check(work())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,18 @@ from tests.support.parity.arch_runs import check_logits
 from tests.support.promise_runs import SITUATIONS, alone
 
 import camelid
+from camelid.api.llm import LLM
+from camelid.api.runner import Runner
+from camelid.backends.base import Backend
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import start
 from camelid_native.cuda import backend
 from cria.graded_items import first_prompts
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 CASES = load_cases()
+SPLIT = 3  # prompts of a model in parts
 COMPANY = ("among 8 others", "run ahead")
 CRIA = Path(camelid.__file__).with_name("data") / "cria.gguf"
 
@@ -36,16 +43,41 @@ def rig(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(backends, "cuda", open_rig)
 
 
+async def answers(prompts: Sequence[str], **options: Any) -> list[list[int]]:
+    """cria's answers to all prompts at once."""
+    async with await camelid.aload(str(CRIA), backend="cuda", parallel=PARALLEL, **options) as llm:
+        assert "emulator" in llm.capabilities.device
+        return list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
+
+
 @pytest.mark.parametrize("n_prompts", share_of([FEW, ALL]))
 def test_tokens_of_cria_equal_the_reference(n_prompts: int) -> None:
     prompts, want = first_prompts(SEED, n_prompts), wanted(CRIA, n_prompts)
+    assert mismatches(CRIA, prompts, asyncio.run(answers(prompts)), want) == []
 
-    async def together() -> list[list[int]]:
-        async with await camelid.aload(str(CRIA), backend="cuda", parallel=PARALLEL) as llm:
-            assert "emulator" in llm.capabilities.device
-            return list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
 
-    assert mismatches(CRIA, prompts, asyncio.run(together()), want) == []
+@pytest.mark.parametrize("layers", share_of([3, 1, 2, 4]))
+def test_tokens_of_cria_split_with_cpu_equal_the_reference(layers: int) -> None:
+    prompts, want = first_prompts(SEED, SPLIT), wanted(CRIA, SPLIT)
+    assert mismatches(CRIA, prompts, asyncio.run(answers(prompts, gpu_layers=layers)), want) == []
+
+
+def test_stages_on_two_devices_run_at_once() -> None:
+    """Two steps in flight, one on each device, and the reference's tokens."""
+    prompts, want = first_prompts(SEED, SPLIT), wanted(CRIA, SPLIT)
+
+    async def staged() -> list[list[int]]:
+        async def parts() -> list[Backend]:
+            return [open_rig(), open_rig()]
+
+        running = await start(str(CRIA), LoadOptions(parallel=PARALLEL), stages=parts)
+        assert running.backend.capabilities().n_stages == 2
+        async with LLM(running, Runner()) as llm:
+            found = list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
+            assert running.backend.memory().counters["stages_at_once"] == 2
+            return found
+
+    assert mismatches(CRIA, prompts, asyncio.run(staged()), want) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

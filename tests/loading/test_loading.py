@@ -96,6 +96,7 @@ class FakeGpu(NullBackend):
 def with_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine that has a device file of a GPU."""
     monkeypatch.setattr(choose, "may_have_gpu", lambda: True)
+    monkeypatch.setattr(choose, "has_driver", lambda names: False)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_auto_loads_no_driver_without_a_gpu(path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(choose, "may_have_gpu", lambda: False)
     monkeypatch.setattr(choose, "open_backend", lambda name: (opened.append(name), real(name))[1])
     with camelid.load(path) as llm:
-        assert "not webgpu: this machine has no GPU" in llm.backend_note
+        assert "; not cuda, webgpu: this machine has no GPU;" in f"{llm.backend_note};"
     assert opened and "webgpu" not in opened
 
 

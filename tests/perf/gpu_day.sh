@@ -23,11 +23,14 @@ echo "$part · $device · commit $commit · $(date -u +%F)" > "$file"
 shape=/tmp/8b-q4_k_m.gguf
 case $part in
   bench)
-    for model in cria "$shape"; do
+    command=camelid; models="cria $shape"; sizes="-p 512 -n 128 -b 1,8 -r 3"
+    if [ "$rig" ]; then command=tests.cuda.on_rig; models=cria; sizes="-p 16 -n 4 -r 1"; fi
+    for model in $models; do
       if [ "$model" = "$shape" ] && [ ! -f "$shape" ]; then
         python3 -m tests.perf.shapes Llama-3.1-8B q4_k_m "$shape"
       fi
-      python3 -m camelid bench "$model" --backend cuda -p 512 -n 128 -b 1,8 -r 3 >> "$file" 2>&1
+      # shellcheck disable=SC2086
+      python3 -m "$command" bench "$model" --backend cuda $sizes >> "$file" 2>&1
     done ;;
   bits)
     against=; if [ -f .whl/bits.json ]; then against="--against .whl/bits.json"; fi

@@ -161,10 +161,14 @@ class MemoryReport:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Predicted bytes: weights, and per program the memory beside its plan's own buffers."""
+    """Predicted bytes: weights, and per program the memory beside its plan's own buffers.
+
+    `tables` are bytes of state beside its units and page tables.
+    """
 
     weights: int
     programs: Mapping[str, int]
+    tables: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +226,10 @@ class Backend(Protocol):
         """Predicts the memory of plans before loading; by default stored weights, and no kernel scratch."""
         return stored_forecast(plans, pools)
 
+    def free_memory(self) -> int | None:
+        """Bytes of the open device that a model may take; None where the device does not report them."""
+        return None
+
     def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[OpKernels]:
         """The kernels of each op; by default one per op, by the op's name and without a text."""
         return [OpKernels((op.name,), ("",), 1) for op in plan.ops]
@@ -230,8 +238,12 @@ class Backend(Protocol):
         """Runs a step between two timestamps of the device; None for a device without them."""
         return None
 
+    def read_gbps(self) -> float:
+        """Measured GB/s of the device's own memory; 0.0 for the machine's memory or without a measurement."""
+        return 0.0
+
     def peak_gflops(self) -> float:
-        """Measured arithmetic peak in GFLOP/s; 0.0 for a device without a measurement."""
+        """Arithmetic peak in GFLOP/s, measured or by the device's clock; 0.0 for a device without either."""
         return 0.0
 
     def record(self) -> None:

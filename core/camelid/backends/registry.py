@@ -21,7 +21,9 @@ class BackendRow:
     processor, for layers that are not on a GPU; a backend without such a duty is "gpu" or "other"; a test
     backend is in no list for users. `auto_rank` orders the backends that `auto` tries, 0 for never. `options`
     are the load options beyond those of every backend. `api` is the graphics API, an argument of
-    `open_backend`. `extra` is the pip extra that installs the packages, `modules` their importable modules.
+    `open_backend`. `drivers` are the drivers that it runs on, of `gpus.DRIVERS`, on Linux alone (none: any
+    GPU's, on any system). `extra` is the pip extra that installs the packages, `modules` their importable
+    modules; `probe` is a module whose `is_installed()` finds a library that the system may have as well.
     """
 
     module: str
@@ -32,6 +34,8 @@ class BackendRow:
     api: str = ""
     extra: str = ""
     modules: tuple[str, ...] = ()
+    probe: str = ""
+    drivers: tuple[str, ...] = ()
 
 
 WEBGPU = "camelid.backends.webgpu.backend"
@@ -42,12 +46,20 @@ BACKENDS: dict[str, BackendRow] = {
         module="camelid_native.cpu.backend",
         page_module="camelid_native.wasm.backend",
         role="processor",
-        auto_rank=2,
+        auto_rank=3,
         options=frozenset({"adapter", "threads"}),
     ),
     "null": BackendRow(module="camelid.backends.null.backend", role="test"),
-    "webgpu": BackendRow(module=WEBGPU, role="gpu", auto_rank=1, options=frozenset({"adapter"})),
-    "cuda": BackendRow(module="camelid_native.cuda.backend", role="gpu", extra="cuda", modules=("nvidia",)),
+    "webgpu": BackendRow(module=WEBGPU, role="gpu", auto_rank=2, options=frozenset({"adapter"})),
+    "cuda": BackendRow(
+        module="camelid_native.cuda.backend",
+        role="gpu",
+        auto_rank=1,
+        extra="cuda",
+        modules=("cupy",),
+        probe="camelid_native.cuda.nvrtc",
+        drivers=("NVIDIA", "ROCm"),
+    ),
     "vulkan": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Vulkan"),
     "metal": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Metal"),
     "dx12": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="D3D12"),
@@ -65,14 +77,26 @@ def user_names() -> tuple[str, ...]:
 
 
 def auto_names() -> tuple[str, ...]:
-    """Names that `auto` tries, the best first."""
-    ranked = [name for name, row in BACKENDS.items() if row.auto_rank]
+    """Names that `auto` tries on this system, the best first."""
+    on_linux = sys.platform == "linux"
+    ranked = [name for name, row in BACKENDS.items() if row.auto_rank and (on_linux or not row.drivers)]
     return tuple(sorted(ranked, key=lambda name: BACKENDS[name].auto_rank))
 
 
 def names_with(option: str) -> tuple[str, ...]:
     """Names of the backends with this load option."""
     return tuple(name for name, row in BACKENDS.items() if option in row.options)
+
+
+def probe(name: str) -> bool:
+    """False if a library that the backend opens is neither installed by its extra nor by the system."""
+    row = row_of(name)
+    return not row.probe or import_module(row.probe).is_installed()
+
+
+def extra_probe(extra: str) -> bool:
+    """`probe` of the backend of an extra; True for another extra."""
+    return all(probe(name) for name, row in BACKENDS.items() if row.extra == extra)
 
 
 def backend_extras() -> dict[str, tuple[str, ...]]:

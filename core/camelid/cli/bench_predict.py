@@ -11,18 +11,28 @@ from camelid.cli.bench_cases import Case
 from camelid.plan.cost import SequenceShare, step_cost
 from camelid.plan.plan import Plan
 
+MEASURED = "measured just now"
+
 
 @dataclass(frozen=True, slots=True)
 class Yardstick:
-    """Measured limits: GB/s of a plain read, and GFLOP/s of a matrix product or the backend's own peak."""
+    """Limits: measured GB/s of a plain read, and GFLOP/s of a matrix product or the backend's own peak.
+
+    A device with its own memory has 0.0 GFLOP/s, no limit, where it knows no peak. `source` is that of the
+    GFLOP/s.
+    """
 
     read_gbps: float
     gflops: float
+    source: str = MEASURED
 
     @classmethod
     def measure(cls, backend: Backend) -> Yardstick:
         """Measures both limits, in 0.1 to 0.2 s."""
-        return cls(read_gbps(), backend.peak_gflops() or multiply_gflops())
+        own, peak = backend.read_gbps(), backend.peak_gflops()
+        if own:
+            return cls(own, peak, "by the device's clock")
+        return cls(read_gbps(), peak or multiply_gflops())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +74,7 @@ def predict(case: Case, plan: Plan, yardstick: Yardstick, chunk: int) -> Predict
         n_bytes=n_bytes,
         flops=flops,
         read_s=n_bytes / (yardstick.read_gbps * 1e9),
-        multiply_s=flops / (yardstick.gflops * 1e9) if case.kind == "pp" else 0.0,
+        multiply_s=flops / (yardstick.gflops * 1e9) if case.kind == "pp" and yardstick.gflops else 0.0,
     )
 
 

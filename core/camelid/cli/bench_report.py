@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median, stdev
 
 from camelid.cli.bench_cases import Case
-from camelid.cli.bench_predict import Prediction, Yardstick
+from camelid.cli.bench_predict import MEASURED, Prediction, Yardstick
 from camelid.cli.bench_runs import Run
 
 Report = dict[str, object]
@@ -112,10 +112,12 @@ def prediction_line(case: Case, prediction: Prediction, yardstick: Yardstick) ->
     """The prediction and its bound, on one line."""
     if prediction.is_arithmetic:
         per = prediction.flops / prediction.n_tokens
-        why = f"{per / 1e6:.4g} MFLOP a token at {yardstick.gflops:.4g} GFLOP/s"
+        why = f"{per / 1e6:.4g} MFLOP a token at {yardstick.gflops:.4g} GFLOP/s, {yardstick.source}"
     else:
-        why = f"{prediction.bytes_per_token / 1e6:.4g} MB a token at {yardstick.read_gbps:.4g} GB/s"
-    return _line(str(case), f"at most {rate(prediction.tps)}: {why}, measured just now")
+        why = (
+            f"{prediction.bytes_per_token / 1e6:.4g} MB a token at {yardstick.read_gbps:.4g} GB/s, {MEASURED}"
+        )
+    return _line(str(case), f"at most {rate(prediction.tps)}: {why}")
 
 
 def result_lines(row: Row, rival: str = "") -> Iterator[str]:

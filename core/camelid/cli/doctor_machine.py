@@ -13,7 +13,7 @@ from pathlib import Path
 
 from camelid.backends.common.processors import CGROUP, allowed_processors, cpu_quota
 from camelid.backends.proof.verdicts import cache_folder
-from camelid.backends.registry import backend_extras
+from camelid.backends.registry import backend_extras, extra_probe
 
 CPUINFO, MEMINFO = Path("/proc/cpuinfo"), Path("/proc/meminfo")
 # Linux names of the instruction sets with kernels: x86-64, then arm64.
@@ -117,7 +117,7 @@ def _version(package: str) -> str | None:
 def extras() -> Mapping[str, str]:
     """The pip command of each extra of a face or a backend, "" if installed."""
     return {
-        name: "" if all(map(find_spec, modules)) else f"pip install 'camelid[{name}]'"
+        name: "" if all(map(find_spec, modules)) and extra_probe(name) else f"pip install 'camelid[{name}]'"
         for name, modules in (FACE_EXTRAS | backend_extras()).items()
     }
 

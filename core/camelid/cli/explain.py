@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from camelid.backends.registry import auto_names, oracle_name
+from camelid.backends.registry import oracle_name
 from camelid.cli.command import BACKEND_NAMES, model_argument, subcommand
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.hub_download import local_path
@@ -35,7 +35,7 @@ HELD = ("weight_bytes", "arena_bytes")  # summed over devices
 @click.option("--entry", type=click.Choice([DECODE, MIXED]), default=DECODE, show_default=True,
               help="Plan of a decode step, or of a step with prefill.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKEND_NAMES), metavar="NAME",
-              help=f"Backend of the rewrites. Default: {DEFAULT}; with -ngl {auto_names()[0]}.")  # fmt: skip
+              help=f"Backend of the rewrites. Default: {DEFAULT}; with -ngl the GPU's.")  # fmt: skip
 @click.option("--adapter", default="", metavar="NAME", help="Select a device by part of its name.")
 @gpu_layers_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: costs, and the plan's text.")

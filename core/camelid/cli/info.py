@@ -9,11 +9,11 @@ from pathlib import Path
 import click
 from click.core import ParameterSource
 
-from camelid.backends.registry import auto_names
 from camelid.cli.command import BACKEND_NAMES, model_argument, say, subcommand
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.info_memory import memory_facts, memory_lines, notes
 from camelid.cli.info_record import Record, Report, fact_lines, read_record
+from camelid.loading.choose import likely_gpu
 from camelid.loading.model_file import ModelFile
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
@@ -35,8 +35,8 @@ FORECAST = ("context", "backend", "gpu_layers", "parallel")  # options of --memo
               help="Context length for --memory. Default: the model's, at most 4096.")  # fmt: skip
 @click.option("--parallel", type=click.IntRange(1), default=LoadOptions().parallel, show_default=True,
               metavar="N", help="Parallel sequences for --memory.")  # fmt: skip
-@click.option("--backend", type=click.Choice(BACKEND_NAMES), default=auto_names()[0], show_default=True,
-              metavar="NAME", help="Backend for --memory; no device is opened.")  # fmt: skip
+@click.option("--backend", type=click.Choice(BACKEND_NAMES), default=likely_gpu, metavar="NAME",
+              help="Backend for --memory; no device is opened. Default: that of the GPU here.")  # fmt: skip
 @gpu_layers_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object; sizes in bytes.")
 @click.pass_context

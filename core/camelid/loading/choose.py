@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from camelid.backends.base import Backend, OpenSpec
-from camelid.backends.common.gpus import may_have_gpu
+from camelid.backends.common.gpus import has_driver, may_have_gpu
 from camelid.backends.proof.verdicts import verdict
 from camelid.backends.registry import (
     auto_names,
@@ -17,6 +17,7 @@ from camelid.backends.registry import (
     names_with,
     open_backend,
     oracle_name,
+    probe,
     processor_name,
     row_of,
 )
@@ -93,27 +94,58 @@ async def _deploy(backend: Backend, options: LoadOptions, model: Model, note: st
 
 async def _open_auto(options: LoadOptions, model: Model) -> ChosenBackend:
     """Opens the first suitable backend of `auto`, else the oracle."""
-    reasons: list[str] = []
+    reasons: dict[str, str] = {}
     for name in auto_names():
         chosen = await _try_backend(name, options, model, reasons)
         if chosen:
             return chosen
     if sys.platform == "emscripten":  # a page has no NumPy, and so no oracle
-        raise BackendError(f"no backend can run this model here: {'; '.join(reasons)}", backend="auto")
+        told = "; ".join(_against(reasons))
+        raise BackendError(f"no backend can run this model here: {told}", backend="auto")
     try:
         fallback = await open_named(oracle_name(), activations=options.activations)
     except RequestError as error:
-        raise RequestError("; ".join([error.message, *reasons]), **error.facts) from error
-    return await _deploy(fallback, options, model, "; ".join([_describe(fallback), *reasons]))
+        raise RequestError("; ".join([error.message, *_against(reasons)]), **error.facts) from error
+    return await _deploy(fallback, options, model, "; ".join([_describe(fallback), *_against(reasons)]))
+
+
+def _against(reasons: Mapping[str, str]) -> list[str]:
+    """The reasons against backends by name; backends with one reason together."""
+    names = {reason: [name for name, own in reasons.items() if own == reason] for reason in reasons.values()}
+    return [f"not {', '.join(each)}: {reason}" for reason, each in names.items()]
+
+
+def _absence(name: str) -> str:
+    """The reason against a backend without a device here; "" if it may have one. Loads no driver."""
+    drivers = row_of(name).drivers if may_have_gpu() else ()
+    return (
+        "" if has_device(name) else f"this machine has no GPU{' of ' * bool(drivers)}{' or '.join(drivers)}"
+    )
+
+
+def has_device(name: str) -> bool:
+    """False for a backend of GPUs whose device files are absent. Loads no driver."""
+    row = row_of(name)
+    return row.role != "gpu" or (has_driver(row.drivers) if row.drivers else may_have_gpu())
+
+
+def likely_gpu() -> str:
+    """The first GPU backend of `auto` with a device and its libraries on this machine, else the last one."""
+    *others, last = _auto_gpus()
+    return next((name for name in others if has_device(name) and probe(name)), last)
+
+
+def _auto_gpus() -> list[str]:
+    return [name for name in auto_names() if row_of(name).role == "gpu"]
 
 
 async def _try_backend(
-    name: str, options: LoadOptions, model: Model, reasons: list[str]
+    name: str, options: LoadOptions, model: Model, reasons: dict[str, str]
 ) -> ChosenBackend | None:
     """The open backend; or None, with one more reason, if it cannot run the model or fails its gate."""
     row = row_of(name)
-    if row.role == "gpu" and not may_have_gpu():
-        reasons.append(f"not {name}: this machine has no GPU")
+    if reason := _absence(name):
+        reasons[name] = reason
         return None
     threads = options.threads if "threads" in row.options else None
     open_one = partial(open_named, name, options.adapter, threads, options.activations)
@@ -134,8 +166,8 @@ async def _try_backend(
             reason = deployment.reason_against() or await verdict(backend, open_one)
             if not reason:
                 opened.pop_all()
-                return ChosenBackend(backend, deployment, "; ".join([_describe(backend), *reasons]))
-    reasons.append(f"not {name}: {reason}")
+                return ChosenBackend(backend, deployment, "; ".join([_describe(backend), *_against(reasons)]))
+    reasons[name] = reason
     return None
 
 
@@ -195,12 +227,13 @@ async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> Ch
 
     Raises RequestError if the model cannot be cut there, or if the backend is no GPU.
     """
-    names, cuts = layer_devices(model.spec, options.backend, gpu_layers)
+    gpu, reasons = await _proven_gpu(options) if gpu_layers else (options.backend, [])
+    names, cuts = layer_devices(model.spec, gpu, gpu_layers)
     n_layers = len(model.spec.layers)
     if not cuts:
         backend = await open_named(names[0], options.adapter, options.threads, options.activations)
         note = f"{_describe(backend)}, which has all {n_layers} layers"
-        return await _deploy(backend, options, model, note)
+        return await _deploy(backend, options, model, "; ".join([note, *reasons]))
     how = (("", options.threads, options.activations), (options.adapter, None, options.activations))
     async with AsyncExitStack() as opened:
         parts: list[Backend] = []
@@ -209,7 +242,34 @@ async def open_layers(options: LoadOptions, gpu_layers: int, model: Model) -> Ch
             opened.push_async_callback(parts[-1].close)
         chosen = _staged(parts, cuts, options, model)
         opened.pop_all()
-    return chosen
+    return replace(chosen, note="; ".join([chosen.note, *reasons]))
+
+
+async def _proven_gpu(options: LoadOptions) -> tuple[str, list[str]]:
+    """The named GPU backend; for `auto` the first that passes its gate, else the last, and the reasons."""
+    if options.backend != "auto":
+        return options.backend, []
+    *others, last = _auto_gpus()
+    reasons: dict[str, str] = {}
+    for name in filter(has_device, others):
+        reason = await _gate_reason(name, options)
+        if not reason:
+            return name, _against(reasons)
+        reasons[name] = reason
+    return last, _against(reasons)
+
+
+async def _gate_reason(name: str, options: LoadOptions) -> str:
+    """The reason against a backend: it does not open, or fails its gate; "" if it passes."""
+    open_one = partial(open_named, name, options.adapter, None, options.activations)
+    try:
+        backend = await open_one()
+    except (BackendError, RequestError, ImportError, OSError) as error:
+        return str(error).removeprefix(f"{name}: ")
+    try:
+        return await verdict(backend, open_one)
+    finally:
+        await backend.close()
 
 
 async def open_stages(options: LoadOptions, parts: Sequence[Backend], model: Model) -> ChosenBackend:
@@ -269,9 +329,9 @@ def layer_devices(spec: ModelSpec, backend: str, gpu_layers: int) -> tuple[tuple
 
 
 def _gpu_of(backend: str, gpu_layers: int) -> str:
-    """The GPU backend for the layers: the named one, else the first of `auto`."""
+    """The GPU backend for the layers: the named one, else the likely one of this machine."""
     gpus = names_of("gpu")
-    gpu = next(name for name in auto_names() if name in gpus) if backend == "auto" else backend
+    gpu = likely_gpu() if backend == "auto" else backend
     if gpu in gpus or (gpu == processor_name() and not gpu_layers):
         return gpu
     raise RequestError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
@@ -23,9 +23,10 @@ PROCESS_BYTES = 56_000_000  # resident size of the process with a tiny model, on
 class MemoryEstimate:
     """Bytes on one device, by use. `states` and `scratch` are by state group and by entry.
 
-    `weight_types` are the types of the device's weights. `process` is Python with its modules, measured once;
-    a large vocabulary adds to it. A backend with its own forecast counts weights in its own layout, and as
-    scratch also its kernels' memory: cpu's results, webgpu's sums of the runs of attention on a GPU.
+    `weight_types` are the types of the device's weights. `page_tables` includes a backend's own tables of
+    state. A program with row buckets has scratch for each. `process` is Python with its modules, measured
+    once; a large vocabulary adds to it. A backend with its own forecast counts weights in its own layout, and
+    as scratch also its kernels' memory: cpu's results, webgpu's sums of the runs of attention on a GPU.
 
     Not counted: drivers and pipelines; padding of webgpu's state (tensors to 256 bytes, quantized rows of an
     odd number of blocks by 2); its 4 MiB staging buffer. The reference has no arena: it allocates buffers as
@@ -58,7 +59,7 @@ def estimate_memory(
     The first device's estimate includes the process. Reads no weights, so the weights need not exist.
     """
     layers = layer_ranges(deployment.capabilities.cuts, len(deployment.model.spec.layers))
-    plans = {entry: split(deployment.plan(entry), layers) for entry in LOADED_PROGRAMS}
+    plans = {name: split(plan, layers) for name, plan in _loaded_plans(deployment)}
     stages = [dict(zip(plans, parts, strict=True)) for parts in zip(*plans.values(), strict=True)]
     pools = deployment.kv_cache().sizes()
     first, *others = (
@@ -66,6 +67,14 @@ def estimate_memory(
         for stage, forecaster in zip(stages, forecasters, strict=True)
     )
     return [replace(first, process=PROCESS_BYTES), *others]
+
+
+def _loaded_plans(deployment: Deployment) -> Iterator[tuple[str, Plan]]:
+    """The plans compiled at load: by the program's name, smaller row buckets with their rows."""
+    for program in LOADED_PROGRAMS:
+        *smaller, largest = deployment.plans(program)
+        yield from ((f"{program}_{plan.key.capacity.rows}", plan) for plan in smaller)
+        yield program, largest
 
 
 def _footprint(
@@ -82,7 +91,7 @@ def _footprint(
         weights=forecast.weights,
         weight_types=frozenset(w.type for w in _weights(plans)),
         states={s.name: s.unit_bytes * pools[s.name].units for s in plans[DECODE].states},
-        page_tables=sum(_table_bytes(pool) for pool in pools.values()),
+        page_tables=sum(_table_bytes(pool) for pool in pools.values()) + forecast.tables,
         scratch={entry: plan_arena(plan).n_bytes + forecast.programs[entry] for entry, plan in plans.items()},
         steps=sum(_step_bytes(plan) for plan in plans.values()),
     )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from camelid.backends.base import Backend, Forecast, PoolSize, stored_forecast
-from camelid.backends.common.gpus import may_have_gpu
-from camelid.backends.registry import auto_names, names_of, processor_name
+from camelid.backends.registry import auto_names, names_of, probe, processor_name
 from camelid.errors import BackendError
-from camelid.loading.choose import Device, devices_of, unopened
+from camelid.loading.choose import Device, devices_of, has_device, unopened
 from camelid.loading.deployment import Deployment
 from camelid.loading.estimate import Forecaster, MemoryEstimate, estimate_memory
 from camelid.loading.model_file import ModelName, open_model
@@ -54,7 +53,7 @@ def likely_backend(model: Model, options: LoadOptions) -> Backend:
     """The backend of the options, not opened; for `auto` its first choice on this machine."""
     if options.backend != "auto" or options.gpu_layers is not None:
         return unopened(model.spec, options.backend, options.gpu_layers)
-    best = auto_names()[0] if may_have_gpu() else processor_name()
+    best = next(name for name in auto_names() if has_device(name) and probe(name))
     try:
         return unopened(model.spec, best, None)
     except BackendError:  # its package is missing, and so `auto` takes another

@@ -13,6 +13,7 @@ from camelid.errors import DeviceLostError
 from camelid.formats.progress import Progress
 from camelid.loading.choose import OpenStages, choose_backend
 from camelid.loading.deployment import LOADED_PROGRAMS, Deployment, check_context
+from camelid.loading.fit import check_fit
 from camelid.loading.model_file import ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
 from camelid.model.decoder import declare_states
@@ -90,6 +91,7 @@ async def start_engine(
     """Loads weights, allocates state, compiles `decode` and `mixed`, and returns the engine."""
     depth = check_depth(options.max_in_flight, deployment.capabilities)
     deployment.check_plans()
+    check_fit(backend, deployment, options)
     state = deployment.kv_cache()
     if options.record_tape:
         backend.record()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import islice
 from struct import unpack_from
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +26,9 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.base import OpKernels as KernelsOfOp
-from camelid.backends.common.boundary import checked_inputs, made_bytes
-from camelid.backends.common.results import output_rows
-from camelid.errors import BackendError
+from camelid.backends.common.boundary import checked_inputs
+from camelid.backends.common.results import output_rows, result_bytes
+from camelid.errors import BackendError, DeviceLostError
 from camelid.plan.memory import Arena, plan_arena
 from camelid.plan.plan import Op, Plan, StateSpec, View
 from camelid.plan.weights import Weight
@@ -39,9 +41,10 @@ from camelid_native.cuda.library import Library
 from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
 from camelid_native.cuda.matrix_units import multiplies_codes
 from camelid_native.cuda.places import Places
-from camelid_native.cuda.program import CudaProgram, Flight, Memory
+from camelid_native.cuda.program import CudaProgram, Memory, memory_sizes
+from camelid_native.cuda.speed import copy_gbps, peak_gops
 from camelid_native.cuda.staging import Staging
-from camelid_native.cuda.states import States
+from camelid_native.cuda.states import States, table_bytes
 from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
 from camelid_native.cuda.vendors import open_gpu
 from camelid_native.cuda.weights import Weights, books_bytes, device_bytes
@@ -60,7 +63,8 @@ class Opened:
         self.device = device
         try:
             facts = device.facts()
-            self.name = f"{facts.name} ({facts.arch}), driver {facts.driver}"
+            known = (f"{facts.name} ({facts.arch})", f"driver {facts.driver}", facts.interface)
+            self.name = ", ".join(filter(None, known))
             self.build = fingerprint(compiler.name)
             self.has_matrix = multiplies_codes(facts.arch)
             self.staging = Staging(device)
@@ -77,13 +81,37 @@ class Opened:
         self.device.close()
 
 
+@dataclass(slots=True)
+class Kept:
+    """What a lost device is given again."""
+
+    device: str = ""
+    weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
+    sources: dict[str, Any] = field(default_factory=dict[str, Any])
+    states: tuple[StateSpec, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class Compiled:
+    """A plan with its program, which a recovery replaces."""
+
+    plan: Plan
+    arena: Arena
+    program: CudaProgram
+
+    def place(self, buffer: str) -> int:
+        """The address of a buffer on the device."""
+        return self.program.memory.arena_at + self.arena.offsets[buffer]
+
+
 class CudaBackend(Backend):
     """Plans as graphs on one GPU. Keeps promise A, and B within NMSE 1e-5."""
 
     def __init__(self, open_parts: OpenParts) -> None:
         self._open_parts = open_parts
         self._parts: Opened | None = None  # None while the backend is closed
-        self._programs: list[CudaProgram] = []
+        self._kept, self._gone = Kept(), ""  # `_gone`: why no device is open after a loss
+        self._programs: list[Compiled] = []
         self._states: States | None = None
         self._pools: dict[str, PoolSize] = {}
         self._counters = {"runs": 0, "launches": 0}
@@ -101,6 +129,7 @@ class CudaBackend(Backend):
             activations="q8",
             exact_types=EXACT_TYPES,
             build=self._parts.build if self._parts else "",
+            is_concurrent=True,
         )
 
     async def open(self, spec: OpenSpec) -> None:
@@ -110,6 +139,7 @@ class CudaBackend(Backend):
         """
         await self.close()
         self._parts = Opened(*self._open_parts())
+        self._kept.device = self._parts.name
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         """Uploads weights. Programs become invalid if one of them is replaced."""
@@ -118,6 +148,8 @@ class CudaBackend(Backend):
         if loaded.has_any(weights):
             self._drop_programs()
         loaded.load(weights, sources)
+        self._kept.weights |= {weight.name: weight for weight in weights}
+        self._kept.sources |= sources
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
         """Allocates zeroed state. Programs compiled earlier become invalid."""
@@ -128,17 +160,21 @@ class CudaBackend(Backend):
             before.close()
         self._pools = dict(units)
         self._states = States(parts.device, parts.staging, states, units)
+        self._kept.states = tuple(states)
 
     async def compile(self, plan: Plan) -> Program:
         """Compiles the plan's kernels and captures its graphs."""
         reason = plan_refusal(plan)
         if reason:
             raise BackendError(f"{reason}. Choose another backend", backend="cuda")
-        holdings, arena = Holdings(self._opened().device), plan_arena(plan)
+        compiled = Compiled(plan, plan_arena(plan), self._built(plan))
+        self._programs.append(compiled)
+        return Program(plan, compiled)
+
+    def _built(self, plan: Plan) -> CudaProgram:
+        holdings = Holdings(self._opened().device)
         with holdings.building():
-            program = self._build(plan, arena, holdings)
-        self._programs.append(program)
-        return Program(plan, (program, arena))
+            return self._build(plan, plan_arena(plan), holdings)
 
     def _build(self, plan: Plan, arena: Arena, holdings: Holdings) -> CudaProgram:
         parts, states, context = self._opened(), self._held(), self._context(plan, self._pools)
@@ -155,31 +191,38 @@ class CudaBackend(Backend):
             regions=states.table_of,
         )
         launches = launches_of(context, places, memory.scratch_at, parts.library)
-        return CudaProgram(parts.device, plan, memory, launches, holdings)
+        return CudaProgram(parts.device, plan, memory, launches, holdings, arena)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Enqueues a step."""
-        own, arena = self._own(program)
+        compiled = self._own(program)
+        own = compiled.program
         for name, data in checked_inputs(program, step, inputs, backend="cuda").items():
-            self._write(own, arena, name, data)
+            self._write(compiled, name, data)
         n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
         self._counters["runs"] += 1
         self._counters["launches"] += own.n_launches
         return Ticket(program, n_outputs, own.submit(step, n_outputs))
 
     async def read(self, ticket: Ticket) -> Result:
-        """Waits for the step and returns its results."""
-        await asyncio.sleep(0)
-        own, _ = self._own(ticket.program)
-        flight: Flight = ticket.handle
-        return output_rows(own.read(flight), ticket)
+        """Waits for the step and returns its results; other tasks run meanwhile."""
+        own = await self._finished(ticket)
+        return output_rows(own.read(ticket.handle), ticket)
 
     async def read_boundary(self, ticket: Ticket) -> Mapping[str, bytes]:
-        own, arena = self._own(ticket.program)
-        flight: Flight = ticket.handle
-        sizes = made_bytes(ticket.program, flight.step)
-        places = {name: own.memory.arena_at + arena.offsets[name] for name in sizes}
-        return {name: self._opened().staging.download(places[name], n) for name, n in sizes.items()}
+        own = await self._finished(ticket)
+        return own.read_boundary(ticket.handle)
+
+    async def _finished(self, ticket: Ticket) -> CudaProgram:
+        """The program of a step that is over, asked between other tasks: a thread that waits costs 50 µs."""
+        own, flight = self._own(ticket.program).program, ticket.handle
+        if flight.owner is not own:
+            told = "cuda: the step was lost with its device"
+            raise DeviceLostError(told, backend="cuda", reason=told)
+        await asyncio.sleep(0)
+        while not own.is_done(flight):
+            await asyncio.sleep(0)
+        return own
 
     async def read_state(self, group: str, unit: int) -> bytes:
         return self._held().read(group, unit)
@@ -191,13 +234,13 @@ class CudaBackend(Backend):
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]
     ) -> tuple[Ticket, list[bytes]]:
         """Runs a step with bytes in the input views, and returns the bytes of the output views."""
-        own, arena = self._own(program)
+        compiled = self._own(program)
         for view, data in inputs.items():
-            self._write(own, arena, view.buffer.name, data)
+            self._write(compiled, view.buffer.name, data)
         ticket = self.run(program, step)
         await self.read(ticket)
         rows = program.plan.rows
-        places = [own.memory.arena_at + arena.offsets[view.buffer.name] for view in outputs]
+        places = [compiled.place(view.buffer.name) for view in outputs]
         sizes = [rows[view.rows] * view.row_bytes for view in outputs]
         return ticket, [self._opened().staging.download(*one) for one in zip(places, sizes, strict=True)]
 
@@ -205,16 +248,35 @@ class CudaBackend(Backend):
         return MemoryReport(
             weight_bytes=self._parts.weights.n_bytes if self._parts else 0,
             state_bytes=self._states.n_bytes if self._states else 0,
-            arena_bytes=sum(program.memory.n_bytes for program in self._programs),
+            arena_bytes=sum(compiled.program.memory.n_bytes for compiled in self._programs),
             counters=dict(self._counters),
         )
 
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
-        """Weights in planes, and the scratch of each program."""
+        """Bytes as they are allocated: weights in planes, tables of state, scratch and padding."""
         weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
-        scratch = {name: scratch_of(self._context(plan, pools)).n_bytes for name, plan in plans.items()}
         books = books_bytes(weight.type for weight in weights.values())
-        return Forecast(sum(map(device_bytes, weights.values())) + books, scratch)
+        states = list({state.name: state for plan in plans.values() for state in plan.states}.values())
+        programs = {name: self._program_bytes(plan, pools) for name, plan in plans.items()}
+        tables = table_bytes(states, pools)
+        return Forecast(sum(map(device_bytes, weights.values())) + books, programs, tables)
+
+    def _program_bytes(self, plan: Plan, pools: Mapping[str, PoolSize]) -> int:
+        """Bytes of a program beside its arena, step and results."""
+        arena, scratch = plan_arena(plan).n_bytes, scratch_of(self._context(plan, pools)).n_bytes
+        own = arena + 4 * plan.layout.n_words + result_bytes(plan, plan.key.capacity.outputs)
+        return sum(memory_sizes(plan, arena, scratch).values()) - own
+
+    def read_gbps(self) -> float:
+        """Measured GB/s of copies on the device."""
+        return copy_gbps(self._opened().device)
+
+    def peak_gflops(self) -> float:
+        """The peak of int8 matrix instructions by the device's clock."""
+        return peak_gops(self._opened().device.facts())
+
+    def free_memory(self) -> int | None:
+        return self._parts.device.free_bytes() if self._parts else None
 
     def kernels(self, plan: Plan, units: Mapping[str, PoolSize]) -> Sequence[KernelsOfOp]:
         """The modules of each op of the plan, as the compiler gets them."""
@@ -224,29 +286,58 @@ class CudaBackend(Backend):
 
     async def close(self) -> None:
         """Waits for the steps in flight and frees all memory."""
+        self._kept, self._gone = Kept(), ""
+        self._release()
+        self._programs = []
+
+    def _release(self) -> None:
+        """Frees the device and everything on it; programs keep their plans."""
         parts, self._parts = self._parts, None
         states, self._states = self._states, None
         if parts is None:
             return
         with suppress(BackendError):
             parts.device.wait(parts.device.mark())
-        self._drop_programs()
+        for compiled in self._programs:
+            compiled.program.close()
         if states:
             states.close()
-        parts.close()
+        with suppress(BackendError):  # of a lost device
+            parts.close()
+
+    async def recover(self) -> bool:
+        """Opens the device again, with its weights, empty state and all programs."""
+        self._release()
+        self._gone = "the device was lost, and it could not be opened again"
+        self._parts = parts = Opened(*self._open_parts())
+        try:
+            if parts.name != self._kept.device:
+                told = f"cuda: {self._kept.device} is gone, and only {parts.name} is there"
+                raise BackendError(told, backend="cuda")
+            parts.weights.load(list(self._kept.weights.values()), self._kept.sources)
+            self._states = States(parts.device, parts.staging, self._kept.states, self._pools)
+            for compiled in self._programs:
+                compiled.program = self._built(compiled.plan)
+        except BaseException:
+            self._release()
+            raise
+        self._gone = ""
+        return True
 
     def _drop_programs(self) -> None:
         """Frees all programs, after the steps in flight."""
         if self._programs and self._parts:
             self._parts.device.wait(self._parts.device.mark())
         programs, self._programs = self._programs, []
-        for program in programs:
-            program.close()
+        for compiled in programs:
+            compiled.program.close()
 
     def _context(self, plan: Plan, pools: Mapping[str, PoolSize]) -> Context:
         return Context(plan, pools, bool(self._parts and self._parts.has_matrix))
 
     def _opened(self) -> Opened:
+        if self._parts is None and self._gone:
+            raise DeviceLostError(f"cuda: {self._gone}", backend="cuda", reason=self._gone)
         if self._parts is None:
             raise BackendError("backend 'cuda' is not open; call open() first", backend="cuda")
         return self._parts
@@ -257,18 +348,16 @@ class CudaBackend(Backend):
             raise BackendError("backend 'cuda' has no state; call allocate() first", backend="cuda")
         return self._states
 
-    def _own(self, program: Program) -> tuple[CudaProgram, Arena]:
+    def _own(self, program: Program) -> Compiled:
         """The compiled program. Raises BackendError if its state was allocated anew."""
         self._opened()
-        own, arena = program.handle
-        if own not in self._programs:
+        if program.handle not in self._programs:
             raise BackendError("cuda: the program is stale; compile it again", backend="cuda")
-        return own, arena
+        return program.handle
 
-    def _write(self, own: CudaProgram, arena: Arena, buffer: str, data: bytes) -> None:
+    def _write(self, compiled: Compiled, buffer: str, data: bytes) -> None:
         if data:
-            to = own.memory.arena_at + arena.offsets[buffer]
-            self._opened().staging.upload(to, np.frombuffer(data, np.uint8))
+            self._opened().staging.upload(compiled.place(buffer), np.frombuffer(data, np.uint8))
 
 
 def _described(parts: Sequence[tuple[Op, Sequence[Kernel]]], context: Context) -> KernelsOfOp:

@@ -12,18 +12,25 @@ ALIGNMENT = 256  # bytes; of allocated memory
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """A device. `arch` is its compiler's name for it (sm_90, gfx942), `wave` the lanes that run together."""
+    """A device.
+
+    `arch` is its compiler's name for it (sm_90, gfx942), `wave` the lanes that run together, and `clock_khz`
+    the highest clock of its processors. `interface` is what calls the driver, where there is a choice.
+    """
 
     name: str
     arch: str
     wave: int
     n_processors: int
+    clock_khz: int
     memory_bytes: int
     driver: str
+    interface: str = ""
 
 
 class Device(Protocol):
-    """One GPU with one stream. Copies and launches are enqueued; `wait` alone waits.
+    """One GPU with one stream. Copies and launches are enqueued; `wait` alone waits. An event of `mark` is
+    freed by its `wait`.
 
     Addresses are integers. Every call raises OutOfMemoryError, DeviceLostError or BackendError with the
     driver's text.
@@ -44,6 +51,7 @@ class Device(Protocol):
     def replay(self, graph: Any) -> None: ...
     def drop(self, graph: Any) -> None: ...
     def mark(self) -> Any: ...
+    def is_done(self, mark: Any) -> bool: ...
     def wait(self, mark: Any) -> None: ...
     def close(self) -> None: ...
 

@@ -11,26 +11,34 @@ from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid_native.cuda.device import Facts, Grid
 from camelid_native.cuda.device_driver import CUDA, MEMCPY_DEFAULT, RELAXED
 
+POOL_BYTES = 512  # CuPy's pool allocates multiples of this
+
 
 class CupyDevice:
     """A GPU of CuPy. `number` counts the devices that CuPy lists."""
 
     def __init__(self, number: int = 0) -> None:
         try:
-            self._cuda: Any = import_module("cupy").cuda
+            cupy = import_module("cupy")
         except ImportError as error:
             raise BackendError(f"cuda: CuPy cannot be imported: {error}", backend="cuda") from None
+        self._cuda: Any = cupy.cuda
+        self._version = str(cupy.__version__)
         self._number, self._held = number, dict[int, Any]()
+        self._sizes: dict[int, int] = {}  # of the pool's memory, by address
         self._call(self._cuda.runtime.setDevice, number)
         self._stream: Any = self._call(lambda: self._cuda.Stream(non_blocking=True))
+        self._pool: Any = self._cuda.MemoryPool()
 
     def facts(self) -> Facts:
         found: dict[str, Any] = self._call(self._cuda.runtime.getDeviceProperties, self._number)
         return Facts(
             name=bytes(found["name"]).decode(), arch=f"sm_{found['major']}{found['minor']}",
             wave=found["warpSize"], n_processors=found["multiProcessorCount"],
+            clock_khz=self._call(self._cuda.runtime.deviceGetAttribute, CUDA.clock, self._number),
             memory_bytes=found["totalGlobalMem"],
             driver=str(self._cuda.runtime.driverGetVersion()),
+            interface=f"by CuPy {self._version}",
         )  # fmt: skip
 
     def free_bytes(self) -> int:
@@ -45,16 +53,25 @@ class CupyDevice:
         return self._call(module.get_function, name)
 
     def allocate(self, n_bytes: int) -> int:
-        return self._keep(self._call(self._cuda.alloc, n_bytes))
+        """Memory of a pool of this device alone, whose limit is exactly what is allocated."""
+        size = -(-n_bytes // POOL_BYTES) * POOL_BYTES
+        self._bound(size)
+        at = self._keep(self._call(self._pool.malloc, n_bytes))
+        self._sizes[at] = size
+        return at
 
     def free(self, at: int) -> None:
-        del self._held[at]
+        """Gives memory back to the device: other processes and the next load find it free."""
+        del self._held[at], self._sizes[at]
+        self._call(self._pool.free_all_blocks)
+        self._bound()
 
     def pinned(self, n_bytes: int) -> tuple[int, memoryview[int]]:
         at = self._keep(self._call(self._cuda.alloc_pinned_memory, n_bytes))
         return at, memoryview((ctypes.c_ubyte * n_bytes).from_address(at)).cast("B")
 
-    free_pinned = free
+    def free_pinned(self, at: int) -> None:
+        del self._held[at]
 
     def copy(self, to: int, at: int, n_bytes: int) -> None:
         self._call(self._cuda.runtime.memcpyAsync, to, at, n_bytes, MEMCPY_DEFAULT, self._stream.ptr)
@@ -87,12 +104,22 @@ class CupyDevice:
         self._call(event.record, self._stream)
         return event
 
+    def is_done(self, mark: Any) -> bool:
+        return self._call(lambda: mark.done)
+
     def wait(self, mark: Any) -> None:
         self._call(mark.synchronize)
 
     def close(self) -> None:
-        self._call(self._stream.synchronize)
-        self._held.clear()
+        try:
+            self._call(self._stream.synchronize)
+        finally:
+            self._held.clear()
+            self._call(self._pool.free_all_blocks)
+
+    def _bound(self, more: int = 0) -> None:
+        """Bounds the pool by what is allocated and `more` bytes."""
+        self._call(self._pool.set_limit, max(sum(self._sizes.values()) + more, 1))  # 0 is no limit
 
     def _keep(self, memory: Any) -> int:
         """The address of memory of a pool, which goes back to the pool at `free`."""

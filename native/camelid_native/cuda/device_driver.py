@@ -20,6 +20,7 @@ from camelid_native.cuda.device import Facts, Grid
 WAY_OUT = "; install the GPU's driver"
 NON_BLOCKING, NO_TIMING, RELAXED = 1, 2, 2  # flags of streams, events and captures
 MEMCPY_DEFAULT = 4  # HIP's kind of copy that finds the direction by the addresses
+NOT_READY = 600  # the code of an event that has not come yet
 PROPERTIES_BYTES = 4096  # more than HIP's structure of a device's properties has
 
 
@@ -40,6 +41,7 @@ class Api:
     lost: frozenset[int]
     wave: int
     processors: int
+    clock: int
     arch: Callable[[DriverDevice], str]
 
 
@@ -60,7 +62,7 @@ def _named(prefix: str, **others: str) -> dict[str, str]:
         *("DevicePrimaryCtxRetain", "MemcpyAsync", "MemsetD8Async", "StreamSynchronize", "StreamCreate"),
         *("ModuleLoadData", "ModuleGetFunction", "LaunchKernel", "StreamEndCapture"),
         *("GraphInstantiateWithFlags", "GraphDestroy", "GraphExecDestroy", "GraphLaunch", "EventCreate"),
-        *("EventRecord", "EventSynchronize", "DriverGetVersion"),
+        *("EventRecord", "EventQuery", "EventSynchronize", "DriverGetVersion"),
     )
     return {role: others.get(role, prefix + role) for role in (*roles, *others)}
 
@@ -82,6 +84,7 @@ CUDA = Api(
     lost=LOST,
     wave=10,
     processors=16,
+    clock=13,
     arch=_sm,
 )  # fmt: skip
 # HIP deprecates contexts: a thread has a device. Numbers are those of HIP 5.2 to 7.1. R0600 is the layout of
@@ -106,15 +109,19 @@ HIP = Api(
     lost=LOST,
     wave=87,
     processors=63,
+    clock=5,
     arch=_gfx,
 )  # fmt: skip
 
 
 class DriverDevice:
-    """A GPU of a driver's library. `number` counts the devices that the driver lists."""
+    """A GPU of a driver's library. `number` counts the devices that the driver lists.
 
-    def __init__(self, api: Api, library: str = "", number: int = 0) -> None:
-        self._api = api
+    `interface` is that of `Facts`, with the reason against another one.
+    """
+
+    def __init__(self, api: Api, library: str = "", number: int = 0, interface: str = "") -> None:
+        self._api, self._interface = api, interface
         self._library = _opened((library,) if library else api.libraries)
         self._device, self._context, self._stream = c_int(), c_void_p(), c_void_p()
         self._threads = threading.local()  # a thread has its own current context
@@ -139,8 +146,10 @@ class DriverDevice:
             arch=self._api.arch(self),
             wave=self.attribute(self._api.wave),
             n_processors=self.attribute(self._api.processors),
+            clock_khz=self.attribute(self._api.clock),
             memory_bytes=total.value,
             driver=str(self._version()),
+            interface=self._interface,
         )
 
     def _version(self) -> int:
@@ -247,10 +256,16 @@ class DriverDevice:
         self._call("EventRecord", event, self._stream)
         return event
 
+    def is_done(self, mark: c_void_p) -> bool:
+        """True if nothing before an event is left to do."""
+        return not self._call("EventQuery", mark, fine=NOT_READY)
+
     def wait(self, mark: c_void_p) -> None:
         """Waits for an event, and frees it."""
-        self._call("EventSynchronize", mark)
-        self._call("EventDestroy", mark)
+        try:
+            self._call("EventSynchronize", mark)
+        finally:
+            self._call("EventDestroy", mark)
 
     def close(self) -> None:
         """Waits for the stream, frees it and releases the context; a lost device has no stream left."""
@@ -262,17 +277,21 @@ class DriverDevice:
         finally:
             self._call("DevicePrimaryCtxRelease", self._device)
 
-    def _call(self, role: str, *arguments: Any, want: int = 0) -> None:
-        """Calls a function. Raises the error of its code; `want` bytes were asked for."""
+    def _call(self, role: str, *arguments: Any, want: int = 0, fine: int = 0) -> int:
+        """Calls a function and returns its code, 0 or `fine`.
+
+        Raises the error of another code; `want` bytes were asked for.
+        """
         if not hasattr(self._threads, "is_set"):
             self._threads.is_set = True
             self._call("CtxSetCurrent", self._context, self._device)
         name, given = self._api.functions[role], self._api.arguments.get(role)
         if not name:
-            return
+            return 0
         code = self._function(name)(*(given(arguments) if given else arguments))
-        if code:
+        if code not in (0, fine):
             raise self._error(role, code, want)
+        return code
 
     def _function(self, name: str) -> Any:
         try:
@@ -293,6 +312,11 @@ class DriverDevice:
             way = "restart the process and load the model again"
             return DeviceLostError(f"{told}; {way}", backend="cuda", reason=told)
         return BackendError(told, backend="cuda")
+
+
+def check_library(api: Api) -> None:
+    """Raises BackendError if the driver's library cannot be opened."""
+    _opened(api.libraries)
 
 
 def _opened(names: Sequence[str]) -> ctypes.CDLL:

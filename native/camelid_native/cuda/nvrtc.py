@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -173,6 +174,15 @@ def _missing(api: CompilerApi, newer: Mapping[str, Version], driver: int, tried:
     return (
         f"{api.name} {listed} is newer than the driver, which has CUDA {has}: {api.install} or a newer driver"
     )
+
+
+def is_installed() -> bool:
+    """True if a run-time compiler can be opened."""
+    for api in (NVRTC, HIPRTC):
+        with suppress(BackendError):
+            _opened(api, "", 0)
+            return True
+    return False
 
 
 def candidates(api: CompilerApi) -> Iterator[str]:

@@ -7,14 +7,17 @@ all kernels and copies the records of drawn ids back: one call of the host a ste
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
 from camelid.backends.common.results import GIVEN
 from camelid.errors import BackendError
+from camelid.plan.memory import Arena
 from camelid.plan.plan import Plan
 from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS
+from camelid_native.cuda.boundary import Boundary
 from camelid_native.cuda.device import Device, Grid
 from camelid_native.cuda.holdings import Holdings
 
@@ -48,9 +51,10 @@ class Section:
 class Flight:
     """A submitted step: its slot, number of outputs and event, then its results."""
 
+    owner: CudaProgram
     slot: int
     n_outputs: int
-    mark: Any
+    mark: Any  # None after the step
     step: bytes
     data: bytes | None = None
 
@@ -59,7 +63,13 @@ class CudaProgram:
     """A compiled plan on its device."""
 
     def __init__(
-        self, device: Device, plan: Plan, memory: Memory, launches: Sequence[Launch], holdings: Holdings
+        self,
+        device: Device,
+        plan: Plan,
+        memory: Memory,
+        launches: Sequence[Launch],
+        holdings: Holdings,
+        arena: Arena,
     ) -> None:
         """`holdings` owns the memory, and now the pinned memory and the graphs too."""
         self._device, self.plan, self.memory, self._launches = device, plan, memory, launches
@@ -71,6 +81,8 @@ class CudaProgram:
         self._results = [holdings.pinned(n_bytes) for _ in range(SLOTS)]
         self._graphs = [holdings.capture(lambda slot=slot: self._enqueue(slot)) for slot in range(SLOTS)]
         self._free = list(range(SLOTS))
+        places = {name: memory.arena_at + offset for name, offset in arena.offsets.items()}
+        self._boundary = Boundary(device, holdings, plan, places, SLOTS)
 
     @property
     def n_launches(self) -> int:
@@ -91,20 +103,37 @@ class CudaProgram:
         for section in self._sections:
             if n_outputs and not section.of_graph:
                 self._copy_back(slot, section, n_outputs)
-        return Flight(slot, n_outputs, self._device.mark(), step)
+        self._boundary.copy(slot, step)
+        return Flight(self, slot, n_outputs, self._device.mark(), step)
+
+    def is_done(self, flight: Flight) -> bool:
+        """True if `read` does not wait: the step is over, or its device is lost."""
+        with suppress(BackendError):
+            return flight.mark is None or self._device.is_done(flight.mark)
+        return True
+
+    def read_boundary(self, flight: Flight) -> dict[str, bytes]:
+        """Waits for a step and returns its boundary buffers, which `read` gives up."""
+        self._settle(flight)
+        return self._boundary.read(flight.slot, flight.step)
 
     def read(self, flight: Flight) -> bytes:
         """Waits for a step and returns its results; a repeated read returns the same bytes."""
         if flight.data is None:
             flight.data = b""
             try:
-                self._device.wait(flight.mark)
+                self._settle(flight)
                 held = self._results[flight.slot][1]
                 places = [(s.offset, s.each * flight.n_outputs) for s in self._sections]
                 flight.data = b"".join(bytes(held[start : start + n]) for start, n in places)
             finally:
                 self._free.append(flight.slot)
         return flight.data
+
+    def _settle(self, flight: Flight) -> None:
+        if flight.mark is not None:
+            self._device.wait(flight.mark)
+            flight.mark = None
 
     def close(self) -> None:
         """Frees the memory of the program."""
@@ -129,10 +158,8 @@ class Memory:
         self, device: Device, holdings: Holdings, plan: Plan, arena_bytes: int, scratch_bytes: int
     ) -> None:
         self.step_bytes = 4 * plan.layout.n_words
-        sizes = {"step": self.step_bytes, "arena": max(arena_bytes, 16), "scratch": max(scratch_bytes, 16)}
-        outputs = plan.key.capacity.outputs
-        each = result_sizes(plan)
-        sizes |= {name: max(n * outputs, 16) for name, n in each.items()}
+        outputs, each = plan.key.capacity.outputs, result_sizes(plan)
+        sizes = memory_sizes(plan, arena_bytes, scratch_bytes)
         self.n_bytes = sum(sizes.values())
         self._at = {name: holdings.allocate(n) for name, n in sizes.items()}
         for name in ("arena", "scratch"):
@@ -145,6 +172,13 @@ class Memory:
             for (name, n), start in zip(each.items(), starts, strict=False)
             if n
         ]
+
+
+def memory_sizes(plan: Plan, arena_bytes: int, scratch_bytes: int) -> dict[str, int]:
+    """Bytes of a program's memory on the device, by use."""
+    sizes = {"step": 4 * plan.layout.n_words, "arena": arena_bytes, "scratch": scratch_bytes}
+    sizes |= {name: n * plan.key.capacity.outputs for name, n in result_sizes(plan).items()}
+    return {name: max(n, 16) for name, n in sizes.items()}
 
 
 def result_sizes(plan: Plan) -> dict[str, int]:

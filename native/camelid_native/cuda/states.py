@@ -17,6 +17,8 @@ from camelid_native.cuda.device import ALIGNMENT, Device, aligned
 from camelid_native.cuda.holdings import Holdings
 from camelid_native.cuda.staging import Staging
 
+LISTED = struct.Struct("Qii")  # a tensor of a group's list: address, bytes of a unit, bytes of a row
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -34,14 +36,13 @@ class States:
     ) -> None:
         self._device, self._staging = device, staging
         self._specs, self._pools = {spec.name: spec for spec in states}, dict(pools)
-        sizes = [aligned(4 * pools[s.name].table_rows * pools[s.name].table_cols) for s in states]
-        starts = list(accumulate(sizes, initial=0))
+        starts = table_starts(states, pools)
         self._holdings = Holdings(device)
         with self._holdings.building():
             self._place(states, starts)
 
     def _place(self, states: Sequence[StateSpec], starts: Sequence[int]) -> None:
-        tables = self._zeros(max(starts[-1], ALIGNMENT))
+        tables = self._zeros(starts[-1])
         self._tables = {spec.name: tables + start for spec, start in zip(states, starts, strict=False)}
         self._regions: dict[tuple[str, int], dict[str, Region]] = {}
         for spec in states:
@@ -50,19 +51,14 @@ class States:
         self._listed = {spec.name: self._list(spec) for spec in states}
 
     def _layer(self, spec: StateSpec) -> dict[str, Region]:
-        found: dict[str, Region] = {}
-        for tensor, cols in spec.tensors:
-            unit = (
-                row_bytes(spec.kv_type, cols) * spec.unit_rows if spec.kind != "ring" else 4 * spec.unit_rows
-            )
-            found[tensor] = Region(self._zeros(unit * self._pools[spec.name].units), unit)
-        return found
+        units = self._pools[spec.name].units
+        return {tensor: Region(self._zeros(n * units), n) for tensor, n in tensor_bytes(spec).items()}
 
     def _list(self, spec: StateSpec) -> int:
         """The address of the table of a group's tensors, as state.cu reads it."""
-        rows = b"".join(struct.pack("Qii", r.at, r.unit_bytes, r.unit_bytes // spec.unit_rows)
+        rows = b"".join(LISTED.pack(r.at, r.unit_bytes, r.unit_bytes // spec.unit_rows)
                         for r in self.regions(spec.name))  # fmt: skip
-        at = self._zeros(max(len(rows), ALIGNMENT))
+        at = self._zeros(list_bytes(spec))
         self._staging.upload(at, np.frombuffer(rows, np.uint8))
         return at
 
@@ -84,7 +80,9 @@ class States:
         if spec.kind == "ring":
             return (places[0], spec.unit_rows, group)
         if spec.kind == "recurrent":
-            return (regions[tensor].at, dict(spec.tensors)[tensor], group)
+            widths = dict(spec.tensors)
+            tensor = tensor or next(iter(widths))  # `copy` reads the list of tensors instead
+            return (regions[tensor].at, widths[tensor], group)
         widths = [cols for _, cols in spec.tensors]
         pages = self._pools[spec.name].table_cols
         both = (*places, places[0])[:2]
@@ -122,3 +120,28 @@ class States:
         if known is None or not 0 <= unit < known.units:
             raise BackendError(f"cuda: there is no unit {unit} of state {group!r}", backend="cuda")
         return self.regions(group)
+
+
+def table_bytes(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> int:
+    """Bytes of state beside its units and the rows of page tables: padding, and lists of tensors."""
+    rows = sum(4 * pool.table_rows * pool.table_cols for pool in pools.values())
+    return table_starts(states, pools)[-1] - rows + sum(map(list_bytes, states))
+
+
+def tensor_bytes(spec: StateSpec) -> dict[str, int]:
+    """Bytes of a unit in one layer, by tensor."""
+    if spec.kind == "ring":
+        return {tensor: 4 * spec.unit_rows for tensor, _ in spec.tensors}
+    return {tensor: row_bytes(spec.kv_type, cols) * spec.unit_rows for tensor, cols in spec.tensors}
+
+
+def table_starts(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> list[int]:
+    """Offsets of the page tables, and the size of their memory."""
+    sizes = [aligned(4 * pools[s.name].table_rows * pools[s.name].table_cols) for s in states]
+    *starts, n_bytes = accumulate(sizes, initial=0)
+    return [*starts, max(n_bytes, ALIGNMENT)]
+
+
+def list_bytes(spec: StateSpec) -> int:
+    """Bytes of the list of a group's tensors."""
+    return max(LISTED.size * len(spec.tensors) * len(spec.layers or (0,)), ALIGNMENT)

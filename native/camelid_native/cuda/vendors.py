@@ -6,10 +6,23 @@ from camelid.errors import BackendError
 from camelid_native.cuda.cache import CachedCompiler
 from camelid_native.cuda.compiler import Compiler
 from camelid_native.cuda.device import Device
-from camelid_native.cuda.device_driver import CUDA, HIP, WAY_OUT, Api, DriverDevice
+from camelid_native.cuda.device_cupy import CupyDevice
+from camelid_native.cuda.device_driver import CUDA, HIP, WAY_OUT, Api, DriverDevice, check_library
 from camelid_native.cuda.nvrtc import HIPRTC, NVRTC, CompilerApi, RuntimeCompiler
 
 VENDORS: tuple[tuple[Api, CompilerApi], ...] = ((CUDA, NVRTC), (HIP, HIPRTC))
+
+
+def open_device(driver: Api) -> Device:
+    """NVIDIA's device by CuPy, or by the driver with the reason in its facts; AMD's by the driver."""
+    check_library(driver)
+    if driver is not CUDA:
+        return DriverDevice(driver)
+    try:
+        return CupyDevice()
+    except BackendError as error:
+        reason = error.message.removeprefix("cuda: ")
+    return DriverDevice(driver, interface=f"by the driver's interface ({reason})")
 
 
 def open_gpu() -> tuple[Device, Compiler]:
@@ -20,7 +33,7 @@ def open_gpu() -> tuple[Device, Compiler]:
     reasons: list[str] = []
     for driver, compiler in VENDORS:
         try:
-            device = DriverDevice(driver)
+            device = open_device(driver)
         except BackendError as error:
             reasons.append(error.message.removeprefix("cuda: ").removesuffix(WAY_OUT))
             continue

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,11 +22,12 @@ struct Module {
     int n;
 };
 /* EMU_LOST: a fault of a kernel, which the host sees when it waits. */
-enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500, LOST = 700, CAPTURING = 900 };
+enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500, NOT_READY = 600, LOST = 700, CAPTURING = 900 };
 static int chosen;  /* the device that was asked for last */
 static size_t n_allocated;
 static int n_live;  /* device memory, pinned memory, graphs, streams and events that are not freed */
 static std::map<void *, size_t> sizes;
+static std::set<Stream **> asked;  /* events that cuEventQuery has seen */
 
 static void add(Stream *s, std::function<void()> work) { (s->capture ? *s->capture : s->queue).push_back(std::move(work)); }
 static void drain(Stream *s) {
@@ -69,7 +71,7 @@ int cuDeviceGetName(char *name, int size, int) { return snprintf(name, size, "em
 int cuDeviceTotalMem_v2(size_t *n, int) { return *n = limit(), OK; }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
     const int sm = atoi(arch("sm_90").c_str() + 3);
-    const std::map<int, int> known = {{10, 32}, {16, 4}, {75, sm / 10}, {76, sm % 10}};
+    const std::map<int, int> known = {{10, 32}, {13, 1000000}, {16, 4}, {75, sm / 10}, {76, sm % 10}};
     return *value = known.count(attribute) ? known.at(attribute) : 0, OK;
 }
 int cuDevicePrimaryCtxRetain(void **context, int) { return *context = (void *)1, OK; }
@@ -139,7 +141,12 @@ int cuGraphLaunch(Work *e, Stream *s) {
     return add(s, [=] { for (auto &one : *e) one(); }), OK;
 }
 int cuEventCreate(Stream ***e, unsigned) { return *e = new Stream *, n_live++, OK; }
-int cuEventDestroy_v2(Stream **e) { return delete e, n_live--, OK; }
+int cuEventDestroy_v2(Stream **e) { return asked.erase(e), delete e, n_live--, OK; }
+/* The first question comes too early; the second finds the work done. */
+int cuEventQuery(Stream **e) {
+    if (getenv("EMU_LOST")) return LOST;
+    return asked.insert(e).second ? NOT_READY : (drain(*e), OK);
+}
 int cuEventRecord(Stream **e, Stream *s) { return *e = s, OK; }
 int cuEventSynchronize(Stream **e) { return getenv("EMU_LOST") ? LOST : (drain(*e), OK); }
 int cuEventElapsedTime(float *ms, Stream **, Stream **) { return *ms = 0.0f, OK; }

@@ -27,6 +27,7 @@ SAME(hipGraphDestroy, cuGraphDestroy);
 SAME(hipGraphExecDestroy, cuGraphExecDestroy);
 SAME(hipGraphLaunch, cuGraphLaunch);
 SAME(hipEventCreateWithFlags, cuEventCreate);
+SAME(hipEventQuery, cuEventQuery);
 SAME(hipEventDestroy, cuEventDestroy_v2);
 SAME(hipEventRecord, cuEventRecord);
 SAME(hipEventSynchronize, cuEventSynchronize);
@@ -35,7 +36,7 @@ SAME(hipDrvGetErrorString, cuGetErrorString);
 extern "C" {
 int hipSetDevice(int device) { return device == chosen ? OK : INVALID_VALUE; }
 int hipDeviceGetAttribute(int *value, int attribute, int) {
-    const std::map<int, int> known = {{87, arch("gfx90a").compare(0, 4, "gfx9") ? 32 : 64}, {63, 4}};
+    const std::map<int, int> known = {{87, arch("gfx90a").compare(0, 4, "gfx9") ? 32 : 64}, {5, 1000000}, {63, 4}};
     return *value = known.count(attribute) ? known.at(attribute) : 0, OK;
 }
 int hipMemcpyAsync(void *to, const void *from, size_t n, int kind, Stream *s) {
