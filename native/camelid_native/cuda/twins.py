@@ -12,10 +12,12 @@ from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan, View
 from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
 
-MAKERS = {"linear_add_norm": "z", "linear_glu": "y", "norm_linear_glu": "y", "attention": "y"}
+MAKERS = {
+    "linear_add_norm": "z", "add_norm": "y", "linear_glu": "y", "norm_linear_glu": "y", "attention": "y",
+}  # fmt: skip
 READERS = frozenset({
     "linear", "norm_linear", "linear_glu", "norm_linear_glu", "linear_add", "linear_add_norm", "qkv",
-    "norm_qkv",
+    "norm_qkv", "linear_experts",
 })  # fmt: skip
 
 
