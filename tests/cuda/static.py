@@ -54,12 +54,20 @@ class Row:
             yield f"{self.arch} {self.title}: no integer dot products"
 
 
+def _runs(arch: str, module: Module) -> bool:
+    """False for matrix instructions that the architecture lacks, and for tiles without them where it has them."""
+    macros, has_matrix = dict(module.defines), arch in NVIDIA
+    if "SORTED" in macros and "codes" in module.headers:
+        return has_matrix == ("MANY" in macros)
+    return has_matrix or "MANY" not in macros
+
+
 def rows(modules: Sequence[Module], arch: str) -> Iterator[Row]:
     """All kernels of the modules on an architecture that has their instructions.
 
     Raises BackendError with a compiler's log.
     """
-    modules = [module for module in modules if arch in NVIDIA or "MANY" not in dict(module.defines)]
+    modules = [module for module in modules if _runs(arch, module)]
     with ThreadPoolExecutor() as pool:
         for module, codes in zip(modules, pool.map(lambda one: compiled(one, arch), modules), strict=True):
             for kernel in kernels_of(module):

@@ -11,13 +11,21 @@ import pytest
 from tests.cuda.rig import open_rig
 from tests.cuda.test_many import ROUNDED
 from tests.support.exhaustive import share_of
+from tests.support.model.file_runs import Loaded, run
 from tests.support.parity.case_tools import array, empty, f32, weight
-from tests.support.parity.compare import run_on
+from tests.support.parity.cases_experts import fused_cases
+from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, OpResult, case_plan
+from camelid.backends.proof.gate import inputs_of
 from camelid.formats.quants import quant
-from camelid_native.cuda import backend, kernels_experts
+from camelid.model.arch import Model
+from camelid.model.archs import ARCHS
+from camelid.model.spec import ExpertsSpec, LayerSpec, ModelSpec, RopeSpec
+from camelid.model.tensors import tensor_shapes
+from camelid.plan.weights import Weight, inline_part
+from camelid_native.cuda import backend, kernels_experts, lower
 from camelid_native.cuda.kernel import Context
 from camelid_native.cuda.kernels_experts import most_tiles, tile_pairs
 from camelid_native.cuda.types import EXACT_TYPES
@@ -27,6 +35,7 @@ pytestmark = pytest.mark.parity
 ROWS, SLOTS, N_OUT = 37, 3, 38  # a part of a block of outputs
 # Number of experts -> pairs of a tile by matrix instructions.
 TILES = {60: 8, 16: 16, 8: 32, 3: 64}
+OPS = ("linear_experts", "linear_experts_glu", "linear_experts_sum")
 
 
 def choice(n_experts: int, rows: int) -> Any:
@@ -37,11 +46,23 @@ def choice(n_experts: int, rows: int) -> Any:
     return drawn[:, :SLOTS].astype(np.float32)
 
 
-def case_of(kind: str, n_experts: int = 8, rows: int = ROWS, parts: int = 1) -> OpCase:
+def case_of(
+    kind: str, n_experts: int = 8, rows: int = ROWS, parts: int = 1, op: str = "linear_experts"
+) -> OpCase:
     n_in = 288 if quant(kind).block <= 32 else 768
-    weights = {"weight": weight(kind, 1, n_experts, N_OUT, n_in), "bias": f32(array(2, n_experts, N_OUT))}
+    n_out = 96 if op == "linear_experts_glu" else N_OUT  # whole blocks of columns, for a rounded twin
+    weights = {"weight": weight(kind, 1, n_experts, n_out, n_in), "bias": f32(array(2, n_experts, n_out))}
     views = {"x": array(3, rows, parts * n_in), "ids": choice(n_experts, rows)}
-    return OpCase(op="linear_experts", views={"y": empty(rows, SLOTS * N_OUT), **views}, weights=weights)
+    attrs = {"act": "swiglu_oai"} if op == "linear_experts_glu" else {}
+    if op == "linear_experts_glu":
+        weights |= {
+            "up_weight": weight(kind, 4, n_experts, n_out, n_in),
+            "up_bias": f32(array(5, n_experts, n_out)),
+        }
+    if op == "linear_experts_sum":
+        views["probs"] = array(6, rows, SLOTS)
+    y = empty(rows, n_out if op == "linear_experts_sum" else SLOTS * n_out)
+    return OpCase(op=op, views={"y": y, **views}, weights=weights, attrs=attrs)
 
 
 def results(
@@ -60,16 +81,23 @@ def results(
         return asyncio.run(run_on(open_rig(), OpenSpec(), cases))
 
 
+def plain(cases: list[OpCase]) -> list[OpResult]:
+    """The results pair by pair, by dot products."""
+    return results(cases, most=0, many=False)
+
+
 def check(cases: list[OpCase], **how: Any) -> None:
-    for case, got, want in zip(cases, results(cases, **how), results(cases, most=0), strict=True):
+    for case, got, want in zip(cases, results(cases, **how), plain(cases), strict=True):
         np.testing.assert_array_equal(got.views["y"], want.views["y"], case.weights["weight"].type)
         assert np.isfinite(want.views["y"]).all() and want.views["y"].any(axis=1).all()
 
 
 @pytest.mark.parametrize("kind", share_of([*ROUNDED, *sorted(EXACT_TYPES)], 2))
 def test_every_type(kind: str) -> None:
-    check([case_of(kind)])
-    check([case_of(kind)], many=False)
+    cases = [case_of(kind, op=op) for op in OPS]
+    check(cases)
+    check(cases, many=False)
+    check(cases, most=0)
 
 
 @pytest.mark.parametrize("n_experts", TILES)
@@ -85,7 +113,7 @@ def test_every_size_of_a_tile(n_experts: int) -> None:
 @pytest.mark.parametrize(("order", "wave"), share_of([("7", "32"), ("3", "64"), ("1", "32")], 2))
 def test_order_of_threads_changes_no_bit(order: str, wave: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [case_of("q4_0"), case_of("q4_0", 60, 200)]
-    want = results(cases, most=0)
+    want = plain(cases)
     monkeypatch.setenv("EMU_ORDER", order)
     monkeypatch.setenv("EMU_WAVE", wave)
     for got, one in zip(results(cases, many=wave == "32"), want, strict=True):  # NVIDIA's waves have 32 lanes
@@ -95,14 +123,56 @@ def test_order_of_threads_changes_no_bit(order: str, wave: str, monkeypatch: pyt
 def test_capacity_and_places_of_views_change_no_bit() -> None:
     """Also ids beyond the experts, which count as the nearest one, and rows that all choose one expert."""
     cases = [case_of("q8_0", parts=SLOTS), case_of("q8_0", rows=9), case_of("f16", parts=SLOTS)]
+    cases += [case_of("q8_0", op=op) for op in OPS[1:]]
     placed = [
-        replace(case, margins=(3, 2), spare=spare) for case, spare in zip(cases, (90, 1, 7), strict=True)
+        replace(case, margins=(3, 2), spare=spare)
+        for case, spare in zip(cases, (90, 1, 7, 3, 3), strict=True)
     ]
-    for got, want in zip(results(placed), results(cases, most=0), strict=True):
+    for got, want in zip(results(placed), plain(cases), strict=True):
         np.testing.assert_array_equal(got.views["y"][:, 3:-2], want.views["y"])
     for ids in (-4.0, 3.0, 99.0):
         odd = replace(cases[0], views={**cases[0].views, "ids": np.full((ROWS, SLOTS), ids, np.float32)})
         check([odd])
+
+
+def test_fused_ops_match_the_reference() -> None:
+    can, cases = open_rig().capabilities(), list(fused_cases())
+    tested, expected = zip(*(inputs_of(case, can) for case in cases), strict=True)
+    for case, got, want in zip(cases, results(list(tested)), map(reference_result, expected), strict=True):
+        assert max(errors(got, want)) <= TOLERANCE, (case.op, case.weights["weight"].type)
+
+
+def model() -> Loaded:
+    """Two layers of experts with random weights in q8_0."""
+    spec = ModelSpec(
+        arch="qwen3moe", name="tiny", n_layers=2, n_heads=4, n_kv_heads=2, head_dim=32, hidden_size=64,
+        ffn_size=96, vocab_size=50, context_length=64, norm_eps=1e-6, layers=(LayerSpec(mlp="experts"),) * 2,
+        is_tied=False, ropes={"rope": RopeSpec(theta=1e4, dim=32, style="neox")}, attention_scale=0.2,
+        experts=ExpertsSpec(n_experts=6, n_used=SLOTS, ffn_size=96, gate="softmax", normalize=True),
+    )  # fmt: skip
+    weights: dict[str, Weight] = {}
+    for seed, (name, shape) in enumerate(tensor_shapes(spec, ARCHS[spec.arch], ("output.weight",)).items()):
+        kind = "q8_0" if len(shape) > 1 else "f32"
+        part, short = inline_part(weight(kind, seed, *shape).raw), name.removesuffix(".weight")
+        weights[short] = Weight(name=short, type=kind, shape=shape, parts=(part,))
+    return Loaded(Model(spec, weights), {})
+
+
+@pytest.mark.parametrize("chunk", [13, 1])
+def test_fused_ops_and_twins_change_no_bit(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows by tiles, and rows alone."""
+    fused, loaded = open_rig().capabilities().fused, model()
+    ids = [[i * 7 % 50 for i in range(30)]]
+
+    def logits(known: frozenset[str]) -> list[list[bytes]]:
+        found = asyncio.run(run(open_rig(), loaded, ids, chunk, context=32, fused=known))
+        assert all(np.isfinite(row).all() for rows in found for row in rows)
+        return [list(map(bytes, rows)) for rows in found]
+
+    want = logits(fused)
+    assert logits(fused - {"experts"}) == want
+    monkeypatch.setattr(lower, "twins_of", lambda ops: [])
+    assert logits(fused) == want
 
 
 def test_tiles_hold_any_choice() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
+from camelid.model.spec import ExpertsSpec, LayerSpec, ModelSpec
 from camelid_native.cuda import lower
 from camelid_native.cuda.kernel import Context
 from camelid_native.cuda.lower import used_kernels
@@ -25,10 +27,16 @@ LAYERS = 32
 MOST_A_LAYER, MOST_BESIDE = 6, 9
 
 
-def launches(program: str) -> Counter[str]:
-    """The launches of a program of an 8B shape in Q4_0, by kernel."""
-    model = bare_model(PRESETS["8b"], "q4_0")
-    options = LoadOptions(kv_type="f16", parallel=1)
+EXPERTS = replace(
+    PRESETS["8b"], arch="qwen3moe", layers=(LayerSpec(mlp="experts"),) * LAYERS,
+    experts=ExpertsSpec(n_experts=128, n_used=8, ffn_size=768, gate="softmax"),
+)  # fmt: skip
+
+
+def launches(program: str, spec: ModelSpec = PRESETS["8b"], parallel: int = 1) -> Counter[str]:
+    """The launches of a program of a shape in Q4_0, by kernel."""
+    model = bare_model(spec, "q4_0")
+    options = LoadOptions(kv_type="f16", parallel=parallel)
     deployment = Deployment.of(model, options, open_rig().capabilities())
     context = Context(deployment.plan(program), deployment.kv_cache().sizes())
     return Counter(kernel.function for _, kernels in used_kernels(context) for kernel in kernels)
@@ -41,6 +49,17 @@ def test_a_layer_has_six_launches(program: str) -> None:
 
 def test_only_the_first_and_the_last_product_of_a_step_round_their_input() -> None:
     assert launches(DECODE)["quantize"] == 2
+
+
+@pytest.mark.parametrize(("parallel", "n_sums"), [(1, 0), (8, 0), (9, 1)])
+def test_experts_of_a_layer_have_three_launches(parallel: int, n_sums: int) -> None:
+    """Their inputs have twins; pairs of more than 8 rows are sorted for each product."""
+    found, n = launches(DECODE, EXPERTS, parallel), LAYERS
+    assert found["quantize"] == 2 and "combine" not in found and "glu" not in found
+    assert found["router"] == found["linear_experts_glu"] == n
+    assert found["sort_pairs"] == found["sort_codes"] == 2 * n * n_sums
+    assert found["linear_experts_sum"] == n - n * n_sums
+    assert found["linear_experts"] == found["sum_outputs"] == n * n_sums
 
 
 def test_twins_change_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,5 @@
 /* tiles: pairs in the order of their experts, cut into tiles, and vectors of x in that order, so that a product reads
- * an expert's weights once per tile. Pairs of an expert are in ascending order: the result does not depend on threads. */
+ * an expert's weights once per tile. Pairs of an expert are in ascending order. */
 #include "tile.h"
 
 #define THREADS 128
