@@ -55,7 +55,7 @@ class Row:
 
 
 def _runs(arch: str, module: Module) -> bool:
-    """False for matrix instructions that the architecture lacks, and for tiles without them where it has them."""
+    """False for matrix instructions that the architecture lacks, and for tiles without those that it has."""
     macros, has_matrix = dict(module.defines), arch in NVIDIA
     if "SORTED" in macros and "codes" in module.headers:
         return has_matrix == ("MANY" in macros)

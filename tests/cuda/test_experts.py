@@ -92,12 +92,11 @@ def check(cases: list[OpCase], **how: Any) -> None:
         assert np.isfinite(want.views["y"]).all() and want.views["y"].any(axis=1).all()
 
 
-@pytest.mark.parametrize("kind", share_of([*ROUNDED, *sorted(EXACT_TYPES)], 2))
+@pytest.mark.parametrize("kind", share_of(["q4_k", *sorted({*ROUNDED, *EXACT_TYPES} - {"q4_k"})]))
 def test_every_type(kind: str) -> None:
     cases = [case_of(kind, op=op) for op in OPS]
     check(cases)
     check(cases, many=False)
-    check(cases, most=0)
 
 
 @pytest.mark.parametrize("n_experts", TILES)
