@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 from tests.cuda.rig import open_rig
 from tests.support.parity.cases import OP_CASES, one_of_each_kind
+from tests.support.parity.cases_experts import fused_cases
 from tests.support.parity.compare import run_on
 
 from camelid.backends.base import OpenSpec
@@ -25,7 +26,7 @@ def op_of(case: OpCase) -> object:
 
 def run(ops: Sequence[str], *, is_whole: bool) -> int:
     """Runs cases of these ops (none: of all). Returns their number."""
-    wanted = [case for case in OP_CASES if case.op in (ops or KERNELS)]
+    wanted = [case for case in (*OP_CASES, *fused_cases()) if case.op in (ops or KERNELS)]
     cases = one_of_each_kind(wanted) if is_whole else one_of_each_kind(wanted, op_of)
     asyncio.run(run_on(open_rig(), OpenSpec(), cases))
     return len(cases)

@@ -65,12 +65,20 @@ class Row:
             yield f"{self.arch} {self.title}: no matrix instructions"
 
 
+def _runs(arch: str, module: Module) -> bool:
+    """False for matrix instructions that the architecture lacks, and for tiles without those that it has."""
+    macros, has_matrix = dict(module.defines), multiplies_codes(arch)
+    if "SORTED" in macros and "codes" in module.headers:
+        return has_matrix == ("GEMM" in macros)
+    return has_matrix or "GEMM" not in macros
+
+
 def rows(modules: Sequence[Module], arch: str) -> Iterator[Row]:
     """All kernels of the modules on an architecture that has their instructions.
 
     Raises BackendError with a compiler's log.
     """
-    modules = [m for m in modules if multiplies_codes(arch) or "GEMM" not in dict(m.defines)]
+    modules = [module for module in modules if _runs(arch, module)]
     with ThreadPoolExecutor() as pool:
         for module, codes in zip(modules, pool.map(lambda one: compiled(one, arch), modules), strict=True):
             for kernel in kernels_of(module):

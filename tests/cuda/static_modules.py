@@ -9,6 +9,7 @@ from itertools import product
 
 from tests.cuda.rig import open_rig
 from tests.support.parity.cases import OP_CASES, one_of_each_kind
+from tests.support.parity.cases_experts import fused_cases
 
 from camelid.backends.base import PoolSize
 from camelid.backends.common.op_runner import case_plan
@@ -69,7 +70,7 @@ def title(module: Module, kernel: Signature) -> str:
 
 def _uses() -> Iterator[tuple[Op, Context]]:
     """Ops with their plans: of cases that differ in kind, at several capacities, and of an 8B model."""
-    known = (case for case in OP_CASES if case.op in KERNELS)
+    known = (case for case in (*OP_CASES, *fused_cases()) if case.op in KERNELS)
     cases = one_of_each_kind([c for c in known if {w.type for w in c.weights.values()} <= WEIGHT_TYPES])
     for case, spare, pages, has_matrix in product(cases, SPARE, PAGES, (False, True)):
         plan, _ = case_plan(replace(case, spare=case.spare + spare))

@@ -29,15 +29,18 @@ MOST_BESIDE = 9
 A_LAYER = {"llama": 6, "qwen3": 6, "gemma3": 12, "qwen3moe": 18}
 
 
-def used(shape: str, program: str = DECODE, kv_type: str = "f16") -> list[tuple[Op, list[Kernel]]]:
+def used(
+    shape: str, program: str = DECODE, kv_type: str = "f16", parallel: int = 1
+) -> list[tuple[Op, list[Kernel]]]:
     """The launches of a program in Q4_0, by op."""
-    options = LoadOptions(kv_type=kv_type, parallel=1)
+    options = LoadOptions(kv_type=kv_type, parallel=parallel)
     deployment = Deployment.of(bare_model(SHAPES[shape], "q4_0"), options, open_rig().capabilities())
     return used_kernels(Context(deployment.plan(program), deployment.kv_cache().sizes()))
 
 
-def launches(shape: str, program: str = DECODE) -> Counter[str]:
-    return Counter(kernel.function for _, kernels in used(shape, program) for kernel in kernels)
+def launches(shape: str, program: str = DECODE, parallel: int = 1) -> Counter[str]:
+    found = used(shape, program, parallel=parallel)
+    return Counter(kernel.function for _, kernels in found for kernel in kernels)
 
 
 def a_layer(shape: str, program: str = DECODE, kv_type: str = "f16") -> int:
@@ -65,6 +68,17 @@ def test_launches_of_a_step(program: str) -> None:
 
 def test_only_the_first_and_the_last_product_of_a_step_round_their_input() -> None:
     assert launches("llama")["quantize"] == 2
+
+
+@pytest.mark.parametrize(("parallel", "n_sums"), [(1, 0), (8, 0), (9, 1)])
+def test_experts_of_a_layer_have_three_launches(parallel: int, n_sums: int) -> None:
+    """Their inputs have twins; pairs of more than 8 rows are sorted for each product."""
+    found, n = launches("qwen3moe", parallel=parallel), len(SHAPES["qwen3moe"].layers)
+    assert found["quantize"] == 2 and "combine" not in found and "glu" not in found
+    assert found["router"] == found["linear_experts_glu"] == n
+    assert found["sort_pairs"] == found["sort_codes"] == 2 * n * n_sums
+    assert found["linear_experts_sum"] == n - n * n_sums
+    assert found["linear_experts"] == found["sum_outputs"] == n * n_sums
 
 
 def test_twins_change_no_bit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,6 +34,8 @@ APART = ALL - {"join_linears", "join_ropes"}
 # Norms of plain RMS kind in front of linear maps; the other architectures have layer norms, or norms of sums.
 DEFERRED = {"llama31", "qwen2", "qwen3"}
 HEAD_NORMS = {"qwen3", "qwen3_moe", "gemma3"}
+EXPERTS = {"mixtral", "qwen3_moe", "qwen3_next", "granitemoehybrid"}
+FUSED_EXPERTS = {"linear_experts_glu", "linear_experts_sum"}
 CHUNK = 13
 # Architectures -> linear maps and rotations that the joins remove from a layer. A permuted or cast weight is
 # not joined: llama's of Hugging Face directories, and biases stored as bf16.
@@ -66,8 +68,11 @@ def test_every_architecture_keeps_its_logits(case: HfCase, tmp_path: Path) -> No
     assert removed(loaded.model) == REMOVED.get(case.name, removed(loaded.model))
     assert difference(loaded, case, frozenset()) <= 1e-11  # float32 is rounded elsewhere
     ops = fuse(make_plan(loaded.model, CHUNK, context=CHUNK), ALL).ops
-    assert "linear_add_norm" in {op.name for op in ops} or case.name not in DEFERRED
+    names = {op.name for op in ops}
+    assert "linear_add_norm" in names or case.name not in DEFERRED
     assert any(op.name in QKV and op.has("q_gain") for op in ops) or case.name not in HEAD_NORMS
+    assert names.issuperset(FUSED_EXPERTS) or case.name not in EXPERTS
+    assert not names & {"linear_experts", "combine"}
 
 
 def test_biases_are_joined(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ READERS = {"linear": "norm_linear", "linear_glu": "norm_linear_glu"}
 
 def fuse_linear_add(ops: Ops, _: int) -> Ops:
     """Replaces `linear; add` by `linear_add`, where only the sum reads the linear map's output."""
-    out, uses = list[Op](), _uses(ops)
+    out, uses = list[Op](), uses_of(ops)
     for op in ops:
         if op.name == "add" and out and _is_summand(out[-1], op, uses):
             out[-1] = _linear_add(out[-1], op)
@@ -31,7 +31,8 @@ def fuse_linear_add(ops: Ops, _: int) -> Ops:
     return tuple(out)
 
 
-def _uses(ops: Ops) -> Uses:
+def uses_of(ops: Ops) -> Uses:
+    """The ops that have a view of a buffer, by buffer."""
     uses: Uses = {}
     for op in ops:
         for buffer in dict.fromkeys(view.buffer for _, view in op.views()):
@@ -54,7 +55,7 @@ def _linear_add(linear: Op, add: Op, name: str = "linear_add", **more: Operand) 
 
 def defer_norms(ops: Ops, _: int) -> Ops:
     """Replaces `linear; add_norm` by `linear_add_norm`, where only linear maps read the norm."""
-    out, uses = list[Op](), _uses(ops)
+    out, uses = list[Op](), uses_of(ops)
     norms: dict[Buffer, tuple[Buffer, float]] = {}  # a norm's buffer -> that of its deferred norm, and eps
     for op in ops:
         if op.name == "add_norm" and out and _can_defer(out[-1], op, uses):

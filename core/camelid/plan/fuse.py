@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from camelid.plan.defer import defer_norms, fuse_linear_add
+from camelid.plan.experts import fuse_experts
 from camelid.plan.join import join_linears, join_ropes
 from camelid.plan.norm_rope import fuse_norm_rope
 from camelid.plan.ops import make_op
@@ -107,6 +108,7 @@ def _linear_glu(gate: Op, up: Op, glu: Op) -> Op:
 REWRITES: dict[str, Callable[[Ops, int], Ops]] = {
     "add_norm": fuse_add_norm,
     "linear_glu": fuse_linear_glu,
+    "experts": fuse_experts,
     "join_linears": join_linears,
     "join_ropes": join_ropes,
     "linear_add": fuse_linear_add,

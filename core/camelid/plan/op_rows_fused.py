@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from camelid.plan.oprow import Counts, OpRow, Rule, elementwise, fits, matrix
+from camelid.plan.oprow import Cost, Counts, OpRow, Rule, elementwise, fits, matrix, same
 from camelid.plan.plan import Op
 
 QUAD = 4  # values per sum of squares
@@ -83,6 +83,35 @@ def _are_gains(op: Op) -> bool:
 
 def _heads_rule(op: Op) -> bool:
     return _are_gains(op) and _is_cut(op, "x")
+
+
+def _is_fed(op: Op) -> bool:
+    """True if x has one vector for all slots of a row, or one for each."""
+    n_in = op.weight("weight").cols
+    return op.view("x").cols in (n_in, op.view("ids").cols * n_in)
+
+
+def _experts_glu_rule(op: Op) -> bool:
+    n_experts, n_out, n_in = op.weight("weight").shape
+    is_half = fits(op, "up_weight", n_experts, n_out, n_in) and op.has("bias") == op.has("up_bias")
+    biases = all(fits(op, role, n_experts, n_out) for role in ("bias", "up_bias"))
+    return is_half and biases and _is_fed(op) and op.view("y").cols == op.view("ids").cols * n_out
+
+
+def _experts_sum_rule(op: Op) -> bool:
+    n_experts, n_out, _ = op.weight("weight").shape
+    is_whole = op.view("y").cols == n_out and fits(op, "bias", n_experts, n_out)
+    return is_whole and _is_fed(op) and same("ids", "probs")(op)
+
+
+def _experts_flops(n: int) -> Cost:
+    """Cost of `n` products of each chosen expert."""
+
+    def flops(op: Op, counts: Counts) -> int:
+        _, n_out, n_in = op.weight("weight").shape
+        return 2 * n * counts.rows[op.view("y").rows] * op.view("ids").cols * n_out * n_in
+
+    return flops
 
 
 def _norm_rope(name: str, **facts: Any) -> OpRow:
@@ -177,6 +206,29 @@ ROWS: tuple[OpRow, ...] = (
         exact=("x",),
         meaning="as norm_linear: gate, up = split(weight @ v / sqrt(sum(squares) / n + eps)); "
         "y = act(gate) * up",
+    ),
+    OpRow(
+        name="linear_experts_glu",
+        writes=("y",),
+        reads=("x", "ids"),
+        weights=("weight", "up_weight", "bias?", "up_bias?"),
+        attrs=("act",),
+        rule=_experts_glu_rule,
+        row_wise=True,
+        exact=("ids",),
+        flops=_experts_flops(2),
+        meaning="as linear_experts with each weight and bias: y = act(gate) * up",
+    ),
+    OpRow(
+        name="linear_experts_sum",
+        writes=("y",),
+        reads=("x", "ids", "probs"),
+        weights=("weight", "bias?"),
+        rule=_experts_sum_rule,
+        row_wise=True,
+        exact=("ids",),
+        flops=_experts_flops(1),
+        meaning="y = sum over slots of probs[slot] * linear_experts(x)[slot]",
     ),
 )
 

@@ -29,6 +29,7 @@ from camelid.plan.weights import Weight
 __all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops"]
 
 TABLE_OPS = frozenset({"embed", "embed_position"})
+EXPERT_OPS = frozenset({"linear_experts", "linear_experts_glu", "linear_experts_sum"})
 TABLE_ROLES = frozenset({"fine", "coarse"})
 FILES = (op_rows, op_rows_fused, op_rows_state, op_rows_recurrent, op_rows_streams, op_rows_encoder)
 OPS: dict[str, OpRow] = {row.name: row for file in FILES for row in file.ROWS}
@@ -98,7 +99,7 @@ def _weight_bytes(op: Op, role: str, weight: Weight, counts: Counts) -> int:
     """Bytes of a weight that an op reads: one row per token of a table, the used experts of a stack."""
     if op.name in TABLE_OPS or role in TABLE_ROLES:
         return weight.n_bytes // weight.rows * min(counts.rows["T"], weight.rows)
-    if op.name == "linear_experts":
+    if op.name in EXPERT_OPS:
         n_experts = weight.shape[0]
         n_slots = op.view("ids").cols * counts.rows[op.view("ids").rows]
         return weight.n_bytes // n_experts * min(n_slots, n_experts)

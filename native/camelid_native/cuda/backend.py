@@ -51,7 +51,7 @@ from camelid_native.cuda.weights import Weights, books_bytes, device_bytes
 
 FUSED = frozenset({
     "add_norm", "linear_glu", "join_linears", "join_ropes", "linear_add", "linear_add_norm", "qkv",
-    "norm_rope_write", "qkv_heads",
+    "norm_rope_write", "qkv_heads", "experts",
 })  # fmt: skip
 OpenParts = Callable[[], tuple[Device, Compiler]]
 

@@ -10,6 +10,7 @@ from camelid.plan.plan import Op, Plan
 from camelid_native.cuda import (
     kernels_attention,
     kernels_basic,
+    kernels_experts,
     kernels_matrix,
     kernels_qkv,
     kernels_rows,
@@ -22,6 +23,7 @@ MOST_ROWS = 65535
 KERNELS: dict[str, OpKernels] = {
     **kernels_basic.KERNELS,
     **kernels_matrix.KERNELS,
+    **kernels_experts.KERNELS,
     **kernels_qkv.KERNELS,
     **kernels_state.KERNELS,
     **kernels_attention.KERNELS,

@@ -1,4 +1,4 @@
-"""Kernel rows of ops with weight matrices: embeddings, linear maps, experts."""
+"""Kernel rows of ops with weight matrices: embeddings, linear maps."""
 
 from __future__ import annotations
 
@@ -31,11 +31,6 @@ def one(_: Op) -> tuple[int, int]:
 def _heads(op: Op) -> tuple[int, int]:
     n_heads = op.weight("weight").shape[0]
     return n_heads, op.view("x").cols // n_heads
-
-
-def _slots(op: Op) -> tuple[int, int]:
-    n_in = op.weight("weight").cols
-    return op.view("x").cols // n_in, n_in
 
 
 def _is_rounded(op: Op, _: Context) -> bool:
@@ -96,10 +91,6 @@ def _heads_values(op: Op, c: Context) -> Values:
     return {**product_values(op, c, _heads), **own}
 
 
-def _experts_values(op: Op, c: Context) -> Values:
-    return product_values(op, c, _slots)
-
-
 def _glu_values(op: Op, c: Context) -> Values:
     return {**product_values(op, c, one), "rows": op.view("y").cols}
 
@@ -125,10 +116,6 @@ def _tile_grid(op: Op, c: Context) -> Grid:
 def _heads_grid(op: Op, c: Context) -> Grid:
     n_heads, n_out, _ = op.weight("weight").shape
     return (*_grid(op, c, n_out, ROWS)[:2], n_heads)
-
-
-def _experts_grid(op: Op, c: Context) -> Grid:
-    return (tiles(op.weight("weight").shape[1], ROWS), c.rows(op, "y"), op.view("ids").cols)
 
 
 def _beyond(op: Op) -> int:
@@ -163,7 +150,6 @@ HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
 PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
 GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, values=_glu_values)
 RESIDUAL = replace(LINEAR, file="residual", name="", grid=_tile_grid, values=_residual_values)
-EXPERTS = Kernel("experts", _experts_grid, _experts_values, name="linear_experts", headers=codec)
 
 KERNELS: dict[str, OpKernels] = {
     "embed": OpKernels(
@@ -190,5 +176,4 @@ KERNELS: dict[str, OpKernels] = {
     "linear_heads": OpKernels((quantize(_heads), HEADS, PASS)),
     "linear_glu": OpKernels((quantize(one), GLU), words={"act": GATES}),
     "norm_linear_glu": OpKernels((quantize(one), GLU), ("eps",), {"act": GATES}),
-    "linear_experts": OpKernels((quantize(_slots), EXPERTS)),
 }

@@ -12,10 +12,14 @@ from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan, View
 from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
 
-MAKERS = {"linear_add_norm": "z", "linear_glu": "y", "norm_linear_glu": "y", "attention": "y"}
+MAKERS = {
+    "linear_add_norm": "z", "add_norm": "y", "linear_glu": "y", "norm_linear_glu": "y", "attention": "y",
+    "linear_experts_glu": "y",
+}  # fmt: skip
 READERS = frozenset({
     "linear", "norm_linear", "linear_glu", "norm_linear_glu", "linear_add", "linear_add_norm", "qkv",
-    "norm_qkv",
+    "norm_qkv", "linear_experts",
+    "linear_experts_glu", "linear_experts_sum",
 })  # fmt: skip
 
 
@@ -57,8 +61,14 @@ def _can_round(op: Op) -> bool:
     """True if a block of the op's kernel writes whole blocks of columns."""
     if op.name not in MAKERS:
         return False
-    n_parts = op.integer("n_heads") if op.name == "attention" else 1
-    return op.view("y").cols // n_parts % BLOCK == 0
+    return op.view("y").cols // _n_parts(op) % BLOCK == 0
+
+
+def _n_parts(op: Op) -> int:
+    """Parts of a row that blocks write apart: heads, or slots of experts."""
+    if op.name == "linear_experts_glu":
+        return op.view("ids").cols
+    return op.integer("n_heads") if op.name == "attention" else 1
 
 
 def _readers(ops: Sequence[Op], maker: int) -> Iterator[int]:

@@ -61,3 +61,18 @@ def linear_cases() -> Iterator[OpCase]:
         views={"y": empty(3, 6), "x": array(50, 3, 64)},
         weights={"weight": weight("f32", 51, 6, 64), "bias": vector(52, 6)},
     )
+
+
+def fused_cases() -> Iterator[OpCase]:
+    """Gated products of experts, and their weighted sum, which webgpu lacks; more slots than a block sums."""
+    for type_ in ("f32", "q8_0"):
+        for rows, n_experts, n_used, n_in, n_out in ((1, 12, 10, 64, 96), (9, 3, 3, 256, 38)):
+            stack, bias = (type_, 46, n_experts, n_out, n_in), f32(array(49, n_experts, n_out))
+            given = {"weight": weight(*stack), "bias": bias}
+            ids = np.argsort(array(45, rows, n_experts), axis=1)[:, :n_used].astype(np.float32)
+            views = {"y": empty(rows, n_used * n_out), "x": array(47, rows, n_in), "ids": ids}
+            halves = {**given, "up_weight": weight(type_, 50, *stack[2:]), "up_bias": bias}
+            yield OpCase(op="linear_experts_glu", views=views, weights=halves, attrs={"act": "swiglu_oai"})
+            views = {**views, "y": empty(rows, n_out), "x": array(48, rows, n_used * n_in)}
+            views["probs"] = array(41, rows, n_used)
+            yield OpCase(op="linear_experts_sum", views=views, weights=given)

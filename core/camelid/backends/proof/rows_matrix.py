@@ -99,6 +99,19 @@ def fused_rows() -> Iterator[CaseRow]:
         x = np.hstack([normal("values", n, n_in), normal("squares", n, n_in // 4) ** 2])
         yield row("norm_linear", **{**added, "x": x}, eps=1e-5)
         yield row("norm_linear_glu", y=(n, n_out // 2), x=x, weight=weight, act="silu", eps=0.1)
+        yield from fused_expert_rows(weight_type)
+
+
+def fused_expert_rows(weight_type: str) -> Iterator[CaseRow]:
+    """Gated products of experts, and their weighted sum."""
+    for n, n_experts, n_used, n_in, n_out in EXPERTS:
+        weight = (weight_type, n_experts, n_out, whole(weight_type, n_in))
+        given: dict[str, Any] = {"ids": chosen(n, n_experts, n_used), "weight": weight}
+        x, bias = (n, weight[-1]), (n_experts, n_out)
+        yield row("linear_experts_glu", y=(n, n_used * n_out), x=x, **given, up_weight=weight, bias=bias,
+                  up_bias=bias, act="silu")  # fmt: skip
+        slots: dict[str, Any] = {"x": (n, n_used * weight[-1]), "probs": (n, n_used)}
+        yield row("linear_experts_sum", y=(n, n_out), **slots, **given)
 
 
 def router_rows() -> Iterator[CaseRow]:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from camelid.backends.reference.basic import gated
 from camelid.backends.reference.frame import Frame
 from camelid.backends.reference.rows import F64, sigmoid, softmax
 from camelid.plan.plan import Op
@@ -27,26 +28,43 @@ def op_router(op: Op, f: Frame) -> None:
 
 
 def op_linear_experts(op: Op, f: Frame) -> None:
-    ids = f.read(op.view("ids")).astype(int)  # [T, U]
-    n_in = op.weight("weight").cols
-    x = f.read(op.view("x")).reshape(len(ids), op.view("x").cols // n_in, n_in)  # [T, 1 or U, in]
-    y = np.zeros((*ids.shape, op.weight("weight").shape[1]))  # [T, U, out]
-    for expert in np.unique(ids):
-        where = np.argwhere(ids == expert)
-        rows = np.stack([x[t, slot % x.shape[1]] for t, slot in where])
-        y[tuple(where.T)] = f.store.multiply_expert(op.weight("weight"), int(expert), rows)
-    if op.has("bias"):
-        y += f.store.matrix(op.weight("bias"))[ids]
-    f.write(op.view("y"), y.reshape(len(ids), op.view("y").cols))
+    y = _products(op, f)
+    f.write(op.view("y"), y.reshape(len(y), op.view("y").cols))
+
+
+def op_linear_experts_glu(op: Op, f: Frame) -> None:
+    y = gated(op.word("act"), _products(op, f), _products(op, f, "up_"))
+    f.write(op.view("y"), y.reshape(len(y), op.view("y").cols))
+
+
+def op_linear_experts_sum(op: Op, f: Frame) -> None:
+    f.write(op.view("y"), _sum_of_slots(f.read(op.view("probs")), _products(op, f)))
 
 
 def op_combine(op: Op, f: Frame) -> None:
     probs = f.read(op.view("probs"))  # [T, U]
     x = f.read(op.view("x")).reshape(*probs.shape, op.view("y").cols)  # [T, U, C]
+    f.write(op.view("y"), _sum_of_slots(probs, x))
+
+
+def _products(op: Op, f: Frame, half: str = "") -> F64:  # [T, U, out]
+    """The outputs of the chosen experts by slot, with the weight and bias of this half."""
+    weight, ids = op.weight(f"{half}weight"), f.read(op.view("ids")).astype(int)  # ids: [T, U]
+    n_in = weight.cols
+    x = f.read(op.view("x")).reshape(len(ids), op.view("x").cols // n_in, n_in)  # [T, 1 or U, in]
+    y = np.zeros((*ids.shape, weight.shape[1]))
+    for expert in np.unique(ids):
+        where = np.argwhere(ids == expert)
+        rows = np.stack([x[t, slot % x.shape[1]] for t, slot in where])
+        y[tuple(where.T)] = f.store.multiply_expert(weight, int(expert), rows)
+    return y + f.store.matrix(op.weight(f"{half}bias"))[ids] if op.has(f"{half}bias") else y
+
+
+def _sum_of_slots(probs: F64, x: F64) -> F64:  # [T, U], [T, U, C] -> [T, C]
     y = np.zeros_like(x[:, 0])
     for slot in range(probs.shape[1]):
         y += probs[:, slot, None] * x[:, slot]
-    f.write(op.view("y"), y)
+    return y
 
 
 def _in_best_groups(scores: F64, n_groups: int, n_used: int) -> F64:  # [T, E]

@@ -1,6 +1,7 @@
 /* elementwise: ops whose columns are independent. A thread per column; blocks of a row in x, rows in y. */
 #include "act.h"
 #include "step.h"
+#include "weighted.h"
 
 #define THREADS 256
 
@@ -8,13 +9,6 @@
 template <class F> DEVICE void each_column(Step step, View y, int cols, F f) {
     const int c = BLOCK_X * THREADS + THREAD;
     if (!is_unused(step, y, BLOCK_Y) && c < cols) row_of(y, BLOCK_Y)[c] = f(BLOCK_Y, c);
-}
-
-/* The sum over j < n of coefs[j] * x[j * size]. */
-DEVICE float weighted(const float *x, const float *coefs, int n, int size) {
-    float sum = 0.0f;
-    for (int j = 0; j < n; j++) sum = fma_(coefs[j], x[j * size], sum);
-    return sum;
 }
 
 KERNEL(add, THREADS)(Step step, View x, View r, int cols, float scale) {

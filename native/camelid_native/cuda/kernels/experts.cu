@@ -1,20 +1,39 @@
-/* experts: y[slot] = weight[ids[slot]] @ x[slot] + bias[ids[slot]]. A block has 16 rows of a slot's matrix. */
-#include "product.h"
-
+/* experts: y[slot] = weight[ids[slot]] @ x[slot] + bias[ids[slot]]. A block has 16 rows of an expert's matrix, and a
+ * tile of sorted pairs or one pair. */
 #define THREADS 128
-#define BLOCK_ROWS (THREADS / CLASSES)
+#define BLOCK_ROWS (THREADS / 8)
+#include "experts.h"
 
-/* A row of x has one vector a slot, or one for all slots (parts = 1). */
+struct Experts {
+    enum { R = 1 };
+    Matrix weight;
+    Pairs pairs;
+    Input in;
+    Norm norm;
+    View y;
+    const float *bias;
+    int rows, slots;
+
+    DEVICE int row() const { return BLOCK_Y * BLOCK_ROWS + THREAD / CLASSES; }
+    DEVICE void find_rows(int (&own)[R]) const { own[0] = pairs.expert * rows + (row() < rows ? row() : rows - 1); }
+    DEVICE void finish(const float (&own)[R], int first) const {
+        if (first + CLASS >= in.n || row() >= rows) return;
+        const float v = bias ? own[0] + bias[pairs.expert * rows + row()] : own[0];
+        outputs_of(y, pairs[first + CLASS], slots, rows)[row()] = v;
+    }
+};
+
+/* A row of x has one vector a slot, or one for all slots (parts = 1). With `outputs_at`, the outputs of all slots are
+ * there, and not in y. */
 KERNEL(linear_experts, THREADS)(Step step, View y, View x, View ids, Matrix weight, const float *bias, const u8 *codes,
-                                const uint4 *factors, int rows, int parts, int part_step) {
-    const int token = BLOCK_Y, slot = BLOCK_Z, row = BLOCK_X * BLOCK_ROWS + THREAD / CLASSES;
-    if (is_unused(step, y, token)) return;
-    const int last = weight.rows / rows - 1, id = (int)row_of(ids, token)[slot];
-    const int expert = id < 0 ? 0 : id < last ? id : last, known = row < rows ? row : rows - 1;
-    const Parts all = {x, codes, factors, parts, part_step};
-    const int both[1] = {expert * rows + known};
-    float sums[1][1];
-    multiply<1, 1>(weight, both, input_of(all, weight.cols, slot % parts, token, 1), sums);
-    if (CLASS || row >= rows) return;
-    row_of(y, token)[slot * rows + row] = bias ? sums[0][0] + bias[expert * rows + row] : sums[0][0];
+                                const uint4 *factors, const u32 *order, const Tile *tiles, const float *sorted,
+                                const u8 *sorted_codes, const uint4 *sorted_factors, float *outputs_at, int rows,
+                                int slots, int parts, int part_step) {
+    const Sorted all = {order, tiles, sorted, sorted_codes, sorted_factors};
+    const Parts vectors = {x, codes, factors, parts, part_step};
+    if (has_no_pair(step, ids, all, slots)) return;
+    const Pairs pairs = pairs_of(ids, all, vectors, weight.cols, weight.rows / rows, slots);
+    const View to = outputs_at ? View{outputs_at, slots * rows, y.rows_word} : y;
+    const Experts task = {weight, pairs, pairs.in, {}, to, bias, rows, slots};
+    outputs(task);
 }

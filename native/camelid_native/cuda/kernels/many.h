@@ -81,7 +81,7 @@ template <class Task> DEVICE void outputs(const Task &task) {
         float own[Task::R], scales[1][CLASSES] = {{1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}}, scale = 1.0f;
         scale_sums<THREADS>(task.norm, CLASSES * g, task.in.n - CLASSES * g, scales);
         UNROLL
-        for (int t = 0; t < CLASSES; t++) scale = CLASS == t ? scales[0][t] : scale;
+        for (int t = 0; task.norm.cols && t < CLASSES; t++) scale = CLASS == t ? scales[0][t] : scale;
         UNROLL
         for (int r = 0; r < Task::R; r++) own[r] = kept[(r * GROUPS + g) * THREADS] * scale;
         task.finish(own, CLASSES * g);

@@ -1,6 +1,6 @@
 /* norm: ops with a sum over a group of columns. A block per group and row. */
 #include "block.h"
-#include "step.h"
+#include "rounding.h"
 
 enum { RMS, LAYER, L2 };
 #define THREADS 256
@@ -37,13 +37,16 @@ KERNEL(normalize, THREADS)(Step step, View y, View x, const float *gain, const f
 }
 
 /* x = x + scale * r; y = rms norm of x, * gain, with the bits of an add and a norm. */
-KERNEL(add_norm, THREADS)(Step step, View y, View x, View r, const float *gain, int size, float scale, float eps) {
+KERNEL(add_norm, THREADS)(Step step, View y, View x, View r, const float *gain, u32 *out_codes, uint4 *out_factors,
+                          int size, float scale, float eps) {
     const int row = BLOCK_Y;
     if (is_unused(step, x, row)) return;
     float *sums = row_of(x, row);
     for (int c = THREAD; c < size; c += THREADS) sums[c] = fma_(scale, row_of(r, row)[c], sums[c]);
     const float by = 1.0f / sqrt_(squares_of(sums, size, 0.0f) / (float)size + eps);
     for (int c = THREAD; c < size; c += THREADS) row_of(y, row)[c] = sums[c] * by * gain[c];
+    const Codes8 rounded = rounded_from(out_codes, out_factors, row, size);
+    if (rounded.words) round_columns<THREADS>(row_of(y, row), size, rounded, 0);
 }
 
 /* y[group] = the root of the sum of squares of each group of `size` columns. */
