@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tests.cuda.static_listing import ARCHS, Code, compiled, missing
-from tests.cuda.static_modules import all_modules, is_product, kernels_of, sample, title
+from tests.cuda.static_modules import all_modules, has_instructions, is_product, kernels_of, sample, title
 
 from camelid_native.cuda.compiler import Module
-from camelid_native.cuda.matrix_units import multiplies_codes
 
 WIDE = 16  # bytes of a load
 # Bytes of a thread: NVIDIA's assembler spills a word or two where that makes room for more warps; up to four
@@ -53,7 +52,7 @@ class Row:
             yield f"{self.arch} {self.title}: no load of {WIDE} bytes"
         if self.is_product and not self.code.mix.kinds.get("dot") and not self.code.mix.kinds.get("mma"):
             yield f"{self.arch} {self.title}: no integer dot products"
-        if " MANY=" in self.title and not self.code.mix.kinds.get("mma"):
+        if self.is_product and " MANY=" in self.title and not self.code.mix.kinds.get("mma"):
             yield f"{self.arch} {self.title}: no matrix instructions"
 
 
@@ -62,7 +61,7 @@ def rows(modules: Sequence[Module], arch: str) -> Iterator[Row]:
 
     Raises BackendError with a compiler's log.
     """
-    modules = [m for m in modules if multiplies_codes(arch) or "MANY" not in dict(m.defines)]
+    modules = [module for module in modules if has_instructions(arch, module)]
     with ThreadPoolExecutor() as pool:
         for module, codes in zip(modules, pool.map(lambda one: compiled(one, arch), modules), strict=True):
             for kernel in kernels_of(module):

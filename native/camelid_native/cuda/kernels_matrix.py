@@ -10,7 +10,7 @@ from camelid_native.cuda.device import Grid
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, row_grid, tiles
 from camelid_native.cuda.kernels_basic import GATES
 from camelid_native.cuda.signature import Values
-from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
+from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES, HALF_TYPES
 
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
 TOKENS, MANY = 8, 1024  # the most rows of x per block; outputs of a block by matrix instructions
@@ -46,14 +46,22 @@ def codec(op: Op, _: Context) -> tuple[str, ...]:
     return (f"codec_{kind}", "floats" if kind in EXACT_TYPES else "codes")
 
 
+def _is_half(op: Op, c: Context) -> bool:
+    """True for matrix instructions whose sums round: those have any number of rows, so that bits are equal."""
+    return c.has_half_matrix and op.weight("weight").type in HALF_TYPES
+
+
 def _is_many(op: Op, c: Context) -> bool:
-    """True for more rows than TOKENS of rounded x, on a device with matrix instructions."""
-    return c.has_matrix and _is_rounded(op, c) and c.rows(op, "y") > TOKENS
+    """True for matrix instructions: those whose sums are exact have more than TOKENS rows of rounded x."""
+    return _is_half(op, c) or (c.has_matrix and _is_rounded(op, c) and c.rows(op, "y") > TOKENS)
 
 
 def _tokens(op: Op, c: Context, rows: int = ROWS) -> int:
     """Rows of x per block with `rows` outputs each: a power of two."""
-    return MANY // rows if _is_many(op, c) else min(TOKENS, 1 << (c.rows(op, "y") - 1).bit_length())
+    capacity = c.rows(op, "y")
+    if _is_many(op, c):
+        return MANY // rows if capacity > TOKENS else TOKENS
+    return min(TOKENS, 1 << (capacity - 1).bit_length())
 
 
 def quantize(parts: Parts) -> Kernel:
@@ -148,6 +156,10 @@ def _tile_macro(op: Op, c: Context) -> Mapping[str, int]:
     return {"MANY" if _is_many(op, c) else "TOKENS": _tokens(op, c, TILE_ROWS)}
 
 
+def _experts_macro(op: Op, c: Context) -> Mapping[str, int]:
+    return {"MANY": TOKENS} if _is_half(op, c) else {}
+
+
 def _refuses_channel(op: Op, plan: Plan) -> str:
     channel = op.integer("channel")
     return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
@@ -160,7 +172,9 @@ GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, defines=_t
 RESIDUAL = replace(
     LINEAR, file="residual", name="", grid=_tile_grid, defines=_tile_macro, values=_residual_values
 )
-EXPERTS = Kernel("experts", _experts_grid, _experts_values, name="linear_experts", headers=codec)
+EXPERTS = Kernel(
+    "experts", _experts_grid, _experts_values, name="linear_experts", headers=codec, defines=_experts_macro
+)
 
 KERNELS: dict[str, OpKernels] = {
     "embed": OpKernels(

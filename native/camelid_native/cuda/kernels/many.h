@@ -1,8 +1,8 @@
-/* many: the outputs of a block for MANY rows of x by matrix instructions. A turn stages eight blocks of each row of the
- * matrix, a block a thread; MMA_LANES lanes multiply those of their classes. Sums of a class are added in ascending order of
- * blocks, and classes in order, so that a row has the bits that it has among few. many_codes.h or many_halves.h has Turn,
- * stage and add_class. */
+/* many: the outputs of a block for MANY rows of x by matrix instructions. A turn stages eight blocks of each row of
+ * the matrix, a block a thread; MMA_LANES lanes multiply those of their classes. Sums of a class are added in ascending
+ * order of blocks, and classes in order, as in product.h. many_codes.h or many_halves.h has Turn, stage, add_class. */
 #pragma once
+#include "deferred.h"
 #include "mma.h"
 #include "product.h"
 
@@ -49,7 +49,8 @@ DEVICE void add_turns(const Matrix &m, int row, const Input &in, Turn &turn, Til
 }
 
 /* own[g] = the lane's row of the matrix times row CLASSES * g + CLASS of x. */
-template <int R> DEVICE void multiply_many(const Matrix &m, int row, const Input &in, Space<R> &space, float (&own)[GROUPS]) {
+template <int R>
+DEVICE void multiply_many(const Matrix &m, int row, const Input &in, Space<R> &space, float (&own)[GROUPS]) {
     TileSums sums[OWN] = {};
     add_turns(m, row, in, space.turn, sums);
     for (int wave = 0; wave < CLASSES / OWN; wave++) {

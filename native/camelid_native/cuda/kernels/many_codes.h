@@ -13,7 +13,8 @@ DEVICE void stage(Turn &turn, int slot, const Matrix &m, int row, int b) {
     for (int h = 0; h < SCALES; h++) turn.scales[2 * slot + h] = w.scales[h], turn.zeros[2 * slot + h] = w.zeros[h];
 }
 
-/* Adds half h of a block, or all of it where it has one scale, to the lane's sums of a tile whose first row is at `slot`. */
+/* Adds half h of a block, or all of it where it has one scale, to the lane's sums of a tile, whose first row is at
+ * `slot`. */
 DEVICE void add_tile(const Turn &turn, int slot, const TileColumns &x, const uint4 *factors, int h, float *sums) {
     int dots[TILE_SUMS] = {};
     multiply_tile(dots, rows_of(turn.words + BLOCK_WORDS * slot), x, SCALES == 1 ? BOTH : h);

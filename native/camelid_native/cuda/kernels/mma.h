@@ -1,5 +1,5 @@
-/* mma: 16 rows of a matrix times TILE_COLUMNS rows of x, over a block of 32 codes in eight words, by MMA_LANES lanes. Sums
- * are exact, so each device's instruction gives the same.
+/* mma: 16 rows of a matrix times TILE_COLUMNS rows of x, over a block of 32 codes in eight words, by MMA_LANES lanes.
+ * Sums are exact, so each device's instruction gives the same.
  *
  *   TileRows, TileColumns                 the lane's words of a block of a tile's rows, and of its rows of x
  *   rows_of(tile), columns_of(x)  loads them: from the tile's first row, rows a block apart; from row MMA_ROW of x
