@@ -41,7 +41,7 @@ def all_modules() -> Sequence[Module]:
 
 
 def sample() -> Sequence[Module]:
-    """Modules with every file, header, macro and kind of matrix instructions of `all_modules` at least once."""
+    """Modules with every file, header, macro and kind of matrix instructions of `all_modules`."""
     seen, chosen = set[object](), list[Module]()
     for module in all_modules():
         is_half = "MANY" in dict(module.defines) and bool(weight_types(module) & HALF_TYPES)

@@ -25,18 +25,25 @@ LAYERS = 32
 MOST_A_LAYER, MOST_BESIDE = 6, 9
 
 
-def launches(program: str) -> Counter[str]:
-    """The launches of a program of an 8B shape in Q4_0, by kernel."""
+def launches(program: str, has: tuple[bool, bool] = (False, False), parallel: int = 1) -> Counter[str]:
+    """The launches of a program of an 8B shape in Q4_0, by kernel, with the kinds of matrix instructions."""
     model = bare_model(PRESETS["8b"], "q4_0")
-    options = LoadOptions(kv_type="f16", parallel=1)
+    options = LoadOptions(kv_type="f16", parallel=parallel)
     deployment = Deployment.of(model, options, open_rig().capabilities())
-    context = Context(deployment.plan(program), deployment.kv_cache().sizes())
+    context = Context(deployment.plan(program), deployment.kv_cache().sizes(), *has)
     return Counter(kernel.function for _, kernels in used_kernels(context) for kernel in kernels)
 
 
 @pytest.mark.parametrize("program", [DECODE, MIXED])
 def test_a_layer_has_six_launches(program: str) -> None:
     assert launches(program).total() <= MOST_A_LAYER * LAYERS + MOST_BESIDE
+
+
+@pytest.mark.parametrize("parallel", [1, 32])
+def test_prompts_alone_have_launches_for_the_scales_of_norms(parallel: int) -> None:
+    decode, mixed = (launches(program, (True, True), parallel) for program in (DECODE, MIXED))
+    assert decode.total() <= MOST_A_LAYER * LAYERS + MOST_BESIDE
+    assert mixed["norm_scale"] == 2 * (LAYERS - 1) == mixed.total() - launches(MIXED).total()
 
 
 def test_only_the_first_and_the_last_product_of_a_step_round_their_input() -> None:

@@ -14,6 +14,7 @@ from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES, HALF_TYP
 
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
 TOKENS, MANY = 8, 1024  # the most rows of x per block; outputs of a block by matrix instructions
+THREADS, TILE_THREADS = 8 * ROWS, 8 * TILE_ROWS  # of those blocks
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
 
 DEFERRED = frozenset({"norm_linear", "norm_linear_glu", "norm_qkv"})  # products of a deferred norm
@@ -47,7 +48,7 @@ def codec(op: Op, _: Context) -> tuple[str, ...]:
 
 
 def _is_half(op: Op, c: Context) -> bool:
-    """True for matrix instructions whose sums round: those have any number of rows, so that bits are equal."""
+    """True for matrix instructions whose sums round: for any number of rows, so that bits are equal."""
     return c.has_half_matrix and op.weight("weight").type in HALF_TYPES
 
 
@@ -81,6 +82,27 @@ def quantize(parts: Parts) -> Kernel:
     return Kernel("quantize", grid, values, scratch=scratch, when=_is_rounded)
 
 
+def _has_scales(op: Op, c: Context) -> bool:
+    """True for a deferred norm in steps of prompts by matrix instructions.
+
+    Else each block reads as many bytes of squares as of codes of x. Steps that only generate save the launch.
+    """
+    rows = c.rows(op, "x")
+    return op.name in DEFERRED and _is_many(op, c) and rows > max(TOKENS, c.plan.rows["S"])
+
+
+def norm_scale(threads: int) -> Kernel:
+    """The launch with the scales of a deferred norm, for a product with so many threads in a block."""
+    return Kernel(
+        "norm_scale",
+        row_grid("x"),
+        lambda op, c: {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")},
+        defines=lambda op, c: {"THREADS": threads},
+        scratch=lambda op, c: {"scales": 4 * c.rows(op, "x")},
+        when=_has_scales,
+    )
+
+
 def product_values(op: Op, c: Context, parts: Parts) -> Values:
     """Values of a product's kernel: rows of a matrix, vectors of x; no rounded x for floats."""
     n_parts, step = parts(op)
@@ -88,7 +110,8 @@ def product_values(op: Op, c: Context, parts: Parts) -> Values:
     norm = (
         {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")} if op.name in DEFERRED else NO_NORM
     )
-    return {**known, **norm, **({} if _is_rounded(op, c) else {"codes": 0, "factors": 0})}
+    absent = {"scales": 0} if not _has_scales(op, c) else {}
+    return {**known, **norm, **absent, **({} if _is_rounded(op, c) else {"codes": 0, "factors": 0})}
 
 
 def _linear_values(op: Op, c: Context) -> Values:
@@ -195,11 +218,11 @@ KERNELS: dict[str, OpKernels] = {
         refuses=_refuses_channel,
     ),
     "linear": OpKernels((quantize(one), LINEAR)),
-    "norm_linear": OpKernels((quantize(one), LINEAR), ("eps",)),
+    "norm_linear": OpKernels((quantize(one), norm_scale(THREADS), LINEAR), ("eps",)),
     "linear_add": OpKernels((quantize(one), RESIDUAL), ("scale",)),
     "linear_add_norm": OpKernels((quantize(one), RESIDUAL), ("scale",)),
     "linear_heads": OpKernels((quantize(_heads), HEADS, PASS)),
     "linear_glu": OpKernels((quantize(one), GLU), words={"act": GATES}),
-    "norm_linear_glu": OpKernels((quantize(one), GLU), ("eps",), {"act": GATES}),
+    "norm_linear_glu": OpKernels((quantize(one), norm_scale(TILE_THREADS), GLU), ("eps",), {"act": GATES}),
     "linear_experts": OpKernels((quantize(_slots), EXPERTS)),
 }

@@ -7,7 +7,9 @@ from camelid.plan.plan import Op, Plan
 from camelid.plan.qkv import qkv_halves, qkv_parts
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels
 from camelid_native.cuda.kernels_matrix import (
+    THREADS,
     codec,
+    norm_scale,
     one,
     product_grid,
     product_values,
@@ -37,10 +39,10 @@ def _lower(op: Op, plan: Plan) -> tuple[Op, ...]:
     return qkv_halves(op) if op.has("v_weight") else (op,)
 
 
-def _row(*attrs: str) -> OpKernels:
+def _row(*attrs: str, before: tuple[Kernel, ...] = ()) -> OpKernels:
     names = ("k_cols", "v_cols", "head_dim", "dim", "offset", "style", *attrs)
     kernel = Kernel("qkv", product_grid, _values, headers=_headers, defines=tokens_macro)
-    return OpKernels((quantize(one), kernel), names, refuses=refuses_type, lower=_lower)
+    return OpKernels((quantize(one), *before, kernel), names, refuses=refuses_type, lower=_lower)
 
 
-KERNELS: dict[str, OpKernels] = {"qkv": _row(), "norm_qkv": _row("eps")}
+KERNELS: dict[str, OpKernels] = {"qkv": _row(), "norm_qkv": _row("eps", before=(norm_scale(THREADS),))}

@@ -19,7 +19,7 @@ template <int N, class Task> DEVICE void few_outputs(const Task &task) {
     float sums[Task::R][N], own[Task::R] = {};
     task.find_rows(rows);
     multiply<N, Task::R>(task.weight, rows, task.in, sums);
-    scale_sums<THREADS>(task.norm, 0, task.in.n, sums);
+    scale_sums<THREADS>(task.norm, task.in.n, sums);
     for (int r = 0; r < Task::R; r++)
         UNROLL
         for (int t = 0; t < N; t++) own[r] = CLASS == t ? sums[r][t] : own[r];
