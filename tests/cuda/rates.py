@@ -31,7 +31,9 @@ from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.lower import used_kernels
 from camelid_native.cuda.types import EXACT_TYPES
 
-PRACTICAL = 0.92  # of the memory's bandwidth: calm reads 955 of 1,008 GB/s on an RTX 4090 in its longest kernel
+PRACTICAL = (
+    0.92  # of the memory's bandwidth: calm reads 955 of 1,008 GB/s on an RTX 4090 in its longest kernel
+)
 # Of the instructions that schedulers can issue: integer units of sm_80 to sm_90 have half of the lanes, and loops of
 # products by dp4a are integer for the most part; those of matrix instructions are float, with 16 warps to hide latency.
 ISSUE, ISSUE_FLOAT = 0.5, 0.75
@@ -88,7 +90,11 @@ def _mixed(weight: Weight, n_layers: int) -> Weight:
     if weight.type == "f32":
         return weight
     layer = int(weight.name.split(".")[1]) if weight.name.startswith("blk.") else 0
-    kind = "q6_k" if weight.name == "output" else tensor_type("q4_k_m", weight.name, weight.cols, layer, n_layers)
+    kind = (
+        "q6_k"
+        if weight.name == "output"
+        else tensor_type("q4_k_m", weight.name, weight.cols, layer, n_layers)
+    )
     made = replace(weight, type=kind)
     return replace(made, parts=(Part(made.parts[0].source, 0, made.n_bytes),))
 
@@ -116,7 +122,9 @@ def _time(card: Card, op: Op, kernel: Kernel, context: Context, counts: Counts, 
     module = kernel.module(op, context)
     issue, ops = per_weight(card.arch, module, kernel.function)
     n = weight.rows * weight.cols * (-(-rows // 64) if ops else 1)
-    return Time(title, bytes_s, n * issue / ((ISSUE_FLOAT if ops else ISSUE) * card.lanes), n * ops / card.int8)
+    return Time(
+        title, bytes_s, n * issue / ((ISSUE_FLOAT if ops else ISSUE) * card.lanes), n * ops / card.int8
+    )
 
 
 @cache
@@ -139,7 +147,10 @@ def table(card: Card, kind: str, program: str, rows: int, held: int) -> Iterator
     found = list(times(card, kind, program, rows, held))
     for title in dict.fromkeys(time.title for time in found):
         same = [time for time in found if time.title == title]
-        parts = [1e6 * sum(getattr(t, name) for t in same) for name in ("bytes_s", "issue_s", "matrix_s", "seconds")]
+        parts = [
+            1e6 * sum(getattr(t, name) for t in same)
+            for name in ("bytes_s", "issue_s", "matrix_s", "seconds")
+        ]
         yield f"| {title} | {len(same)} | {' | '.join(f'{us:.0f}' for us in parts)} |"
     total = sum(time.seconds for time in found)
     read = PRACTICAL * sum(time.bytes_s for time in found)

@@ -13,10 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 from tests.cuda.static_listing import ARCHS, Code, compiled, missing
-from tests.cuda.static_modules import all_modules, is_product, kernels_of, sample, title
+from tests.cuda.static_modules import all_modules, has_instructions, is_product, kernels_of, sample, title
 
 from camelid_native.cuda.compiler import Module
-from camelid_native.cuda.matrix_units import multiplies_codes
 
 WIDE = 16  # bytes of a load
 # Bytes of a thread: NVIDIA's assembler spills a word or two where that makes room for more warps; up to four
@@ -61,16 +60,9 @@ class Row:
             yield f"{self.arch} {self.title}: no load of {WIDE} bytes"
         if self.is_product and not self.code.mix.kinds.get("dot") and not self.code.mix.kinds.get("mma"):
             yield f"{self.arch} {self.title}: no integer dot products"
-        if " GEMM=" in self.title and not self.code.mix.kinds.get("mma"):
+        by_matrix = " GEMM=" in self.title or (self.is_product and " MANY=" in self.title)
+        if by_matrix and not self.code.mix.kinds.get("mma"):
             yield f"{self.arch} {self.title}: no matrix instructions"
-
-
-def _runs(arch: str, module: Module) -> bool:
-    """False for matrix instructions that the architecture lacks, and for tiles without those that it has."""
-    macros, has_matrix = dict(module.defines), multiplies_codes(arch)
-    if "SORTED" in macros and "codes" in module.headers:
-        return has_matrix == ("GEMM" in macros)
-    return has_matrix or "GEMM" not in macros
 
 
 def rows(modules: Sequence[Module], arch: str) -> Iterator[Row]:
@@ -78,7 +70,7 @@ def rows(modules: Sequence[Module], arch: str) -> Iterator[Row]:
 
     Raises BackendError with a compiler's log.
     """
-    modules = [module for module in modules if _runs(arch, module)]
+    modules = [module for module in modules if has_instructions(arch, module)]
     with ThreadPoolExecutor() as pool:
         for module, codes in zip(modules, pool.map(lambda one: compiled(one, arch), modules), strict=True):
             for kernel in kernels_of(module):

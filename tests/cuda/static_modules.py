@@ -23,11 +23,13 @@ from camelid.plan.plan import Op
 from camelid_native.cuda.compiler import Module
 from camelid_native.cuda.kernel import Context
 from camelid_native.cuda.kernels import KERNELS, refusal
+from camelid_native.cuda.matrix_units import multiplies_codes, multiplies_halves
 from camelid_native.cuda.signature import Signature, signatures
-from camelid_native.cuda.types import EXACT_TYPES, REPACKED, WEIGHT_TYPES
+from camelid_native.cuda.types import EXACT_TYPES, HALF_TYPES, REPACKED, WEIGHT_TYPES
 
 SPARE = (0, 1, 3, 64)  # rows more than a case has: kernels differ by the capacity of rows
 PAGES = (4, 512)  # of a sequence's state: a long context may have kernels of its own
+INSTRUCTIONS = ((False, False), (True, False), (True, True))  # matrix instructions of codes and of halves
 CODEC = "codec_"
 
 
@@ -42,10 +44,11 @@ def all_modules() -> Sequence[Module]:
 
 
 def sample() -> Sequence[Module]:
-    """Modules with every file, every header and every macro of `all_modules` at least once."""
+    """Modules with every file, header, macro and kind of matrix instructions of `all_modules`."""
     seen, chosen = set[object](), list[Module]()
     for module in all_modules():
-        parts = {module.file, *module.headers, *((module.file, define) for define in module.defines)}
+        is_half = "MANY" in dict(module.defines) and bool(weight_types(module) & HALF_TYPES)
+        parts = {module.file, *module.headers, *((module.file, one, is_half) for one in module.defines)}
         if not parts <= seen:
             chosen.append(module)
             seen |= parts
@@ -57,10 +60,27 @@ def kernels_of(module: Module) -> Sequence[Signature]:
     return list(signatures(module.text).values())
 
 
+def weight_types(module: Module) -> set[str]:
+    """The types of weights of a module."""
+    return {name.removeprefix(CODEC) for name in module.headers if name.startswith(CODEC)}
+
+
 def is_product(module: Module, kernel: Signature) -> bool:
-    """True for a product of quantized weights and rounded activations."""
-    types = {name.removeprefix(CODEC) for name in module.headers if name.startswith(CODEC)}
-    return bool(types - EXACT_TYPES) and {"weight", "codes"} <= {p.name for p in kernel.parameters}
+    """True for a product by integer dot products, or by matrix instructions."""
+    rounds = weight_types(module) - EXACT_TYPES or "MANY" in dict(module.defines)
+    return bool(rounds) and {"weight", "codes"} <= {p.name for p in kernel.parameters}
+
+
+def has_instructions(arch: str, module: Module) -> bool:
+    """True if an architecture runs the module: if it has its matrix instructions, or lacks those that tiles of
+    experts would have.
+    """
+    macros = dict(module.defines)
+    if "SORTED" in macros and "codes" in module.headers:
+        return multiplies_codes(arch) == ("GEMM" in macros)
+    if "GEMM" in macros:
+        return multiplies_codes(arch)
+    return "MANY" not in macros or multiplies_halves(arch)
 
 
 def title(module: Module, kernel: Signature) -> str:
@@ -72,10 +92,10 @@ def _uses() -> Iterator[tuple[Op, Context]]:
     """Ops with their plans: of cases that differ in kind, at several capacities, and of an 8B model."""
     known = (case for case in (*OP_CASES, *fused_cases()) if case.op in KERNELS)
     cases = one_of_each_kind([c for c in known if {w.type for w in c.weights.values()} <= WEIGHT_TYPES])
-    for case, spare, pages, has_matrix in product(cases, SPARE, PAGES, (False, True)):
+    for case, spare, pages, has in product(cases, SPARE, PAGES, INSTRUCTIONS):
         plan, _ = case_plan(replace(case, spare=case.spare + spare))
         pools = {state.name: PoolSize(pages, 2, pages) for state in plan.states}
-        yield from ((op, Context(plan, pools, has_matrix)) for op in plan.ops)
+        yield from ((op, Context(plan, pools, *has)) for op in plan.ops)
     for kv_type, program in product(KV_TYPES, (DECODE, MIXED)):
         options = LoadOptions(backend="cuda", kv_type=kv_type, parallel=32)
         model = bare_model(PRESETS["8b"], "q8_0")

@@ -30,16 +30,20 @@ A_LAYER = {"llama": 6, "qwen3": 6, "gemma3": 12, "qwen3moe": 18}
 
 
 def used(
-    shape: str, program: str = DECODE, kv_type: str = "f16", parallel: int = 1
+    shape: str,
+    program: str = DECODE,
+    kv_type: str = "f16",
+    parallel: int = 1,
+    has: tuple[bool, bool] = (False, False),
 ) -> list[tuple[Op, list[Kernel]]]:
-    """The launches of a program in Q4_0, by op."""
+    """The launches of a program in Q4_0, by op, with the kinds of matrix instructions."""
     options = LoadOptions(kv_type=kv_type, parallel=parallel)
     deployment = Deployment.of(bare_model(SHAPES[shape], "q4_0"), options, open_rig().capabilities())
-    return used_kernels(Context(deployment.plan(program), deployment.kv_cache().sizes()))
+    return used_kernels(Context(deployment.plan(program), deployment.kv_cache().sizes(), *has))
 
 
-def launches(shape: str, program: str = DECODE, parallel: int = 1) -> Counter[str]:
-    found = used(shape, program, parallel=parallel)
+def launches(shape: str, program: str = DECODE, **more: Any) -> Counter[str]:
+    found = used(shape, program, **more)
     return Counter(kernel.function for _, kernels in found for kernel in kernels)
 
 
@@ -64,6 +68,14 @@ def test_every_kv_type_has_six_launches_a_layer(shape: str, kv_type: str) -> Non
 @pytest.mark.parametrize("program", [DECODE, MIXED])
 def test_launches_of_a_step(program: str) -> None:
     assert launches("llama", program).total() <= 6 * LAYERS + MOST_BESIDE
+
+
+@pytest.mark.parametrize("parallel", [1, 32])
+def test_prompts_alone_have_launches_for_the_scales_of_norms(parallel: int) -> None:
+    has = (True, True)
+    decode, mixed = (launches("llama", p, parallel=parallel, has=has) for p in (DECODE, MIXED))
+    assert decode.total() <= 6 * LAYERS + MOST_BESIDE
+    assert mixed["norm_scale"] == 2 * (LAYERS - 1) == mixed.total() - launches("llama", MIXED).total()
 
 
 def test_only_the_first_and_the_last_product_of_a_step_round_their_input() -> None:

@@ -39,7 +39,7 @@ from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.kernels import KERNELS, plan_refusal
 from camelid_native.cuda.library import Library
 from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
-from camelid_native.cuda.matrix_units import multiplies_codes
+from camelid_native.cuda.matrix_units import multiplies_codes, multiplies_halves
 from camelid_native.cuda.places import Places
 from camelid_native.cuda.program import CudaProgram, Memory, memory_sizes
 from camelid_native.cuda.speed import copy_gbps, peak_gops
@@ -67,6 +67,7 @@ class Opened:
             self.name = ", ".join(filter(None, known))
             self.build = fingerprint(compiler.name)
             self.has_matrix = multiplies_codes(facts.arch)
+            self.has_half_matrix = multiplies_halves(facts.arch)
             self.staging = Staging(device)
         except BaseException:
             device.close()
@@ -333,7 +334,9 @@ class CudaBackend(Backend):
             compiled.program.close()
 
     def _context(self, plan: Plan, pools: Mapping[str, PoolSize]) -> Context:
-        return Context(plan, pools, bool(self._parts and self._parts.has_matrix))
+        parts = self._parts
+        has = (parts.has_matrix, parts.has_half_matrix) if parts else ()
+        return Context(plan, pools, *has)
 
     def _opened(self) -> Opened:
         if self._parts is None and self._gone:

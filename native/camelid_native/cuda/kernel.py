@@ -18,7 +18,8 @@ class Context:
 
     plan: Plan
     pools: Mapping[str, PoolSize]
-    has_matrix: bool = False  # the device has the matrix instructions of many.h
+    has_matrix: bool = False  # the device has the matrix instructions of gemm.h
+    has_half_matrix: bool = False  # and those of many_halves.h
 
     def rows(self, op: Op, role: str) -> int:
         """The capacity of a view's rows."""

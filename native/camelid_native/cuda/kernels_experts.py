@@ -13,14 +13,18 @@ from camelid_native.cuda.device import Grid
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, tiles, width_grid
 from camelid_native.cuda.kernels_basic import GATES
 from camelid_native.cuda.kernels_matrix import (
+    GEMM_ROWS,
+    GEMM_THREADS,
+    GEMM_TOKENS,
     MANY,
     ROWS,
     TILE_ROWS,
     TOKENS,
     codec,
+    is_gemm,
+    is_half,
     product_values,
     quantize,
-    tokens_macro,
 )
 from camelid_native.cuda.signature import Values
 from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
@@ -45,19 +49,21 @@ def n_pairs(op: Op, c: Context) -> int:
     return c.rows(op, "y") * op.view("ids").cols
 
 
-def block_rows(op: Op) -> int:
+def block_rows(op: Op, c: Context) -> int:
     """Outputs of a block."""
-    return TILE_ROWS if op.name == "linear_experts_glu" else ROWS
+    rows = TILE_ROWS if op.name == "linear_experts_glu" else ROWS
+    return GEMM_ROWS if is_sorted(op, c) and is_gemm(op, c) else rows
 
 
 def tile_pairs(op: Op, c: Context) -> int:
-    """Pairs of a tile: with matrix instructions the least of 8, 16, 32 and 64 that is at least twice an
-    expert's mean share, so that most experts have one tile.
+    """Pairs of a tile: with matrix instructions the least power of two that is at least twice an expert's mean
+    share, so that most experts have one tile.
     """
-    if not _by_matrix(op, c):
+    sizes = (8, 16, 32, MANY // block_rows(op, c)) if is_half(op, c) else GEMM_TOKENS
+    if not (is_half(op, c) or is_gemm(op, c)):
         return TOKENS
-    mean, most = n_pairs(op, c) / op.weight("weight").shape[0], MANY // block_rows(op)
-    return min(most, next((n for n in (8, 16, 32) if n >= 2 * mean), most))
+    mean = n_pairs(op, c) / op.weight("weight").shape[0]
+    return min(sizes[-1], next((n for n in sizes if n >= 2 * mean), sizes[-1]))
 
 
 def most_tiles(op: Op, c: Context) -> int:
@@ -67,14 +73,14 @@ def most_tiles(op: Op, c: Context) -> int:
     return alone + (pairs - alone) // tile_pairs(op, c)
 
 
-def _by_matrix(op: Op, c: Context) -> bool:
-    return "MANY" in tokens_macro(op, c)
-
-
 def macros(op: Op, c: Context) -> dict[str, int]:
     """The most pairs of a block: of a tile, of a matrix instruction for a pair alone, or one."""
-    name, alone = ("MANY", TOKENS) if _by_matrix(op, c) else ("TOKENS", 1)
-    return {name: tile_pairs(op, c), "SORTED": 1} if is_sorted(op, c) else {name: alone}
+    if not is_sorted(op, c):
+        return {"MANY": TOKENS} if is_half(op, c) else {"TOKENS": 1}
+    n = {"SORTED": 1}
+    if is_gemm(op, c):
+        return {**n, "GEMM": tile_pairs(op, c), "THREADS": GEMM_THREADS}
+    return {**n, "MANY" if is_half(op, c) else "TOKENS": tile_pairs(op, c)}
 
 
 def _is_rounded(op: Op) -> bool:
@@ -123,7 +129,7 @@ def _linear_values(op: Op, c: Context) -> Values:
 
 def _grid(op: Op, c: Context) -> Grid:
     places = most_tiles(op, c) if is_sorted(op, c) else n_pairs(op, c)
-    return (places, tiles(op.weight("weight").shape[1], block_rows(op)), 1)
+    return (places, tiles(op.weight("weight").shape[1], block_rows(op, c)), 1)
 
 
 def _sum_grid(op: Op, c: Context) -> Grid:
@@ -140,7 +146,7 @@ def _outputs_values(op: Op, _: Context) -> Values:
 
 def _is_apart(op: Op, c: Context) -> bool:
     """True if a launch of its own adds the slots."""
-    return is_sorted(op, c) or _by_matrix(op, c)
+    return is_sorted(op, c) or is_half(op, c)
 
 
 SORT = (

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from camelid.plan.plan import Op, Plan
 from camelid_native.cuda.device import Grid
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, row_grid, tiles
 from camelid_native.cuda.kernels_basic import GATES
 from camelid_native.cuda.signature import Values
-from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
+from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES, HALF_TYPES
 
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
-TOKENS = 8  # the most rows of x per block without matrix instructions
-GEMM_ROWS, GEMM_THREADS = 64, 512  # outputs and threads of a block with them
+TOKENS, MANY = (
+    8,
+    1024,
+)  # the most rows of x of a block; with float matrix instructions, its outputs for all of them
+THREADS, TILE_THREADS = 8 * ROWS, 8 * TILE_ROWS  # of those blocks
+GEMM_ROWS, GEMM_THREADS = 64, 512  # with integer matrix instructions: outputs and threads of a block
 GEMM_TOKENS = (16, 32, 64)  # and its rows of x
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
 
@@ -43,15 +47,44 @@ def codec(op: Op, _: Context) -> tuple[str, ...]:
     return (f"codec_{kind}", "floats" if kind in EXACT_TYPES else "codes")
 
 
-def _is_many(op: Op, c: Context) -> bool:
-    """True for more rows than TOKENS of rounded x, on a device with matrix instructions."""
+def is_half(op: Op, c: Context) -> bool:
+    """True for matrix instructions whose sums round: for any number of rows, so that bits are equal."""
+    return c.has_half_matrix and op.weight("weight").type in HALF_TYPES
+
+
+def is_gemm(op: Op, c: Context) -> bool:
+    """True for matrix instructions whose sums are exact: for more than TOKENS rows of rounded x."""
     return c.has_matrix and _is_rounded(op, c) and c.rows(op, "y") > TOKENS
 
 
-def _tokens(op: Op, c: Context) -> int:
-    """Rows of x per block: a power of two."""
-    least, most = (GEMM_TOKENS[0], GEMM_TOKENS[-1]) if _is_many(op, c) else (1, TOKENS)
-    return max(least, min(most, 1 << (c.rows(op, "y") - 1).bit_length()))
+def _power_of_two(n: int) -> int:
+    """The least power of two of at least n."""
+    return 1 << (n - 1).bit_length()
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Outputs of a product's block, its rows of x, and the macros that say so."""
+
+    rows: int
+    tokens: int
+    macros: Mapping[str, int]
+
+    def grid(self, n_out: int, n_rows: int, n_parts: int = 1) -> Grid:
+        return (tiles(n_out, self.rows), tiles(n_rows, self.tokens), n_parts)
+
+
+def block_of(op: Op, c: Context, rows: int = ROWS) -> Block:
+    """The block of a product with `rows` outputs, or more with integer matrix instructions."""
+    n = c.rows(op, "y")
+    if is_half(op, c):
+        tokens = MANY // rows if n > TOKENS else TOKENS
+        return Block(rows, tokens, {"MANY": tokens})
+    if is_gemm(op, c):
+        tokens = max(GEMM_TOKENS[0], min(GEMM_TOKENS[-1], _power_of_two(n)))
+        return Block(GEMM_ROWS, tokens, {"GEMM": tokens, "THREADS": GEMM_THREADS})
+    tokens = min(TOKENS, _power_of_two(n))
+    return Block(rows, tokens, {"TOKENS": tokens})
 
 
 def quantize(parts: Parts) -> Kernel:
@@ -71,6 +104,28 @@ def quantize(parts: Parts) -> Kernel:
     return Kernel("quantize", grid, values, scratch=scratch, when=_is_rounded)
 
 
+def _has_scales(op: Op, c: Context) -> bool:
+    """True for a deferred norm in steps of prompts by matrix instructions.
+
+    Else each block reads as many bytes of squares as of codes of x. Steps that only generate save the launch.
+    """
+    rows = c.rows(op, "x")
+    by_matrix = is_half(op, c) or is_gemm(op, c)
+    return op.name in DEFERRED and by_matrix and rows > max(TOKENS, c.plan.rows["S"])
+
+
+def norm_scale(threads: int) -> Kernel:
+    """The launch with the scales of a deferred norm, for a product with so many threads in a block."""
+    return Kernel(
+        "norm_scale",
+        row_grid("x"),
+        lambda op, c: {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")},
+        defines=lambda op, c: {"THREADS": threads},
+        scratch=lambda op, c: {"scales": 4 * c.rows(op, "x")},
+        when=_has_scales,
+    )
+
+
 def product_values(op: Op, c: Context, parts: Parts) -> Values:
     """Values of a product's kernel: rows of a matrix, vectors of x; no rounded x for floats."""
     n_parts, step = parts(op)
@@ -78,7 +133,8 @@ def product_values(op: Op, c: Context, parts: Parts) -> Values:
     norm = (
         {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")} if op.name in DEFERRED else NO_NORM
     )
-    return {**known, **norm, **({} if _is_rounded(op, c) else {"codes": 0, "factors": 0})}
+    absent = {"scales": 0} if not _has_scales(op, c) else {}
+    return {**known, **norm, **absent, **({} if _is_rounded(op, c) else {"codes": 0, "factors": 0})}
 
 
 def _linear_values(op: Op, c: Context) -> Values:
@@ -100,22 +156,17 @@ def _residual_values(op: Op, c: Context) -> Values:
     return {**product_values(op, c, one), **absent, "scale": op.number("scale")}
 
 
-def _grid(op: Op, c: Context, n_out: int, rows: int) -> Grid:
-    """A grid of blocks with `rows` outputs each, or GEMM_ROWS, and the rows of x."""
-    return (tiles(n_out, GEMM_ROWS if _is_many(op, c) else rows), tiles(c.rows(op, "y"), _tokens(op, c)), 1)
-
-
 def product_grid(op: Op, c: Context) -> Grid:
-    return _grid(op, c, op.view("y").cols, ROWS)
+    return block_of(op, c).grid(op.view("y").cols, c.rows(op, "y"))
 
 
 def _tile_grid(op: Op, c: Context) -> Grid:
-    return _grid(op, c, op.view("y").cols, TILE_ROWS)
+    return block_of(op, c, TILE_ROWS).grid(op.view("y").cols, c.rows(op, "y"))
 
 
 def _heads_grid(op: Op, c: Context) -> Grid:
     n_heads, n_out, _ = op.weight("weight").shape
-    return (*_grid(op, c, n_out, ROWS)[:2], n_heads)
+    return block_of(op, c).grid(n_out, c.rows(op, "y"), n_heads)
 
 
 def _beyond(op: Op) -> int:
@@ -135,9 +186,12 @@ def _embed_grid(role: str) -> Callable[[Op, Context], Grid]:
     return lambda op, c: (tiles(op.weight("weight").cols, BLOCK * EMBED_THREADS), *row_grid(role)(op, c)[1:])
 
 
-def tokens_macro(op: Op, c: Context) -> Mapping[str, int]:
-    many = _is_many(op, c)
-    return {"GEMM": _tokens(op, c), "THREADS": GEMM_THREADS} if many else {"TOKENS": _tokens(op, c)}
+def block_macros(op: Op, c: Context) -> Mapping[str, int]:
+    return block_of(op, c).macros
+
+
+def _tile_macros(op: Op, c: Context) -> Mapping[str, int]:
+    return block_of(op, c, TILE_ROWS).macros
 
 
 def _refuses_channel(op: Op, plan: Plan) -> str:
@@ -145,11 +199,15 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
     return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
 
 
-LINEAR = Kernel("linear", product_grid, _linear_values, headers=codec, defines=tokens_macro)
+LINEAR = Kernel("linear", product_grid, _linear_values, headers=codec, defines=block_macros)
 HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
 PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
-GLU = replace(LINEAR, file="glu", name="linear_glu", grid=_tile_grid, values=_glu_values)
-RESIDUAL = replace(LINEAR, file="residual", name="", grid=_tile_grid, values=_residual_values)
+GLU = replace(
+    LINEAR, file="glu", name="linear_glu", grid=_tile_grid, defines=_tile_macros, values=_glu_values
+)
+RESIDUAL = replace(
+    LINEAR, file="residual", name="", grid=_tile_grid, defines=_tile_macros, values=_residual_values
+)
 
 KERNELS: dict[str, OpKernels] = {
     "embed": OpKernels(
@@ -170,10 +228,10 @@ KERNELS: dict[str, OpKernels] = {
         refuses=_refuses_channel,
     ),
     "linear": OpKernels((quantize(one), LINEAR)),
-    "norm_linear": OpKernels((quantize(one), LINEAR), ("eps",)),
+    "norm_linear": OpKernels((quantize(one), norm_scale(THREADS), LINEAR), ("eps",)),
     "linear_add": OpKernels((quantize(one), RESIDUAL), ("scale",)),
     "linear_add_norm": OpKernels((quantize(one), RESIDUAL), ("scale",)),
     "linear_heads": OpKernels((quantize(_heads), HEADS, PASS)),
     "linear_glu": OpKernels((quantize(one), GLU), words={"act": GATES}),
-    "norm_linear_glu": OpKernels((quantize(one), GLU), ("eps",), {"act": GATES}),
+    "norm_linear_glu": OpKernels((quantize(one), norm_scale(TILE_THREADS), GLU), ("eps",), {"act": GATES}),
 }

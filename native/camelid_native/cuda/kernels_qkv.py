@@ -14,13 +14,15 @@ from camelid_native.cuda.kernel import Context, Kernel, OpKernels, tiles
 from camelid_native.cuda.kernels_matrix import (
     LINEAR,
     ROWS,
+    THREADS,
     TOKENS,
     codec,
+    norm_scale,
     one,
     product_grid,
     product_values,
     quantize,
-    tokens_macro,
+    block_macros,
 )
 from camelid_native.cuda.kernels_state import kv_header, refuses_type, spec_of, turn_values
 from camelid_native.cuda.signature import Values
@@ -116,7 +118,7 @@ def _lower_write(op: Op, plan: Plan) -> tuple[Op, ...]:
     return (op,) if is_whole else norm_rope_parts(op)
 
 
-QKV = Kernel("qkv", product_grid, _values, headers=_headers, defines=tokens_macro, when=_is_at_once)
+QKV = Kernel("qkv", product_grid, _values, headers=_headers, defines=block_macros, when=_is_at_once)
 QKV_HEADS = replace(QKV, file="qkv_heads", counters=_counters, when=_is_by_last_block)
 NORM_ROPE = Kernel("norm_rope", _heads_grid("x", lambda op: _turned(op, "x")), _head_values)
 NORM_ROPE_WRITE = Kernel(
@@ -131,14 +133,14 @@ QKV_WRITE = replace(
 )
 
 
-def _row(*attrs: str) -> OpKernels:
-    launches = (quantize(one), QKV, QKV_HEADS, replace(LINEAR, when=_is_apart), QKV_WRITE)
+def _row(*attrs: str, before: tuple[Kernel, ...] = ()) -> OpKernels:
+    launches = (quantize(one), *before, QKV, QKV_HEADS, replace(LINEAR, when=_is_apart), QKV_WRITE)
     return OpKernels(launches, (*CUT, "head_eps", *attrs), refuses=_refuses, lower=_lower)
 
 
 KERNELS: dict[str, OpKernels] = {
     "qkv": _row(),
-    "norm_qkv": _row("eps"),
+    "norm_qkv": _row("eps", before=(norm_scale(THREADS),)),
     "norm_rope": OpKernels((NORM_ROPE,), (*CUT, "eps")),
     "norm_rope_write": OpKernels((NORM_ROPE_WRITE,), (*CUT, "eps"), refuses=refuses_type, lower=_lower_write),
 }

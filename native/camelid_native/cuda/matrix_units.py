@@ -12,3 +12,8 @@ WMMA = frozenset({
 def multiplies_codes(arch: str) -> bool:
     """True for integer matrix instructions: those of NVIDIA since sm_75, the oldest that NVRTC 13 knows."""
     return arch.startswith("sm_") or arch in MFMA | WMMA
+
+
+def multiplies_halves(arch: str) -> bool:
+    """True for matrix instructions of bf16 with float32 sums: NVIDIA's since sm_80."""
+    return arch.startswith("sm_") and int(arch.removeprefix("sm_")) >= 80

@@ -36,6 +36,7 @@ BOOKS: Mapping[str, str] = {"iq1_s": "iq1", "iq1_m": "iq1"} | {
     name: name for name in ("iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
 }
 EXACT_TYPES = frozenset({"f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64"})  # multiply unrounded x
+HALF_TYPES = frozenset({"f16", "bf16"})
 WEIGHT_TYPES = EXACT_TYPES | CUTS.keys() | REPACKED.keys()
 # Of rounded activations: columns of a block, and bytes of its factors (rounding.h).
 BLOCK, FACTOR_BYTES = 32, 16

@@ -6,17 +6,23 @@
 
 enum { QUAD = 4 };
 
-struct Norm { View x; int row, cols; float eps; };  /* of rows from `row` on; cols 0: no norm */
+/* Of rows from `row` on; cols 0: no norm; `scales` of all rows of x, by norm_scale.cu, or 0. */
+struct Norm { View x; int row, cols; float eps; const float *scales; };
 
-/* sums[r][t] *= 1 / sqrt(mean of squares of row first + t + eps). All threads of the block call it. */
-template <int COUNT, int N, int R> DEVICE void scale_sums(const Norm &norm, int first, int n, float (&sums)[R][N]) {
+/* 1 / sqrt(mean of squares of a row of x + eps). All COUNT threads of the block call it. */
+template <int COUNT> DEVICE float scale_of_row(const Norm &norm, int row) {
+    const float *squares = row_of(norm.x, row) + norm.cols;
+    float sum = 0.0f;
+    for (int c = THREAD; c < norm.cols / QUAD; c += COUNT) sum = sum + squares[c];
+    return 1.0f / sqrt_(block_sum<COUNT>(sum) / (float)norm.cols + norm.eps);
+}
+
+/* sums[r][t] *= the scale of row t of n. All threads of the block call it. */
+template <int COUNT, int N, int R> DEVICE void scale_sums(const Norm &norm, int n, float (&sums)[R][N]) {
     if (!norm.cols) return;
     UNROLL
     for (int t = 0; t < N; t++) {
-        const float *squares = row_of(norm.x, norm.row + first + (t < n ? t : n - 1)) + norm.cols;
-        float sum = 0.0f;
-        for (int c = THREAD; c < norm.cols / QUAD; c += COUNT) sum = sum + squares[c];
-        const float scale = 1.0f / sqrt_(block_sum<COUNT>(sum) / (float)norm.cols + norm.eps);
+        const float scale = scale_of_row<COUNT>(norm, norm.row + (t < n ? t : n - 1));
         UNROLL
         for (int r = 0; r < R; r++) sums[r][t] = sums[r][t] * scale;
     }

@@ -1,6 +1,9 @@
 /* experts_glu: y[slot] = act(gate) * up, where gate and up are products of x[slot] with two matrices of the slot's
  * expert. A block has 32 rows of both, and a tile of sorted pairs or one pair. */
+#define FEW_THREADS 256
+#ifndef THREADS
 #define THREADS 256
+#endif
 #define BLOCK_ROWS (THREADS / 8)
 #include "act.h"
 #include "experts.h"
@@ -30,11 +33,11 @@ struct Half {
         }
         if (is_up && rounded.words) round_pairs(first);
     }
-    /* Rounds the block's columns of up to eight pairs from `first` on, eight lanes a pair. */
+    /* Rounds the block's columns of up to eight pairs from `first` on: eight lanes have 32 columns of a pair. */
     DEVICE void round_pairs(int first) const {
         SYNC();
-        const int t = first + THREAD / 8, word = first_row() + 4 * (THREAD % 8);
-        const bool is_inside = THREAD / 8 < 8 && t < in.n;
+        const int part = THREAD / 64, t = first + THREAD / 8 % 8, word = first_row() + 32 * part + 4 * (THREAD % 8);
+        const bool is_inside = 32 * part < BLOCK_ROWS && t < in.n && word < rows;
         const int pair = pairs[is_inside ? t : first];
         put_rounded(outputs_of(y, pair, slots, rows) + word, is_inside, rounded, ((long long)pair * rows + word) / 4);
     }

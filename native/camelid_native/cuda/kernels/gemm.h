@@ -153,7 +153,7 @@ template <class Task> DEVICE void outputs(const Task &task) {
     SHARED(Space, space, 1);
     SHARED(float, scales, GEMM);
     for (int t = THREAD / GROUP_LANES; t < task.in.n; t += THREADS / GROUP_LANES) {
-        const float scale = norm_scale<FEW_THREADS>(task.norm, t);
+        const float scale = task.norm.scales ? task.norm.scales[task.norm.row + t] : norm_scale<FEW_THREADS>(task.norm, t);
         if (LANE == 0) scales[t] = scale;
     }
     const float *kept = all_sums(task, *space);

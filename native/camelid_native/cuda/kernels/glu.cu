@@ -31,12 +31,13 @@ struct Glu {
 };
 
 KERNEL(linear_glu, THREADS)(Step step, View y, View x, Matrix weight, const u8 *codes, const uint4 *factors,
-                            u32 *out_codes, uint4 *out_factors, int rows, int act, int norm_cols, float eps) {
+                            u32 *out_codes, uint4 *out_factors, int rows, int act, int norm_cols, float eps,
+                            const float *scales) {
     const int token = BLOCK_Y * BLOCK_TOKENS, left = count(step, y.rows_word) - token;
     if (left <= 0) return;
     const int n = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
     const Parts all = {x, codes, factors, 1, 0};
-    const Norm norm = {x, token, norm_cols, eps};
+    const Norm norm = {x, token, norm_cols, eps, scales};
     const Input in = input_of(all, weight.cols, 0, token, n);
     const Glu task = {weight, in, norm, y, {out_codes, out_factors}, token, rows, act};
     outputs(task);

@@ -70,6 +70,15 @@ DEVICE void mma_16_float(float (&dots)[4], u32 a, u32 a8, u32 b) {
     mma_16(sums, a, a8, b);
     FROM_BITS(dots, sums);
 }
+/* sums += a b, 16 x 16 values of bf16 times 16 x 8. A lane has pairs at columns 2 * (LANE % 4) of row LANE / 4 of a,
+ * of the row eight on, and of both eight columns on; of b those of column LANE / 4; and sums as mma_16 has. */
+#if __CUDA_ARCH__ >= 800
+DEVICE void mma_bf16(float *sums, const u32 *a, const u32 *b) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+#endif
 DEVICE u32 mul_high(u32 a, u32 b) { return __umulhi(a, b); }
 DEVICE u32 atomic_add(u32 *p, u32 v) { return atomicAdd(p, v); }
 DEVICE void fence_all() { __threadfence(); }

@@ -4,13 +4,13 @@
 
 KERNEL(linear, THREADS)(Step step, View y, View x, Matrix weight, const float *bias, const u8 *codes,
                         const uint4 *factors, int rows, int parts, int part_step, int y_step, int norm_cols,
-                        float eps) {
+                        float eps, const float *scales) {
     const int token = BLOCK_Y * BLOCK_TOKENS, left = count(step, y.rows_word) - token, head = BLOCK_Z;
     if (left <= 0) return;
     const int n = left < BLOCK_TOKENS ? left : BLOCK_TOKENS;
     const Parts all = {x, codes, factors, parts, part_step};
     const Input in = input_of(all, weight.cols, head, token, n);
-    const Norm norm = {x, token, norm_cols, eps};
+    const Norm norm = {x, token, norm_cols, eps, scales};
     const Linear task = {weight, in, norm, row_of(y, token) + head * y_step, bias, head * rows, rows, y.stride};
     outputs(task);
 }

@@ -1,8 +1,8 @@
-/* many: the outputs of a block for MANY rows of x by matrix instructions. A turn stages eight blocks of each row of the
- * matrix, a block a thread; MMA_LANES lanes multiply those of their classes. Sums of a class are added in ascending order of
- * blocks, and classes in order, so that a row has the bits that it has among few. many_codes.h or many_halves.h has Turn,
- * stage and add_class. */
+/* many: the outputs of a block for MANY rows of x by float matrix instructions. A turn stages eight blocks of each row
+ * of the matrix, a block a thread; MMA_LANES lanes multiply those of their classes. Sums of a class are added in
+ * ascending order of blocks, and classes in order, as in product.h. */
 #pragma once
+#include "deferred.h"
 #include "mma.h"
 #include "product.h"
 
@@ -14,11 +14,7 @@ enum {
     OWN = CLASSES / (THREADS / MMA_LANES)  /* classes of MMA_LANES lanes */
 };
 typedef float TileSums[ROW_TILES][TILES][TILE_SUMS];  /* a lane's sums of a class */
-#ifdef PARTS
 #include "many_halves.h"
-#else
-#include "many_codes.h"
-#endif
 /* Turns, then sums by [row of the block, row of x], then those of each lane's R rows. */
 template <int R> union Space { Turn turn; float sums[R * BLOCK_ROWS * MANY]; };
 
@@ -49,7 +45,8 @@ DEVICE void add_turns(const Matrix &m, int row, const Input &in, Turn &turn, Til
 }
 
 /* own[g] = the lane's row of the matrix times row CLASSES * g + CLASS of x. */
-template <int R> DEVICE void multiply_many(const Matrix &m, int row, const Input &in, Space<R> &space, float (&own)[GROUPS]) {
+template <int R>
+DEVICE void multiply_many(const Matrix &m, int row, const Input &in, Space<R> &space, float (&own)[GROUPS]) {
     TileSums sums[OWN] = {};
     add_turns(m, row, in, space.turn, sums);
     for (int wave = 0; wave < CLASSES / OWN; wave++) {
@@ -74,14 +71,25 @@ template <class Task> DEVICE float *all_sums(const Task &task, Space<Task::R> &s
     return kept;
 }
 
+/* The scale of the lane's row first + CLASS of n. All threads of the block call it. */
+DEVICE float own_scale(const Norm &norm, int first, int n) {
+    const int last = norm.row + n - 1, own = norm.row + first + CLASS;
+    if (!norm.cols) return 1.0f;
+    if (norm.scales) return norm.scales[own < last ? own : last];
+    float scale = 0.0f;
+    for (int t = 0, row = norm.row + first; t < CLASSES; t++, row++) {
+        const float v = scale_of_row<THREADS>(norm, row < last ? row : last);
+        scale = CLASS == t ? v : scale;
+    }
+    return scale;
+}
+
 template <class Task> DEVICE void outputs(const Task &task) {
     SHARED(Space<Task::R>, space, 1);
     const float *kept = all_sums(task, *space);
     for (int g = 0; g < GROUPS && CLASSES * g < task.in.n; g++) {
-        float own[Task::R], scales[1][CLASSES] = {{1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f, 1.0f}}, scale = 1.0f;
-        scale_sums<THREADS>(task.norm, CLASSES * g, task.in.n - CLASSES * g, scales);
-        UNROLL
-        for (int t = 0; task.norm.cols && t < CLASSES; t++) scale = CLASS == t ? scales[0][t] : scale;
+        float own[Task::R];
+        const float scale = own_scale(task.norm, CLASSES * g, task.in.n);
         UNROLL
         for (int r = 0; r < Task::R; r++) own[r] = kept[(r * GROUPS + g) * THREADS] * scale;
         task.finish(own, CLASSES * g);

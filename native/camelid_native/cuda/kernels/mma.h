@@ -1,5 +1,5 @@
-/* mma: 16 rows of a matrix times TILE_COLUMNS rows of x, over a block of 32 codes in eight words, by MMA_LANES lanes. Sums
- * are exact, so each device's instruction gives the same.
+/* mma: 16 rows of a matrix times TILE_COLUMNS rows of x, over a block of 32 codes in eight words, by MMA_LANES lanes.
+ * Sums are exact, so each device's instruction gives the same.
  *
  *   put_row(tile, row, words)     puts a row of a tile into shared memory; put_column(block, words) a row of x
  *   TileRows, TileColumns         the lane's words of a tile's rows, and of its rows of x

@@ -5,8 +5,9 @@
  *   find_rows(rows)      the lane's rows, which are rows of the matrix
  *   finish(own, first)   takes own[r], the lane's sums for row first + CLASS of the input; all threads call it
  *
- * A lane has the row THREAD / CLASSES of the block. With MANY, of rounded activations only, a block has MANY rows of x
- * and multiplies by matrix instructions (many.h), else it has TOKENS, at most CLASSES. Bits are the same. */
+ * A lane has the row THREAD / CLASSES of the block. A block has TOKENS rows of x, at most
+ * CLASSES; or GEMM, rounded, by integer matrix instructions (gemm.h), with the same bits; or MANY, of bf16 or f16, by
+ * float ones (many.h), whose bits are their own, so that all blocks of a product with these have MANY. */
 #pragma once
 #include "deferred.h"
 #include "product.h"
@@ -21,7 +22,7 @@ template <int N, class Task> DEVICE void few_outputs(const Task &task) {
     float sums[Task::R][N], own[Task::R] = {};
     task.find_rows(rows);
     multiply<N, Task::R>(task.weight, rows, task.in, sums);
-    scale_sums<THREADS>(task.norm, 0, task.in.n, sums);
+    scale_sums<THREADS>(task.norm, task.in.n, sums);
     for (int r = 0; r < Task::R; r++)
         UNROLL
         for (int t = 0; t < N; t++) own[r] = CLASS == t ? sums[r][t] : own[r];

@@ -1,0 +1,9 @@
+/* norm_scale: the scales of a deferred norm for all blocks of a product of many rows. A block of THREADS threads, as many
+ * as a block of the product, has a row. */
+#include "deferred.h"
+
+KERNEL(norm_scale, THREADS)(Step step, View x, float *scales, int norm_cols, float eps) {
+    if (is_unused(step, x, BLOCK_Y)) return;
+    const float scale = scale_of_row<THREADS>({x, 0, norm_cols, eps, scales}, BLOCK_Y);
+    if (THREAD == 0) scales[BLOCK_Y] = scale;
+}
