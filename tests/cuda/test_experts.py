@@ -34,7 +34,7 @@ pytestmark = pytest.mark.parity
 
 ROWS, SLOTS, N_OUT = 37, 3, 38  # a part of a block of outputs
 # Number of experts -> pairs of a tile by matrix instructions.
-TILES = {60: 8, 16: 16, 8: 32, 3: 64}
+TILES = {60: 16, 8: 32, 3: 64}
 OPS = ("linear_experts", "linear_experts_glu", "linear_experts_sum")
 
 

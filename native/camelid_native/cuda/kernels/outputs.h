@@ -11,6 +11,9 @@
 #pragma once
 #include "deferred.h"
 #include "product.h"
+#if defined(GEMM) || defined(MANY)
+#include "mma.h"
+#endif
 #if defined(GEMM)
 #include "gemm.h"
 #elif defined(MANY)
