@@ -223,3 +223,16 @@ def test_other_tasks_run_until_a_step_is_over() -> None:
         return backend
 
     check(work())
+
+
+def test_a_backend_that_closes_during_a_read_ends_it() -> None:
+    async def work() -> None:
+        backend, plan, program = await compiled()
+        reading = asyncio.create_task(backend.read(backend.run(program, bytes(4 * plan.layout.n_words))))
+        for _ in range(2):  # the read has asked once
+            await asyncio.sleep(0)
+        await backend.close()
+        with pytest.raises(BackendError, match="not open"):
+            await reading
+
+    asyncio.run(work())

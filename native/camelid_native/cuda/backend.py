@@ -216,13 +216,17 @@ class CudaBackend(Backend):
 
     async def _finished(self, ticket: Ticket) -> CudaProgram:
         """The program of a step that is over, asked between other tasks: a thread that waits costs 50 µs."""
-        own, flight = self._own(ticket.program).program, ticket.handle
-        if flight.owner is not own:
+        await asyncio.sleep(0)
+        while not (own := self._runner_of(ticket)).is_done(ticket.handle):
+            await asyncio.sleep(0)  # another task may close the backend
+        return own
+
+    def _runner_of(self, ticket: Ticket) -> CudaProgram:
+        """The program that runs a step. Raises DeviceLostError if a recovery has replaced it."""
+        own = self._own(ticket.program).program
+        if ticket.handle.owner is not own:
             told = "cuda: the step was lost with its device"
             raise DeviceLostError(told, backend="cuda", reason=told)
-        await asyncio.sleep(0)
-        while not own.is_done(flight):
-            await asyncio.sleep(0)
         return own
 
     async def read_state(self, group: str, unit: int) -> bytes:
