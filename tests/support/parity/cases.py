@@ -43,6 +43,14 @@ def embed_cases() -> Iterator[OpCase]:
             weights={"weight": weight(type_, 34, 20, 256)},
             positions=[4, 19, 0],
         )
+    yield OpCase(
+        op="embed_position",
+        views={"x": array(33, 3, 256)},
+        weights={"weight": weight("f32", 34, 20, 256)},
+        positions=[4, 19, 9],
+        channels=2,
+        attrs={"channel": 1},
+    )
 
 
 def ring_cases() -> Iterator[OpCase]:

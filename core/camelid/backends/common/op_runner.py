@@ -70,8 +70,9 @@ class OpCase:
       the tail that a row of the case reads). `copies` are copies of pages.
     - A second group of the same form comes before the KV group, with `other_copies` in the same step. A
       kernel that addresses the wrong group then fails.
-    - Row t is at `positions[t]`. Views are in buffers with `margins` more columns before and after, and the
-      plan has capacity for `spare` more rows than the step. Results depend on neither.
+    - Row t is at `positions[t]`; of several `channels`, each next one is at a position less. Views are in
+      buffers with `margins` more columns before and after, and the plan has capacity for `spare` more rows
+      than the step. Results depend on neither.
     - The ring has the ids of `history` from position 0. A negative token id means the id in the ring. Outputs
       are at position `first_output` and the following positions.
     - With one entry in `sampling`, all outputs are of one sequence; with more, each is of its own sequence
@@ -105,6 +106,7 @@ class OpCase:
     slots: F32 | None = None
     features: frozenset[str] = frozenset()
     of_outputs: bool = False
+    channels: int = 1
     margins: tuple[int, int] = (0, 0)
     spare: int = 0
 
@@ -179,7 +181,8 @@ def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     tables = [Op("tables", (("state", StateRef(states[number].name)),)) for number in paged]
     more = [make_op("candidates", roles, {})] if "candidates" in case.features else []
     more += [make_op("copy", {"state": StateRef(states[OTHER].name)}, {})] if case.op == "copy" else []
-    return Plan(key=key, stages=(Stage("main", (*tables, op, *more)),), states=states), roles
+    stages = (Stage("main", (*tables, op, *more)),)
+    return Plan(key=key, stages=stages, states=states, n_channels=case.channels), roles
 
 
 def _buffer(case: OpCase, role: str) -> Buffer:
@@ -246,7 +249,7 @@ def _case_rows(case: OpCase) -> list[StepRow]:
     rows = zip(case.token_ids or [0] * n_rows, case.positions or range(n_rows), owners, strict=True)
     return [
         StepRow(source=FROM_RING if i < 0 else FROM_ID, value=max(i, 0), sequence=number, state_row=p,
-                positions=(p,))
+                positions=tuple(max(p - channel, 0) for channel in range(case.channels)))
         for i, p, number in rows
     ]  # fmt: skip
 
