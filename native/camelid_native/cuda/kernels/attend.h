@@ -46,12 +46,12 @@ struct Query {
     int bias_rows;
 };
 
-DEVICE Query query_of(Pool pool, int head, int n_heads, int n_kv_heads) {
+DEVICE Query query_of(const Pool &pool, int head, int n_heads, int n_kv_heads) {
     const int kv_head = head / (n_heads / n_kv_heads);
     return {0, head, kv_head * HEAD_DIM, kv_head * (pool.v_width / n_kv_heads), n_heads};
 }
 
-struct Tier { Pool pool; Group state; bool is_recent; };  /* the store, or a tail of recent rows */
+struct Tier { Pool pool; Group state; int is_recent; };  /* the store, or a tail of recent rows */
 
 /* Of a thread's own value: its column among those of all heads, or -1 for none. */
 DEVICE int own_column(int i) {
@@ -84,13 +84,14 @@ DEVICE void add_products(const Work &w, int column, float (*keys)[UNIT], float (
 
 /* The products of a lane's share of keys first, first + SLOTS, ... of a tile. A key behind it is the last one again. */
 template <class Rows>
-DEVICE void multiply_keys(const Work &w, const Query &q, Pool pool, int first, int n, float (*sums)[HEADS]) {
+DEVICE void multiply_keys(const Work &w, const Query &q, const Pool &pool, int first, int n, float (*sums)[HEADS]) {
     const u8 *rows[LANE_KEYS];
     UNROLL
     for (int k = 0; k < LANE_KEYS; k++) {
         const int i = first + SLOTS * k;
         rows[k] = pool.keys + w.places[i < n ? i : n - 1] * Rows::bytes(pool.width);
     }
+#pragma unroll 4
     for (int all = 0; all < KEY_UNITS; all += KEY_LANES) {
         const int unit = all + THREAD % KEY_LANES;
         if (KEY_UNITS % KEY_LANES && unit >= KEY_UNITS) continue;
@@ -109,7 +110,7 @@ DEVICE float product_of(float sum) {
 }
 
 /* weights[key, head] = query . key for each key of the tile. */
-template <class Rows> DEVICE void stage_products(Work &w, const Query &q, Pool pool, int n) {
+template <class Rows> DEVICE void stage_products(Work &w, const Query &q, const Pool &pool, int n) {
     for (int first = THREAD / KEY_LANES; first < TILE; first += SLOTS * LANE_KEYS) {
         float sums[LANE_KEYS][HEADS] = {};
         multiply_keys<Rows>(w, q, pool, first, n, sums);
@@ -146,7 +147,7 @@ DEVICE void weigh_keys(Work &w, const Query &q, int start, int skip, int n, Soft
 
 /* sums[head] = the weighted values of the thread's share of a tile, for its unit of columns. */
 template <class Rows>
-DEVICE void weigh_values(const Work &w, Pool pool, int column, int skip, int n, float (*sums)[VALUE_UNIT]) {
+DEVICE void weigh_values(const Work &w, const Pool &pool, int column, int skip, int n, float (*sums)[VALUE_UNIT]) {
     const int begin = THREAD / VALUE_UNITS * SHARE_KEYS - skip, end = begin + SHARE_KEYS;
 #pragma unroll 4
     for (int k = begin > 0 ? begin : 0; k < (end < n ? end : n); k++) {
@@ -228,9 +229,9 @@ DEVICE Keys read_from(const Tier &tier, int state_row, Keys keys) {
 }
 
 struct Tiers { Tier all[TAIL_ROWS ? 2 : 1]; };
-DEVICE Tiers tiers_of(Step step, u32 sequence, Pool state, Pool tail) {
-    Tiers tiers = {{{state, group_at(step, sequence, state.group), false}}};
-    if (TAIL_ROWS) tiers.all[TAIL_ROWS ? 1 : 0] = {tail, group_at(step, sequence, tail.group), true};
+DEVICE Tiers tiers_of(Step step, u32 sequence, const Pool &state, const Pool &tail) {
+    Tiers tiers = {{{state, group_at(step, sequence, state.group), 0}}};
+    if (TAIL_ROWS) tiers.all[TAIL_ROWS ? 1 : 0] = {tail, group_at(step, sequence, tail.group), 1};
     return tiers;
 }
 

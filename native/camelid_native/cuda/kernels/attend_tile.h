@@ -56,7 +56,7 @@ DEVICE int key_place(int key, int parity) { return key ^ parity * 16; }
 DEVICE bool is_unit(int unit) { return KEY_UNITS % (STAGE_UNITS / 2 * KEY_LANES) == 0 || unit < KEY_UNITS; }
 
 /* Places units from, from + 1, and those KEY_LANES on, of queries and keys, by column. */
-template <class Kv> DEVICE void stage_units_of(TileWork &w, const Query &q, Pool pool, int from) {
+template <class Kv> DEVICE void stage_units_of(TileWork &w, const Query &q, const Pool &pool, int from) {
     const int parity = THREAD % 2, key = THREAD / 2, query = THREAD / UNIT % QUERIES;
     const u8 *row = pool.keys + w.places[key] * Kv::bytes(pool.width);
     float *keys = w.stage + parity * UNIT * TILE + key_place(key, parity);
@@ -188,7 +188,7 @@ DEVICE void weigh_tile(TileWork &w, const Query &q, int tile) {
 }
 
 /* Places the values of keys from place `at` on, columns from `slice` on: [STAGE_KEYS, SLICE_COLS]. */
-template <class Kv> DEVICE void stage_values_of(TileWork &w, const Query &q, Pool pool, int at, int slice) {
+template <class Kv> DEVICE void stage_values_of(TileWork &w, const Query &q, const Pool &pool, int at, int slice) {
     for (int item = THREAD; item < STAGE_KEYS * SLICE_COLS / UNIT; item += THREADS) {
         const int key = item / (SLICE_COLS / UNIT), column = item % (SLICE_COLS / UNIT) * UNIT;
         if (slice + column >= V_DIM) continue;

@@ -37,7 +37,7 @@ DEVICE Group group_at(Step step, u32 sequence, int group) {
 /* One layer of a paged state group: pools of two tensors, and the group's page table. */
 struct Pool { u8 *keys, *values; const u32 *table; int cols, unit_rows, group, width, v_width; };
 
-DEVICE u32 pool_row(Pool pool, Group state, u32 row) {
+DEVICE u32 pool_row(const Pool &pool, const Group &state, u32 row) {
     return pool.table[state.read * pool.cols + row / pool.unit_rows] * pool.unit_rows + row % pool.unit_rows;
 }
 
