@@ -37,7 +37,8 @@ ARROWS: dict[str, set[str]] = {
     "backends/registry": {"backends/base"},
     "backends/staged": {"backends/common", "backends/base", "plan"},
     "backends/remote": {"backends/common", "backends/base", "plan"},
-    "backends/reference": {"backends/common", "backends/base", "plan", "formats"},
+    "backends/parallel": {"backends/common", "backends/base", "plan"},
+    "backends/reference": {"backends/parallel", "backends/common", "backends/base", "plan", "formats"},
     "backends/webgpu": {"backends/common", "backends/base", "plan", "formats"},
     "backends/null": {"backends/common", "backends/base", "plan", "formats"},
     "backends/common": {"backends/base", "plan", "formats"},
@@ -60,7 +61,7 @@ TIERS: dict[str, tuple[str, ...]] = {
     "programs": ("model", "plan"),
     "runs plans": (
         "backends/registry", "backends/proof", "backends/reference", "backends/webgpu", "backends/staged",
-        "backends/remote", "backends/null", "backends/common", "backends/base",
+        "backends/parallel", "backends/remote", "backends/null", "backends/common", "backends/base",
     ),
     "libraries": ("text", "formats", "data", "errors", "version"),
 }  # fmt: skip

@@ -16,6 +16,7 @@ from camelid.backends.registry import (
     names_of,
     names_with,
     open_backend,
+    open_parallel,
     oracle_name,
     probe,
     processor_name,
@@ -26,6 +27,7 @@ from camelid.engine.programs import DECODE
 from camelid.errors import BackendError, RequestError
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
+from camelid.loading.shares import shares_of
 from camelid.model.arch import Model
 from camelid.model.cuts import cut_for, even_cuts
 from camelid.model.spec import ModelSpec
@@ -73,6 +75,8 @@ async def choose_backend(
     options: LoadOptions, model: Model, stages: OpenStages | None = None
 ) -> ChosenBackend:
     """Opens the backend of the load options, or those of the stages of a model."""
+    if options.tensor_parallel > 1:
+        return await open_shares(options, model, has_stages=bool(stages))
     if stages:
         return await open_stages(options, await stages(), model)
     if options.gpu_layers is not None:
@@ -295,6 +299,39 @@ async def open_stages(options: LoadOptions, parts: Sequence[Backend], model: Mod
         chosen = _staged(parts, cuts, options, model)
         opened.pop_all()
     return chosen
+
+
+async def open_shares(options: LoadOptions, model: Model, *, has_stages: bool = False) -> ChosenBackend:
+    """Opens a tensor-parallel backend.
+
+    Raises RequestError for a model that cannot be divided so, a backend without several devices, and other
+    ways to divide the model.
+    """
+    other = "gpu_layers" if options.gpu_layers is not None else "stages" if has_stages else ""
+    if other:
+        raise RequestError(
+            f"tensor_parallel is {options.tensor_parallel}, but {other} is given too; omit one of them",
+            field="tensor_parallel",
+        )
+    name = shares_backend(options)
+    _check_options(name, options.adapter, options.threads)
+    backend = open_parallel(name, options.tensor_parallel, shares_of(model, options))
+    await backend.open(OpenSpec(adapter=options.adapter, activations=options.activations or ""))
+    await _check_activations(backend, options.activations)
+    return await _deploy(backend, options, model, _describe(backend))
+
+
+def shares_backend(options: LoadOptions) -> str:
+    """The backend of tensor-parallel devices: the named one, or the first GPU's that can be several."""
+    known = names_with("tensor_parallel")
+    name = next(n for n in known if n in names_of("gpu")) if options.backend == "auto" else options.backend
+    if name not in known:
+        raise RequestError(
+            f"tensor_parallel is {options.tensor_parallel}, but backend {name!r} runs on one device; only "
+            f"{', '.join(known)} can run on several",
+            field="tensor_parallel",
+        )
+    return name
 
 
 def stage_backend(options: LoadOptions) -> str:

@@ -27,6 +27,7 @@ LOAD_OPTIONS = (
     "adapter",
     "threads",
     "gpu_layers",
+    "tensor_parallel",
     "activations",
     "chunk",
     "step_ms",
