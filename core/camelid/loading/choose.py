@@ -158,7 +158,7 @@ async def _try_backend(
     except BackendError as error:
         reason = error.message.removeprefix(f"{name}: ")
     except RequestError as error:
-        if error.field != "activations":
+        if error.field not in ("activations", "adapter"):
             raise
         reason = error.message
     except (ImportError, OSError) as error:  # a package or a driver library that does not load

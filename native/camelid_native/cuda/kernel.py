@@ -19,6 +19,7 @@ class Context:
     plan: Plan
     pools: Mapping[str, PoolSize]
     has_matrix: bool = False  # the device has the matrix instructions of many.h
+    n_devices: int = 1  # of a tensor-parallel model
 
     def rows(self, op: Op, role: str) -> int:
         """The capacity of a view's rows."""

@@ -14,6 +14,7 @@ from camelid_native.cuda.library import Library
 from camelid_native.cuda.places import Places
 from camelid_native.cuda.program import Launch
 from camelid_native.cuda.signature import Values
+from camelid_native.cuda.sums import Parts, SumPlaces, parts_of, sum_of
 from camelid_native.cuda.twins import Twin, slot_bytes, twins_of
 
 ROUNDING = "quantize"  # the kernel that a twin makes needless
@@ -21,14 +22,15 @@ ROUNDING = "quantize"  # the kernel that a twin makes needless
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory beside the arena: of the greediest op, then the slots of twins."""
+    """Memory beside the arena: of the greediest op, the slots of twins, then parts of sums over devices."""
 
     op_bytes: int
     slots: tuple[int, ...]
+    parts: Parts
 
     @property
     def n_bytes(self) -> int:
-        return self.op_bytes + sum(self.slots)
+        return self.op_bytes + sum(self.slots) + self.parts.n_bytes
 
     def slot_at(self, base: int, slot: int) -> int:
         return base + self.op_bytes + sum(self.slots[:slot])
@@ -42,11 +44,13 @@ def launches_of(context: Context, places: Places, scratch_at: int, library: Libr
     placed = {twin: _twin_places(twin, ops, context, base) for twin, base in bases.items()}
     made = {twin.maker: placed[twin] for twin in twins}
     read = {number: placed[twin] for twin in twins for number in twin.readers}
+    sums = SumPlaces(scratch.parts, scratch.slot_at(scratch_at, len(scratch.slots)))
     found: list[Launch] = []
     for number, (op, kernels) in enumerate(used_kernels(context)):
         twin = dict(zip(("out_codes", "out_factors"), made.get(number, (0, 0)), strict=True))
         own = dict(zip(("codes", "factors"), read[number], strict=True)) if number in read else {}
-        found += _op_launches(op, kernels, context, places, scratch_at, library, {**twin, **own})
+        more = {**twin, **own, **sums.values(op)}
+        found += _op_launches(op, kernels, context, places, scratch_at, library, more)
     return found
 
 
@@ -76,7 +80,8 @@ def scratch_of(context: Context) -> Scratch:
     sizes = slot_bytes(twins_of(ops), ops, context.plan)
     used = (_scratch(op, kernels, context).values() for op, kernels in used_kernels(context))
     most = max((sum(map(aligned, each)) for each in used), default=0)
-    return Scratch(most, tuple(aligned(sizes[slot]) for slot in sorted(sizes)))
+    slots = tuple(aligned(sizes[slot]) for slot in sorted(sizes))
+    return Scratch(most, slots, parts_of(ops, context))
 
 
 def _twin_places(twin: Twin, ops: list[Op], context: Context, at: int) -> tuple[int, int]:
@@ -103,7 +108,8 @@ def _op_launches(
     for kernel in kernels:
         signature, handle = library.kernel(kernel.module(op, context), kernel.function)
         arguments = signature.packed({**common, **kernel.values(op, context)})
-        yield Launch(handle, kernel.grid(op, context), signature.threads, arguments)
+        total = sum_of(op, context, common)
+        yield Launch(handle, kernel.grid(op, context), signature.threads, arguments, total)
 
 
 def _scratch(op: Op, kernels: Sequence[Kernel], context: Context) -> Mapping[str, int]:

@@ -97,10 +97,13 @@ class ParallelBackend(Backend):
 
     async def open(self, spec: OpenSpec) -> None:
         """Opens every device with the same spec. If one fails, the opened devices are closed."""
+        await self._open_each([spec] * len(self.backends))
+
+    async def _open_each(self, specs: Sequence[OpenSpec]) -> None:
         async with AsyncExitStack() as opened:
             for i, backend in enumerate(self.backends):
                 with self._named(i):
-                    await backend.open(spec)
+                    await backend.open(specs[i])
                 opened.push_async_callback(backend.close)
             opened.pop_all()
 
