@@ -109,13 +109,16 @@ def test_a_device_has_its_share_of_the_bytes() -> None:
 
 
 @pytest.mark.slow
-def test_tokens_of_cria_equal_one_device() -> None:
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [({"tensor_parallel": 2}, "2xreference"), ({"pipeline_parallel": 2}, "reference+reference")],
+)
+def test_tokens_of_cria_equal_one_device(how: dict[str, Any], name: str) -> None:
     prompts = first_prompts(SEED, 2)
 
     async def together() -> list[list[int]]:
-        how: dict[str, Any] = {"backend": "reference", "tensor_parallel": 2}
-        async with await camelid.aload(str(CRIA), **how) as llm:
-            assert llm.capabilities.name == "2xreference"
+        async with await camelid.aload(str(CRIA), backend="reference", **how) as llm:
+            assert llm.capabilities.name == name
             return [await answer(llm, prompt) for prompt in prompts]
 
     assert asyncio.run(together()) == wanted(CRIA, 2)
@@ -128,6 +131,9 @@ def test_tokens_of_cria_equal_one_device() -> None:
         ({"tensor_parallel": 2, "backend": "cpu"}, "backend 'cpu' runs on one device; only reference, cuda"),
         ({"tensor_parallel": 2, "gpu_layers": 2}, "but gpu_layers is given too"),
         ({"tensor_parallel": 0}, "tensor_parallel is 0"),
+        ({"tensor_parallel": 2, "pipeline_parallel": 2}, "but pipeline_parallel is given too"),
+        ({"pipeline_parallel": 9}, "pipeline_parallel is 9, but cria has 3 places to cut; expected 1 to 4"),
+        ({"pipeline_parallel": 2, "backend": "webgpu"}, "backend 'webgpu' runs on one device; only"),
         ({"tensor_parallel": 2, "adapter": "0,1"}, "backend 'reference' has no adapters"),
     ],
 )

@@ -35,6 +35,7 @@ CASES = [(load_case(name), n, order) for name, n in COUNTS.items() for order in 
 def rigs(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets `cuda` on several devices name the rig."""
     monkeypatch.setattr(backend, "open_parallel", open_rigs)
+    monkeypatch.setattr(backend, "open_backend", open_rig)
 
 
 @pytest.mark.parametrize(("case", "n", "order"), share_of(CASES, n=2))
@@ -63,6 +64,23 @@ def test_tokens_of_cria_equal_the_reference(n_prompts: int) -> None:
         async with await camelid.aload(str(CRIA), **how) as llm:
             assert llm.capabilities.name == "2xcuda" and llm.capabilities.max_in_flight == 2
             return list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
+
+    assert mismatches(CRIA, prompts, asyncio.run(together()), want) == []
+
+
+@pytest.mark.usefixtures("rigs")
+@pytest.mark.parametrize("n_prompts", share_of([2, FEW]))
+def test_tokens_of_cria_on_stages_equal_the_reference(n_prompts: int) -> None:
+    """As many steps are under way as the stages allow."""
+    prompts, want = first_prompts(SEED, n_prompts), wanted(CRIA, n_prompts)
+
+    async def together() -> list[list[int]]:
+        how: dict[str, Any] = {"backend": "cuda", "pipeline_parallel": 2, "adapter": "3,1"}
+        async with await camelid.aload(str(CRIA), **how, parallel=PARALLEL) as llm:
+            found = await asyncio.gather(*(answer(llm, prompt) for prompt in prompts))
+            assert llm.capabilities.device.count("emulator") == 2
+            assert llm.memory().counters["stages_at_once"] == llm.capabilities.n_stages
+            return list(found)
 
     assert mismatches(CRIA, prompts, asyncio.run(together()), want) == []
 

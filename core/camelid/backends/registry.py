@@ -22,7 +22,7 @@ class BackendRow:
     `role`: one backend is the oracle, the fallback of `auto` and the reference of the parity gate; one is the
     processor, for layers that are not on a GPU; a backend without such a duty is "gpu" or "other"; a test
     backend is in no list for users. `auto_rank` orders the backends that `auto` tries, 0 for never. `options`
-    are the load options beyond those of every backend; for "tensor_parallel" the module has `open_parallel`.
+    are the load options beyond those of every backend; "devices" is a count of them, and `open_parallel`.
     `api` is the graphics API, an argument of `open_backend`. `drivers` are the drivers that it runs on, of
     `gpus.DRIVERS`, on Linux alone (none: any GPU's, on any system). `extra` is the pip extra that installs
     the packages, `modules` their importable modules; `probe` is a module whose `is_installed()` finds a
@@ -45,7 +45,7 @@ WEBGPU = "camelid.backends.webgpu.backend"
 
 BACKENDS: dict[str, BackendRow] = {
     "reference": BackendRow(
-        module="camelid.backends.reference.backend", role="oracle", options=frozenset({"tensor_parallel"})
+        module="camelid.backends.reference.backend", role="oracle", options=frozenset({"devices"})
     ),
     "cpu": BackendRow(
         module="camelid_native.cpu.backend",
@@ -60,7 +60,7 @@ BACKENDS: dict[str, BackendRow] = {
         module="camelid_native.cuda.backend",
         role="gpu",
         auto_rank=1,
-        options=frozenset({"adapter", "tensor_parallel"}),
+        options=frozenset({"adapter", "devices"}),
         extra="cuda",
         modules=("cupy",),
         probe="camelid_native.cuda.nvrtc",

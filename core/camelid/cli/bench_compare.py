@@ -21,9 +21,10 @@ SAME: Mapping[str, str] = {
     "kv_type": "KV cache type",
     "gpu_layers": "number of layers on the GPU",
     "tensor_parallel": "number of GPUs",
+    "pipeline_parallel": "number of stages",
     "activations": "activations",
 }
-ABSENT = {"tensor_parallel": 1}  # of results that are older than the fact
+ABSENT = {"tensor_parallel": 1, "pipeline_parallel": 1}  # of results that are older than these facts
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ DEVICE_FIELDS = (
     "adapter",
     "gpu_layers",
     "tensor_parallel",
+    "pipeline_parallel",
     "activations",
 )  # load options whose errors are usage errors
 TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks SIGHUP
@@ -124,8 +125,12 @@ def activations_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
-def tensor_parallel_option(function: F) -> F:
-    """Adds --tensor-parallel."""
+def devices_options(function: F) -> F:
+    """Adds --tensor-parallel and --pipeline-parallel."""
+    function = click.option(
+        "--pipeline-parallel", type=click.IntRange(1), default=1, metavar="N",
+        help="Divide the layers among N GPUs (cuda), each with a part of them.",
+    )(function)  # fmt: skip
     return click.option(
         "--tensor-parallel", type=click.IntRange(1), default=1, metavar="N",
         help="Divide every layer among N GPUs (cuda). --adapter 0,2 chooses GPUs by number.",
@@ -133,8 +138,8 @@ def tensor_parallel_option(function: F) -> F:
 
 
 def backend_options(function: F) -> F:
-    """Adds --backend, --adapter, --threads, -ngl, --tensor-parallel and --activations."""
-    function = activations_option(gpu_layers_option(tensor_parallel_option(function)))
+    """Adds --backend, --adapter, --threads, -ngl, --activations and `devices_options`."""
+    function = activations_option(gpu_layers_option(devices_options(function)))
     function = click.option(
         "-t", "--threads", type=click.IntRange(1), metavar="N",
         help=f"Threads of backend {', '.join(names_with('threads'))}. Default: one per processor.",
@@ -159,6 +164,7 @@ def read_backend(options: dict[str, Any]) -> dict[str, Any]:
         "threads": options.pop("threads"),
         "gpu_layers": options.pop("gpu_layers"),
         "tensor_parallel": options.pop("tensor_parallel"),
+        "pipeline_parallel": options.pop("pipeline_parallel"),
         "activations": options.pop("activations"),
     }
 

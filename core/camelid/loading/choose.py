@@ -27,33 +27,11 @@ from camelid.engine.programs import DECODE
 from camelid.errors import BackendError, RequestError
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
-from camelid.loading.shares import shares_of
+from camelid.loading.several import numbers_for, several_backend, shares_of
 from camelid.model.arch import Model
 from camelid.model.cuts import cut_for, even_cuts
 from camelid.model.spec import ModelSpec
 from camelid.plan.stages import row_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """One device of a model: its backend, the backend's name, its layers, and a description of the layers."""
-
-    backend: Backend
-    name: str
-    layers: range
-    part: str
-
-
-def devices_of(backend: Backend, n_layers: int) -> list[Device]:
-    """The devices of a backend: one per stage of a staged backend, else one."""
-    if isinstance(backend, StagedBackend):
-        parts = zip(backend.backends, backend.layers, strict=True)
-        return [_device(stage, layers, backend.part(i)) for i, (stage, layers) in enumerate(parts)]
-    return [_device(backend, range(n_layers), f"all {n_layers} layers")]
-
-
-def _device(backend: Backend, layers: range, part: str) -> Device:
-    return Device(backend, backend.capabilities().name, layers, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +57,10 @@ async def choose_backend(
         return await open_shares(options, model, has_stages=bool(stages))
     if stages:
         return await open_stages(options, await stages(), model)
+    if options.pipeline_parallel > 1:
+        name, n = several_backend(options, "pipeline_parallel"), options.pipeline_parallel
+        parts, stage = [open_backend(name) for _ in range(n)], replace(options, backend=name)
+        return await open_stages(stage, parts, model, numbers_for(name, options.adapter, n))
     if options.gpu_layers is not None:
         return await open_layers(options, options.gpu_layers, model)
     if options.backend == "auto":
@@ -276,8 +258,11 @@ async def _gate_reason(name: str, options: LoadOptions) -> str:
         await backend.close()
 
 
-async def open_stages(options: LoadOptions, parts: Sequence[Backend], model: Model) -> ChosenBackend:
-    """Opens the backends of stages, with about equal bytes of weights on each.
+async def open_stages(
+    options: LoadOptions, parts: Sequence[Backend], model: Model, adapters: Sequence[str] = ()
+) -> ChosenBackend:
+    """Opens the backends of stages, with about equal bytes of weights on each; all have one adapter, or
+    each its own of `adapters`.
 
     Raises RequestError for a model that cannot be cut so, and for `gpu_layers`.
     """
@@ -286,13 +271,11 @@ async def open_stages(options: LoadOptions, parts: Sequence[Backend], model: Mod
             f"gpu_layers is {options.gpu_layers}, but the model is cut into {len(parts)} stages; omit it",
             field="gpu_layers",
         )
-    cuts = even_cuts(model, len(parts))
+    cuts = even_cuts(model, len(parts), "pipeline_parallel" if adapters else "stages")
     _check_options(stage_backend(options), options.adapter, options.threads)
     async with AsyncExitStack() as opened:
-        for part in parts:
-            spec = OpenSpec(
-                adapter=options.adapter, threads=options.threads, activations=options.activations or ""
-            )
+        for part, adapter in zip(parts, adapters or [options.adapter] * len(parts), strict=True):
+            spec = OpenSpec(adapter=adapter, threads=options.threads, activations=options.activations or "")
             await part.open(spec)
             await _check_activations(part, options.activations)
             opened.push_async_callback(part.close)
@@ -307,31 +290,20 @@ async def open_shares(options: LoadOptions, model: Model, *, has_stages: bool = 
     Raises RequestError for a model that cannot be divided so, a backend without several devices, and other
     ways to divide the model.
     """
-    other = "gpu_layers" if options.gpu_layers is not None else "stages" if has_stages else ""
+    given = {"gpu_layers": options.gpu_layers is not None, "pipeline_parallel": options.pipeline_parallel > 1}
+    other = next((name for name, is_given in {**given, "stages": has_stages}.items() if is_given), "")
     if other:
         raise RequestError(
             f"tensor_parallel is {options.tensor_parallel}, but {other} is given too; omit one of them",
             field="tensor_parallel",
         )
-    name = shares_backend(options)
+    name = several_backend(options, "tensor_parallel")
     _check_options(name, options.adapter, options.threads)
     backend = open_parallel(name, options.tensor_parallel, shares_of(model, options))
-    await backend.open(OpenSpec(adapter=options.adapter, activations=options.activations or ""))
+    adapter = ",".join(numbers_for(name, options.adapter, options.tensor_parallel))
+    await backend.open(OpenSpec(adapter=adapter, activations=options.activations or ""))
     await _check_activations(backend, options.activations)
     return await _deploy(backend, options, model, _describe(backend))
-
-
-def shares_backend(options: LoadOptions) -> str:
-    """The backend of tensor-parallel devices: the named one, or the first GPU's that can be several."""
-    known = names_with("tensor_parallel")
-    name = next(n for n in known if n in names_of("gpu")) if options.backend == "auto" else options.backend
-    if name not in known:
-        raise RequestError(
-            f"tensor_parallel is {options.tensor_parallel}, but backend {name!r} runs on one device; only "
-            f"{', '.join(known)} can run on several",
-            field="tensor_parallel",
-        )
-    return name
 
 
 def stage_backend(options: LoadOptions) -> str:

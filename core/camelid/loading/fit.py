@@ -11,8 +11,8 @@ from camelid.backends.base import Backend
 from camelid.backends.registry import names_of, open_backend, processor_name
 from camelid.backends.staged.backend import StagedBackend
 from camelid.errors import CamelidError, OutOfMemoryError
-from camelid.loading.choose import Device, devices_of
 from camelid.loading.deployment import Deployment
+from camelid.loading.devices import Device, devices_of
 from camelid.loading.estimate import MemoryEstimate, estimate_memory
 from camelid.loading.forecast import forecaster_of, predict
 from camelid.loading.options import LoadOptions

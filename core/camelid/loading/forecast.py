@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from camelid.backends.base import Backend, Forecast, PoolSize, stored_forecast
 from camelid.backends.registry import auto_names, names_of, probe, processor_name
 from camelid.errors import BackendError
-from camelid.loading.choose import Device, devices_of, has_device, unopened
+from camelid.loading.choose import has_device, unopened
 from camelid.loading.deployment import Deployment
+from camelid.loading.devices import Device, devices_of
 from camelid.loading.estimate import Forecaster, MemoryEstimate, estimate_memory
 from camelid.loading.model_file import ModelName, open_model
 from camelid.loading.options import LoadOptions

@@ -26,7 +26,8 @@ class LoadOptions:
     or a variant of the CPU kernels, such as avx2. `threads` is the number of CPU threads (None: all that the
     process may use). `gpu_layers` puts the last layers on a GPU and the others on the CPU; the head counts as
     one layer, 0 is the CPU alone, -1 the GPU alone (None: no split). `tensor_parallel` is the number of GPUs
-    that compute each layer together; `adapter` may list their numbers, such as "0,2" (by default the first).
+    that compute each layer together, `pipeline_parallel` the number that each have a part of the layers;
+    `adapter` may list the GPUs' numbers, such as "0,2" (by default the first).
     `activations` "q8" rounds the input of matrix products to 8 bits, as `cpu` always does: on webgpu faster
     where integer dot products are native (most GPUs but Apple's and Adreno), with an NMSE of about 3e-5 per
     product (None: the backend's own).
@@ -45,6 +46,7 @@ class LoadOptions:
     threads: int | None = None
     gpu_layers: int | None = None
     tensor_parallel: int = 1
+    pipeline_parallel: int = 1
     activations: str | None = None
     context: int | None = None
     parallel: int = 4
@@ -70,6 +72,7 @@ class LoadOptions:
         """Raises RequestError for a value out of range, and for `parallel` above `chunk`."""
         check_integer("parallel", self.parallel, 1)
         check_integer("tensor_parallel", self.tensor_parallel, 1)
+        check_integer("pipeline_parallel", self.pipeline_parallel, 1)
         for name in INTEGERS:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))

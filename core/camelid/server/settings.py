@@ -233,6 +233,7 @@ class Settings:
         llama="N_GPU_LAYERS",
     )
     tensor_parallel: int = row(1, Whole(1, 64), "Divide every layer among N GPUs (cuda).")
+    pipeline_parallel: int = row(1, Whole(1, 64), "Divide the layers among N GPUs (cuda).")
     activations: str | None = row(
         None,
         OneOf(ACTIVATIONS),

@@ -14,7 +14,6 @@ from camelid.backends.base import Capabilities, OpenSpec, Program, Result, Share
 from camelid.backends.common.boundary import checked_inputs
 from camelid.backends.common.results import output_rows
 from camelid.backends.parallel.backend import ParallelBackend, agreed, outputs_of
-from camelid.errors import RequestError
 from camelid.plan.plan import Plan
 from camelid_native.cuda.backend import CudaBackend
 from camelid_native.cuda.device import Device
@@ -102,16 +101,9 @@ class CudaParallel(ParallelBackend):
     async def open(self, spec: OpenSpec) -> None:
         """Opens the GPUs whose numbers `adapter` lists, by default the first ones.
 
-        Raises RequestError for another count of numbers, BackendError as `CudaBackend.open`.
+        Raises BackendError as `CudaBackend.open`.
         """
-        n = len(self._own)
-        numbers = spec.adapter.split(",") if spec.adapter else [str(i) for i in range(n)]
-        if len(numbers) != n:
-            raise RequestError(
-                f"adapter is {spec.adapter!r}, expected the numbers of {n} GPUs, such as "
-                f"{','.join(map(str, range(n)))}",
-                field="adapter",
-            )
+        numbers = spec.adapter.split(",") if spec.adapter else map(str, range(len(self._own)))
         await self._open_each([replace(spec, adapter=number) for number in numbers])
         for one in self._own:
             for other in self._own:

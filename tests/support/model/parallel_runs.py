@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from camelid.backends.base import Backend, Shares
 from camelid.loading.options import LoadOptions
-from camelid.loading.shares import shares_of
+from camelid.loading.several import shares_of
 from camelid.model.arch import Model
 
 

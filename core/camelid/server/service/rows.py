@@ -28,6 +28,7 @@ LOAD_OPTIONS = (
     "threads",
     "gpu_layers",
     "tensor_parallel",
+    "pipeline_parallel",
     "activations",
     "chunk",
     "step_ms",
