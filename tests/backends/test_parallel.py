@@ -18,11 +18,16 @@ from tests.support.model.parallel_runs import parallel
 from tests.support.model.stress.shapes import SHAPES
 
 import camelid
-from camelid.backends.base import Result, Ticket
+from camelid.backends.base import MemoryReport, Result, Ticket
 from camelid.backends.common.codecs import decode
 from camelid.backends.parallel.backend import ParallelBackend
 from camelid.backends.reference.backend import ReferenceBackend, open_parallel
 from camelid.errors import BackendError, PlanError, RequestError
+from camelid.loading.deployment import Deployment
+from camelid.loading.devices import devices_of
+from camelid.loading.forecast import estimate_devices, likely_backend
+from camelid.loading.model_file import open_model
+from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.model.parallel import shares
 from camelid.plan.ops import make_op
@@ -122,6 +127,23 @@ def test_tokens_of_cria_equal_one_device(how: dict[str, Any], name: str) -> None
             return [await answer(llm, prompt) for prompt in prompts]
 
     assert asyncio.run(together()) == wanted(CRIA, 2)
+
+
+@pytest.mark.parametrize("option", ["tensor_parallel", "pipeline_parallel"])
+def test_memory_of_a_device_is_predicted(option: str) -> None:
+    """Not that of the whole model: matrices of layers are divided, and a share has the embedding too."""
+    model = asyncio.run(open_model("cria")).model
+    how: dict[str, Any] = {"backend": "reference", "context": 64, option: 2}
+    options = LoadOptions.of(**how)
+    whole = likely_backend(model, options)
+    devices = devices_of(whole, len(model.spec.layers))
+    found = estimate_devices(Deployment.of(model, options, whole.capabilities()), devices)
+    with camelid.load("cria", **how) as llm:
+        several: Any = llm._running.backend
+        held: list[MemoryReport] = [backend.memory() for backend in several.backends]
+    assert [use.weights for use in found] == [use.weight_bytes for use in held]
+    assert [sum(use.states.values()) + use.page_tables for use in found] == [use.state_bytes for use in held]
+    assert all(use.weights < model.weight_bytes for use in found)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,9 @@ from tests.support.model.file_runs import load_hf, reference_logits, run
 from tests.support.model.parallel_runs import parallel
 
 import camelid
-from camelid.errors import BackendError, RequestError
+from camelid.errors import BackendError, OutOfMemoryError, RequestError
+from camelid.loading.devices import devices_of
+from camelid.loading.forecast import estimate_devices
 from camelid_native.cuda import backend
 from cria.graded_items import first_prompts
 
@@ -99,6 +101,25 @@ def test_company_changes_no_drawn_id(tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "tiny.gguf", seed=3, hidden=64, head_dim=16, ffn=128, context=64)
     together, alone = (asyncio.run(answers(tmp_path / "tiny.gguf", 2, parallel=k)) for k in (3, 1))
     assert together == alone and len({tuple(ids) for ids in together}) == 3
+
+
+@pytest.mark.usefixtures("rigs")
+@pytest.mark.parametrize("option", ["tensor_parallel", "pipeline_parallel"])
+def test_the_forecast_of_each_device_is_its_allocation(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tiny_llama(tmp_path / "tiny.gguf", seed=3, hidden=64, head_dim=16, ffn=128, context=64)
+    how: dict[str, Any] = {"backend": "cuda", "context": 64, option: 2}
+    with camelid.load(str(tmp_path / "tiny.gguf"), **how) as llm:
+        running: Any = llm._running
+        devices = devices_of(running.backend, 2)
+        found = [each.total - each.process for each in estimate_devices(running.deployment, devices)]
+        held: list[Any] = [device.backend for device in devices]
+        gpus = [one._opened().device for one in held]
+        assert [device.facts().memory_bytes - device.free_bytes() for device in gpus] == found
+    monkeypatch.setenv("EMU_MEMORY", str(max(found) - 1))
+    with pytest.raises(OutOfMemoryError, match=f"need {max(found):,} bytes .* or more GPUs"):
+        camelid.load(str(tmp_path / "tiny.gguf"), **how)
 
 
 @pytest.mark.usefixtures("rigs")

@@ -27,7 +27,7 @@ ARROWS: dict[str, set[str]] = {
     "requests": {"engine", "sampling", "model", "text", "formats"},
     "loading": {
         "engine", "model", "plan", "text", "formats", "backends/proof", "backends/registry",
-        "backends/staged", "backends/common", "backends/base",
+        "backends/staged", "backends/parallel", "backends/common", "backends/base",
     },
     "server": {"api", "witness", "requests", "loading", "engine", "sampling", "text", "formats"},
     "engine": {"sampling", "plan", "backends/base"},

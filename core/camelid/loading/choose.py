@@ -328,6 +328,16 @@ def unopened(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
     return StagedBackend(parts, cuts, len(spec.layers)) if cuts else parts[0]
 
 
+def unopened_several(model: Model, options: LoadOptions) -> Backend:
+    """The backend of several devices, not opened: for forecasts. Raises as `choose_backend`."""
+    if options.tensor_parallel > 1:
+        name = several_backend(options, "tensor_parallel")
+        return open_parallel(name, options.tensor_parallel, shares_of(model, options))
+    name, n = several_backend(options, "pipeline_parallel"), options.pipeline_parallel
+    cuts = even_cuts(model, n, "pipeline_parallel")
+    return StagedBackend([open_backend(name) for _ in range(n)], cuts, len(model.spec.layers))
+
+
 def layer_devices(spec: ModelSpec, backend: str, gpu_layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
     """Names of the one or two backends with layers, and the cut between them. Raises as `open_layers`."""
     cut, processor = cut_for(spec, gpu_layers), processor_name()

@@ -16,7 +16,6 @@ from struct import unpack_from
 from camelid.backends.base import (
     Backend,
     Capabilities,
-    Forecast,
     MemoryReport,
     OpenSpec,
     PoolSize,
@@ -86,6 +85,10 @@ class ParallelBackend(Backend):
     def _refusal(self, plan: Plan) -> str:
         parts = ((b.capabilities(), s.plan) for b, own in self._each(plan) for s in segments(own))
         return next(filter(None, (reason_against(part, can) for can, part in parts)), "")
+
+    def own_plans(self, plan: Plan) -> list[Plan]:
+        """The plan of each device."""
+        return [own for _, own in self._each(plan)]
 
     def _each(self, plan: Plan) -> list[tuple[Backend, Plan]]:
         """The devices with their own plans, rewritten for their kernels."""
@@ -234,16 +237,6 @@ class ParallelBackend(Backend):
             arena_bytes=sum(report.arena_bytes for report in each),
             counters=counters,
         )
-
-    def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
-        """Sums over the devices."""
-        own = [
-            dict(zip(plans, each, strict=True))
-            for each in zip(*map(self._shares.plans, plans.values()), strict=True)
-        ]
-        found = [b.forecast(each, pools) for b, each in zip(self.backends, own, strict=True)]
-        programs = {name: sum(one.programs[name] for one in found) for name in plans}
-        return Forecast(sum(one.weights for one in found), programs)
 
     async def close(self) -> None:
         """Closes every device, even if one of them fails."""
