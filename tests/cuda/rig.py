@@ -15,9 +15,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from camelid.backends.base import Shares
 from camelid_native.cuda.backend import CudaBackend
 from camelid_native.cuda.compiler import Module
 from camelid_native.cuda.device_driver import CUDA, HIP, DriverDevice
+from camelid_native.cuda.parallel import CudaParallel
 
 HERE = Path(__file__).parent / "emu"
 BUILD = Path(__file__).parents[2] / "build" / "cuda"
@@ -79,16 +81,22 @@ class RigCompiler:
         return str(built(text, module.file)).encode() + b"\0"
 
 
-def open_device() -> DriverDevice:
+def open_device(number: int = 0) -> DriverDevice:
     """The emulator as a device."""
     library = str(driver_library())
     ctypes.CDLL(library, ctypes.RTLD_GLOBAL)  # modules use its symbols
-    return DriverDevice(HIP if os.environ.get("EMU_ARCH", "").startswith("gfx") else CUDA, library)
+    api = HIP if os.environ.get("EMU_ARCH", "").startswith("gfx") else CUDA
+    return DriverDevice(api, library, number)
 
 
-def open_rig() -> CudaBackend:
+def open_rig(n_devices: int = 1) -> CudaBackend:
     """The backend on the emulator."""
-    return CudaBackend(lambda: (open_device(), RigCompiler()))
+    return CudaBackend(lambda number: (open_device(number), RigCompiler()), n_devices)
+
+
+def open_rigs(n: int, shares: Shares) -> CudaParallel:
+    """A tensor-parallel backend of n simulated devices."""
+    return CudaParallel([open_rig(n) for _ in range(n)], shares)
 
 
 if __name__ == "__main__":

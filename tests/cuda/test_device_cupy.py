@@ -49,6 +49,7 @@ SIGNATURES = {
     "Stream.begin_capture": "self, mode=None",
     "Stream.end_capture": "self",
     "Stream.synchronize": "self",
+    "Stream.wait_event": "self, event",
     "Event.__init__": "self, block=False, disable_timing=False, interprocess=False",
     "Event.record": "self, stream=None",
     "Event.synchronize": "self",

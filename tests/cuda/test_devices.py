@@ -40,10 +40,38 @@ def test_a_second_device_can_be_chosen(name: str) -> None:
     DriverDevice(APIS[name][0], str(driver_library()), number=1).close()
 
 
+@pytest.mark.parametrize("name", APIS)
+def test_devices_of_one_thread_have_their_own_memory_and_order(name: str) -> None:
+    first, second = (DriverDevice(APIS[name][0], str(driver_library()), number=i) for i in (0, 1))
+    before, at = first.free_bytes(), second.allocate(1 << 20)
+    assert (first.free_bytes(), second.free_bytes()) == (before, before - (1 << 20))
+    pinned, seen = second.pinned(16)
+    own = first.allocate(16)
+    first.reach(second)
+    first.fill(own, 7, 16)
+    first.copy(at, own, 16)
+    mark = first.mark()
+    second.after(mark)
+    second.copy(pinned, at, 16)
+    first.forget(mark)
+    second.wait(second.mark())
+    assert bytes(seen) == bytes([7] * 16)
+    second.free_pinned(pinned)
+    first.free(own)
+    second.free(at)
+    for device in (first, second):
+        device.close()
+
+
+def test_a_number_beyond_the_devices_is_named() -> None:
+    with pytest.raises(BackendError, match="this machine has 8 GPUs of CUDA, so none has the number 8"):
+        DriverDevice(CUDA, str(driver_library()), number=8)
+
+
 @pytest.mark.parity
 def test_hip_runs_what_cuda_runs() -> None:
     cases = [*(c for c in OP_CASES if c.op == "norm")][:8] + [*(c for c in OP_CASES if c.op == "copy")][:4]
-    results = asyncio.run(run_on(CudaBackend(lambda: (opened(HIP), RigCompiler())), OpenSpec(), cases))
+    results = asyncio.run(run_on(CudaBackend(lambda _: (opened(HIP), RigCompiler())), OpenSpec(), cases))
     for case, result in zip(cases, results, strict=True):
         assert max(errors(result, reference_result(case))) <= TOLERANCE
 

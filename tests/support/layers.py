@@ -27,7 +27,7 @@ ARROWS: dict[str, set[str]] = {
     "requests": {"engine", "sampling", "model", "text", "formats"},
     "loading": {
         "engine", "model", "plan", "text", "formats", "backends/proof", "backends/registry",
-        "backends/staged", "backends/common", "backends/base",
+        "backends/staged", "backends/parallel", "backends/common", "backends/base",
     },
     "server": {"api", "witness", "requests", "loading", "engine", "sampling", "text", "formats"},
     "engine": {"sampling", "plan", "backends/base"},
@@ -37,7 +37,8 @@ ARROWS: dict[str, set[str]] = {
     "backends/registry": {"backends/base"},
     "backends/staged": {"backends/common", "backends/base", "plan"},
     "backends/remote": {"backends/common", "backends/base", "plan"},
-    "backends/reference": {"backends/common", "backends/base", "plan", "formats"},
+    "backends/parallel": {"backends/common", "backends/base", "plan"},
+    "backends/reference": {"backends/parallel", "backends/common", "backends/base", "plan", "formats"},
     "backends/webgpu": {"backends/common", "backends/base", "plan", "formats"},
     "backends/null": {"backends/common", "backends/base", "plan", "formats"},
     "backends/common": {"backends/base", "plan", "formats"},
@@ -60,7 +61,7 @@ TIERS: dict[str, tuple[str, ...]] = {
     "programs": ("model", "plan"),
     "runs plans": (
         "backends/registry", "backends/proof", "backends/reference", "backends/webgpu", "backends/staged",
-        "backends/remote", "backends/null", "backends/common", "backends/base",
+        "backends/parallel", "backends/remote", "backends/null", "backends/common", "backends/base",
     ),
     "libraries": ("text", "formats", "data", "errors", "version"),
 }  # fmt: skip

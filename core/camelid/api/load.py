@@ -25,6 +25,8 @@ def load(
     adapter: str = "",
     threads: int | None = None,
     gpu_layers: int | None = None,
+    tensor_parallel: int = 1,
+    pipeline_parallel: int = 1,
     activations: str | None = None,
     context: int | None = None,
     parallel: int = 4,
@@ -45,7 +47,8 @@ def load(
     FetchError, BackendError, OutOfMemoryError.
     """
     options = LoadOptions.of(
-        backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers, activations=activations,
+        backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers,
+        tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, activations=activations,
         context=context, parallel=parallel, chunk=chunk, step_ms=step_ms, kv_type=kv_type, kv_rows=kv_rows,
         max_in_flight=max_in_flight, record_tape=record_tape, **unknown,
     )  # fmt: skip

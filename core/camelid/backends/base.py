@@ -267,6 +267,14 @@ class PoolSize:
     table_cols: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """Plans and state groups of the devices of a tensor-parallel model, as functions of the whole."""
+
+    plans: Callable[[Plan], Sequence[Plan]]  # a plan for each device
+    states: Callable[[Sequence[StateSpec]], Sequence[StateSpec]]  # equal on all devices
+
+
 def stored_forecast(plans: Mapping[str, Plan], _: Mapping[str, PoolSize]) -> Forecast:
     """The forecast of a backend that stores weights unchanged and needs only the plans' own buffers."""
     weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Literal
+from typing import Any, Literal
 
-from camelid.backends.base import Backend
+from camelid.backends.base import Backend, Shares
 from camelid.errors import BackendError
 
 Role = Literal["oracle", "processor", "gpu", "other", "test"]
@@ -20,10 +22,11 @@ class BackendRow:
     `role`: one backend is the oracle, the fallback of `auto` and the reference of the parity gate; one is the
     processor, for layers that are not on a GPU; a backend without such a duty is "gpu" or "other"; a test
     backend is in no list for users. `auto_rank` orders the backends that `auto` tries, 0 for never. `options`
-    are the load options beyond those of every backend. `api` is the graphics API, an argument of
-    `open_backend`. `drivers` are the drivers that it runs on, of `gpus.DRIVERS`, on Linux alone (none: any
-    GPU's, on any system). `extra` is the pip extra that installs the packages, `modules` their importable
-    modules; `probe` is a module whose `is_installed()` finds a library that the system may have as well.
+    are the load options beyond those of every backend; "devices" is a count of them, and `open_parallel`.
+    `api` is the graphics API, an argument of `open_backend`. `drivers` are the drivers that it runs on, of
+    `gpus.DRIVERS`, on Linux alone (none: any GPU's, on any system). `extra` is the pip extra that installs
+    the packages, `modules` their importable modules; `probe` is a module whose `is_installed()` finds a
+    library that the system may have as well.
     """
 
     module: str
@@ -41,7 +44,9 @@ class BackendRow:
 WEBGPU = "camelid.backends.webgpu.backend"
 
 BACKENDS: dict[str, BackendRow] = {
-    "reference": BackendRow(module="camelid.backends.reference.backend", role="oracle"),
+    "reference": BackendRow(
+        module="camelid.backends.reference.backend", role="oracle", options=frozenset({"devices"})
+    ),
     "cpu": BackendRow(
         module="camelid_native.cpu.backend",
         page_module="camelid_native.wasm.backend",
@@ -55,6 +60,7 @@ BACKENDS: dict[str, BackendRow] = {
         module="camelid_native.cuda.backend",
         role="gpu",
         auto_rank=1,
+        options=frozenset({"adapter", "devices"}),
         extra="cuda",
         modules=("cupy",),
         probe="camelid_native.cuda.nvrtc",
@@ -125,11 +131,30 @@ def row_of(name: str) -> BackendRow:
 
 def open_backend(name: str) -> Backend:
     """The backend of a name, not opened. Raises BackendError for an unknown name or a missing package."""
+    module, row = _module(name), row_of(name)
+    with _packages(name, row):
+        return module.open_backend(row.api) if row.api else module.open_backend()
+
+
+def open_parallel(name: str, n: int, shares: Shares) -> Backend:
+    """A tensor-parallel backend of n devices, not opened. Raises as `open_backend`."""
+    module = _module(name)
+    with _packages(name, row_of(name)):
+        return module.open_parallel(n, shares)
+
+
+def _module(name: str) -> Any:
     row = row_of(name)
     in_page = sys.platform == "emscripten"
+    with _packages(name, row):
+        return import_module(row.page_module if in_page and row.page_module else row.module)
+
+
+@contextmanager
+def _packages(name: str, row: BackendRow) -> Generator[None]:
+    """Names the way out of a missing package."""
     try:
-        module = import_module(row.page_module if in_page and row.page_module else row.module)
-        return module.open_backend(row.api) if row.api else module.open_backend()
+        yield
     except ModuleNotFoundError as error:
         package = f"'camelid[{row.extra}]'" if row.extra else error.name
         raise BackendError(

@@ -175,6 +175,8 @@ def about(bench: Bench, run_options: BenchOptions, rival: LlamaCpp | None) -> Re
         "model_id": bench.model_id,
         "threads": run_options.threads,
         "gpu_layers": run_options.options.gpu_layers,
+        "tensor_parallel": run_options.options.tensor_parallel,
+        "pipeline_parallel": run_options.options.pipeline_parallel,
         "kv_type": run_options.options.kv_type,
         "activations": llm.capabilities.activations,
         "repetitions": run_options.repetitions,

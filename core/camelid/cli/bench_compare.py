@@ -20,8 +20,11 @@ SAME: Mapping[str, str] = {
     "threads": "number of threads",
     "kv_type": "KV cache type",
     "gpu_layers": "number of layers on the GPU",
+    "tensor_parallel": "number of GPUs",
+    "pipeline_parallel": "number of stages",
     "activations": "activations",
 }
+ABSENT = {"tensor_parallel": 1, "pipeline_parallel": 1}  # of results that are older than these facts
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Stored:
     def check_facts(self, facts: Mapping[str, Any]) -> None:
         """Raises a usage error for different conditions, whose ratio would not compare the code."""
         for name, called in SAME.items():
-            if self.facts[name] != facts[name]:
+            if self.facts.get(name, ABSENT.get(name)) != facts[name]:
                 was, now = (_shown(name, each) for each in (self.facts, facts))
                 raise click.UsageError(
                     f"{self.path} has another {called}: {was}, expected {now}; "

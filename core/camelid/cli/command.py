@@ -21,7 +21,13 @@ from camelid.loading.options import ACTIVATIONS
 F = TypeVar("F", bound=Callable[..., Any])
 BACKEND_NAMES = list(user_names())
 SIGNAL_EXIT_BASE = 128  # a shell reports death by signal N as 128 + N
-DEVICE_FIELDS = ("adapter", "gpu_layers", "activations")  # load options whose errors are usage errors
+DEVICE_FIELDS = (
+    "adapter",
+    "gpu_layers",
+    "tensor_parallel",
+    "pipeline_parallel",
+    "activations",
+)  # load options whose errors are usage errors
 TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks SIGHUP
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -119,16 +125,29 @@ def activations_option(function: F) -> F:
     )(function)  # fmt: skip
 
 
+def devices_options(function: F) -> F:
+    """Adds --tensor-parallel and --pipeline-parallel."""
+    function = click.option(
+        "--pipeline-parallel", type=click.IntRange(1), default=1, metavar="N",
+        help="Divide the layers among N GPUs (cuda), each with a part of them.",
+    )(function)  # fmt: skip
+    return click.option(
+        "--tensor-parallel", type=click.IntRange(1), default=1, metavar="N",
+        help="Divide every layer among N GPUs (cuda). --adapter 0,2 chooses GPUs by number.",
+    )(function)  # fmt: skip
+
+
 def backend_options(function: F) -> F:
-    """Adds --backend, --adapter, --threads, -ngl and --activations."""
-    function = activations_option(gpu_layers_option(function))
+    """Adds --backend, --adapter, --threads, -ngl, --activations and `devices_options`."""
+    function = activations_option(gpu_layers_option(devices_options(function)))
     function = click.option(
         "-t", "--threads", type=click.IntRange(1), metavar="N",
         help=f"Threads of backend {', '.join(names_with('threads'))}. Default: one per processor.",
     )(function)  # fmt: skip
     function = click.option(
         "--adapter", default="", metavar="NAME",
-        help="Select a device by part of its name; or a CPU kernel variant, such as avx2.",
+        help="Select a device by part of its name, or on cuda by its number; or a CPU kernel variant, such "
+        "as avx2.",
     )(function)  # fmt: skip
     return click.option(
         "--backend", type=click.Choice(["auto", *BACKEND_NAMES]), default="auto", show_default=True,
@@ -144,6 +163,8 @@ def read_backend(options: dict[str, Any]) -> dict[str, Any]:
         "adapter": options.pop("adapter"),
         "threads": options.pop("threads"),
         "gpu_layers": options.pop("gpu_layers"),
+        "tensor_parallel": options.pop("tensor_parallel"),
+        "pipeline_parallel": options.pop("pipeline_parallel"),
         "activations": options.pop("activations"),
     }
 

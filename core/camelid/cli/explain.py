@@ -15,8 +15,9 @@ from camelid.cli.command import BACKEND_NAMES, model_argument, subcommand
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.cli.hub_download import local_path
 from camelid.engine.programs import DECODE, MIXED
-from camelid.loading.choose import Device, choose_backend, devices_of
+from camelid.loading.choose import choose_backend
 from camelid.loading.deployment import Deployment
+from camelid.loading.devices import Device, devices_of
 from camelid.loading.model_file import open_model
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model

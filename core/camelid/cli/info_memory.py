@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from camelid.cli.format import human, line
-from camelid.loading.choose import Device, devices_of, unopened
+from camelid.loading.choose import unopened
+from camelid.loading.devices import Device, devices_of
 from camelid.loading.estimate import MemoryEstimate
 from camelid.loading.forecast import predict
 from camelid.loading.options import LoadOptions

@@ -16,6 +16,7 @@ from camelid.backends.registry import (
     names_of,
     names_with,
     open_backend,
+    open_parallel,
     oracle_name,
     probe,
     processor_name,
@@ -26,32 +27,11 @@ from camelid.engine.programs import DECODE
 from camelid.errors import BackendError, RequestError
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
+from camelid.loading.several import numbers_for, several_backend, shares_of
 from camelid.model.arch import Model
 from camelid.model.cuts import cut_for, even_cuts
 from camelid.model.spec import ModelSpec
 from camelid.plan.stages import row_bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Device:
-    """One device of a model: its backend, the backend's name, its layers, and a description of the layers."""
-
-    backend: Backend
-    name: str
-    layers: range
-    part: str
-
-
-def devices_of(backend: Backend, n_layers: int) -> list[Device]:
-    """The devices of a backend: one per stage of a staged backend, else one."""
-    if isinstance(backend, StagedBackend):
-        parts = zip(backend.backends, backend.layers, strict=True)
-        return [_device(stage, layers, backend.part(i)) for i, (stage, layers) in enumerate(parts)]
-    return [_device(backend, range(n_layers), f"all {n_layers} layers")]
-
-
-def _device(backend: Backend, layers: range, part: str) -> Device:
-    return Device(backend, backend.capabilities().name, layers, part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +53,14 @@ async def choose_backend(
     options: LoadOptions, model: Model, stages: OpenStages | None = None
 ) -> ChosenBackend:
     """Opens the backend of the load options, or those of the stages of a model."""
+    if options.tensor_parallel > 1:
+        return await open_shares(options, model, has_stages=bool(stages))
     if stages:
         return await open_stages(options, await stages(), model)
+    if options.pipeline_parallel > 1:
+        name, n = several_backend(options, "pipeline_parallel"), options.pipeline_parallel
+        parts, stage = [open_backend(name) for _ in range(n)], replace(options, backend=name)
+        return await open_stages(stage, parts, model, numbers_for(name, options.adapter, n))
     if options.gpu_layers is not None:
         return await open_layers(options, options.gpu_layers, model)
     if options.backend == "auto":
@@ -154,7 +140,7 @@ async def _try_backend(
     except BackendError as error:
         reason = error.message.removeprefix(f"{name}: ")
     except RequestError as error:
-        if error.field != "activations":
+        if error.field not in ("activations", "adapter"):
             raise
         reason = error.message
     except (ImportError, OSError) as error:  # a package or a driver library that does not load
@@ -272,8 +258,11 @@ async def _gate_reason(name: str, options: LoadOptions) -> str:
         await backend.close()
 
 
-async def open_stages(options: LoadOptions, parts: Sequence[Backend], model: Model) -> ChosenBackend:
-    """Opens the backends of stages, with about equal bytes of weights on each.
+async def open_stages(
+    options: LoadOptions, parts: Sequence[Backend], model: Model, adapters: Sequence[str] = ()
+) -> ChosenBackend:
+    """Opens the backends of stages, with about equal bytes of weights on each; all have one adapter, or
+    each its own of `adapters`.
 
     Raises RequestError for a model that cannot be cut so, and for `gpu_layers`.
     """
@@ -282,19 +271,39 @@ async def open_stages(options: LoadOptions, parts: Sequence[Backend], model: Mod
             f"gpu_layers is {options.gpu_layers}, but the model is cut into {len(parts)} stages; omit it",
             field="gpu_layers",
         )
-    cuts = even_cuts(model, len(parts))
+    cuts = even_cuts(model, len(parts), "pipeline_parallel" if adapters else "stages")
     _check_options(stage_backend(options), options.adapter, options.threads)
     async with AsyncExitStack() as opened:
-        for part in parts:
-            spec = OpenSpec(
-                adapter=options.adapter, threads=options.threads, activations=options.activations or ""
-            )
+        for part, adapter in zip(parts, adapters or [options.adapter] * len(parts), strict=True):
+            spec = OpenSpec(adapter=adapter, threads=options.threads, activations=options.activations or "")
             await part.open(spec)
             await _check_activations(part, options.activations)
             opened.push_async_callback(part.close)
         chosen = _staged(parts, cuts, options, model)
         opened.pop_all()
     return chosen
+
+
+async def open_shares(options: LoadOptions, model: Model, *, has_stages: bool = False) -> ChosenBackend:
+    """Opens a tensor-parallel backend.
+
+    Raises RequestError for a model that cannot be divided so, a backend without several devices, and other
+    ways to divide the model.
+    """
+    given = {"gpu_layers": options.gpu_layers is not None, "pipeline_parallel": options.pipeline_parallel > 1}
+    other = next((name for name, is_given in {**given, "stages": has_stages}.items() if is_given), "")
+    if other:
+        raise RequestError(
+            f"tensor_parallel is {options.tensor_parallel}, but {other} is given too; omit one of them",
+            field="tensor_parallel",
+        )
+    name = several_backend(options, "tensor_parallel")
+    _check_options(name, options.adapter, options.threads)
+    backend = open_parallel(name, options.tensor_parallel, shares_of(model, options))
+    adapter = ",".join(numbers_for(name, options.adapter, options.tensor_parallel))
+    await backend.open(OpenSpec(adapter=adapter, activations=options.activations or ""))
+    await _check_activations(backend, options.activations)
+    return await _deploy(backend, options, model, _describe(backend))
 
 
 def stage_backend(options: LoadOptions) -> str:
@@ -317,6 +326,16 @@ def unopened(spec: ModelSpec, backend: str, gpu_layers: int | None) -> Backend:
     names, cuts = layer_devices(spec, backend, gpu_layers)
     parts = [open_backend(name) for name in names]
     return StagedBackend(parts, cuts, len(spec.layers)) if cuts else parts[0]
+
+
+def unopened_several(model: Model, options: LoadOptions) -> Backend:
+    """The backend of several devices, not opened: for forecasts. Raises as `choose_backend`."""
+    if options.tensor_parallel > 1:
+        name = several_backend(options, "tensor_parallel")
+        return open_parallel(name, options.tensor_parallel, shares_of(model, options))
+    name, n = several_backend(options, "pipeline_parallel"), options.pipeline_parallel
+    cuts = even_cuts(model, n, "pipeline_parallel")
+    return StagedBackend([open_backend(name) for _ in range(n)], cuts, len(model.spec.layers))
 
 
 def layer_devices(spec: ModelSpec, backend: str, gpu_layers: int) -> tuple[tuple[str, ...], tuple[int, ...]]:

@@ -12,7 +12,6 @@ from camelid.engine.programs import DECODE, Limits
 from camelid.loading.deployment import LOADED_PROGRAMS, Deployment
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
-from camelid.plan.stages import layer_ranges, split
 from camelid.plan.weights import Weight
 
 Forecaster: TypeAlias = Callable[[Mapping[str, Plan], Mapping[str, PoolSize]], Forecast]
@@ -52,15 +51,17 @@ class MemoryEstimate:
 
 
 def estimate_memory(
-    deployment: Deployment, forecasters: Sequence[Forecaster] = (stored_forecast,)
+    deployment: Deployment,
+    forecasters: Sequence[Forecaster] = (stored_forecast,),
+    parts: Sequence[Callable[[Plan], Plan]] = (lambda plan: plan,),
 ) -> list[MemoryEstimate]:
     """Memory of a deployment after loading: one estimate per device, each by the forecaster of its backend.
 
-    The first device's estimate includes the process. Reads no weights, so the weights need not exist.
+    `parts` are the parts of a plan that the devices run. The first device's estimate includes the process.
+    Reads no weights, so the weights need not exist.
     """
-    layers = layer_ranges(deployment.capabilities.cuts, len(deployment.model.spec.layers))
-    plans = {name: split(plan, layers) for name, plan in _loaded_plans(deployment)}
-    stages = [dict(zip(plans, parts, strict=True)) for parts in zip(*plans.values(), strict=True)]
+    plans = dict(_loaded_plans(deployment))
+    stages = [{name: part(plan) for name, plan in plans.items()} for part in parts]
     pools = deployment.kv_cache().sizes()
     first, *others = (
         _footprint(stage, pools, deployment.limits, forecaster)

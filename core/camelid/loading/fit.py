@@ -11,10 +11,10 @@ from camelid.backends.base import Backend
 from camelid.backends.registry import names_of, open_backend, processor_name
 from camelid.backends.staged.backend import StagedBackend
 from camelid.errors import CamelidError, OutOfMemoryError
-from camelid.loading.choose import Device, devices_of
 from camelid.loading.deployment import Deployment
-from camelid.loading.estimate import MemoryEstimate, estimate_memory
-from camelid.loading.forecast import forecaster_of, predict
+from camelid.loading.devices import Device, devices_of
+from camelid.loading.estimate import MemoryEstimate
+from camelid.loading.forecast import estimate_devices, predict
 from camelid.loading.options import LoadOptions
 from camelid.model.cuts import can_cut
 
@@ -55,7 +55,10 @@ def check_fit(backend: Backend, deployment: Deployment, options: LoadOptions) ->
     if found is None:
         return
     ways = [*_options_that_fit(devices, deployment, options)]
-    if found.device.name in names_of("gpu"):
+    has_several = options.tensor_parallel > 1 or options.pipeline_parallel > 1
+    if has_several:
+        ways.append("more GPUs")
+    elif found.device.name in names_of("gpu"):
         ways += [*_layers_that_fit(found, deployment, options), f"backend={processor_name()!r}"]
     raise OutOfMemoryError(
         f"{found.message}; use {', or '.join(ways or ['a smaller model'])}",
@@ -68,7 +71,7 @@ def crowded(devices: Sequence[Device], deployment: Deployment) -> Crowded | None
     frees = [device.backend.free_memory() for device in devices]
     if not any(free is not None for free in frees):
         return None
-    estimates = estimate_memory(deployment, [forecaster_of(device.backend) for device in devices])
+    estimates = estimate_devices(deployment, devices)
     each = zip(devices, estimates, frees, strict=True)
     return next(
         (Crowded(d, e, free) for d, e, free in each if free is not None and on_device(e) > free), None

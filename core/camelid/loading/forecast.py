@@ -7,8 +7,9 @@ from collections.abc import Mapping, Sequence
 from camelid.backends.base import Backend, Forecast, PoolSize, stored_forecast
 from camelid.backends.registry import auto_names, names_of, probe, processor_name
 from camelid.errors import BackendError
-from camelid.loading.choose import Device, devices_of, has_device, unopened
+from camelid.loading.choose import has_device, unopened, unopened_several
 from camelid.loading.deployment import Deployment
+from camelid.loading.devices import Device, devices_of
 from camelid.loading.estimate import Forecaster, MemoryEstimate, estimate_memory
 from camelid.loading.model_file import ModelName, open_model
 from camelid.loading.options import LoadOptions
@@ -21,7 +22,13 @@ def predict(
 ) -> list[MemoryEstimate]:
     """The memory estimate of each device."""
     deployment = Deployment.of(model, options, whole.capabilities())
-    return estimate_memory(deployment, [forecaster_of(device.backend) for device in devices])
+    return estimate_devices(deployment, devices)
+
+
+def estimate_devices(deployment: Deployment, devices: Sequence[Device]) -> list[MemoryEstimate]:
+    """The memory estimate of each device of a deployment."""
+    forecasters = [forecaster_of(device.backend) for device in devices]
+    return estimate_memory(deployment, forecasters, [device.plan_of for device in devices])
 
 
 def forecaster_of(backend: Backend) -> Forecaster:
@@ -51,6 +58,8 @@ async def predict_file(name: ModelName, options: LoadOptions) -> tuple[int, int]
 
 def likely_backend(model: Model, options: LoadOptions) -> Backend:
     """The backend of the options, not opened; for `auto` its first choice on this machine."""
+    if options.tensor_parallel > 1 or options.pipeline_parallel > 1:
+        return unopened_several(model, options)
     if options.backend != "auto" or options.gpu_layers is not None:
         return unopened(model.spec, options.backend, options.gpu_layers)
     best = next(name for name in auto_names() if has_device(name) and probe(name))

@@ -22,12 +22,15 @@ class LoadOptions:
     """Backend, memory bounds and parallelism of a loaded model.
 
     `backend` "auto" chooses the first backend with a hardware device, kernels for the whole model and a
-    passed parity gate, else the reference. `adapter` is a part of a GPU device's name, or a variant of the
-    CPU kernels, such as avx2. `threads` is the number of CPU threads (None: all that the process may use).
-    `gpu_layers` puts the last layers on a GPU and the others on the CPU; the head counts as one layer, 0 is
-    the CPU alone, -1 the GPU alone (None: no split). `activations` "q8" rounds the input of matrix products
-    to 8 bits, as `cpu` always does: on webgpu faster where integer dot products are native (most GPUs but
-    Apple's and Adreno), with an NMSE of about 3e-5 per product (None: the backend's own).
+    passed parity gate, else the reference. `adapter` is a part of a GPU device's name (on cuda its number),
+    or a variant of the CPU kernels, such as avx2. `threads` is the number of CPU threads (None: all that the
+    process may use). `gpu_layers` puts the last layers on a GPU and the others on the CPU; the head counts as
+    one layer, 0 is the CPU alone, -1 the GPU alone (None: no split). `tensor_parallel` is the number of GPUs
+    that compute each layer together, `pipeline_parallel` the number that each have a part of the layers;
+    `adapter` may list the GPUs' numbers, such as "0,2" (by default the first).
+    `activations` "q8" rounds the input of matrix products to 8 bits, as `cpu` always does: on webgpu faster
+    where integer dot products are native (most GPUs but Apple's and Adreno), with an NMSE of about 3e-5 per
+    product (None: the backend's own).
 
     `context` bounds prompt and answer of a sequence (None: the model's own length, up to 4096), `parallel`
     the sequences that run at once, `chunk` the prompt rows of a step (None: the backend's default). A step
@@ -42,6 +45,8 @@ class LoadOptions:
     adapter: str = ""
     threads: int | None = None
     gpu_layers: int | None = None
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
     activations: str | None = None
     context: int | None = None
     parallel: int = 4
@@ -66,6 +71,8 @@ class LoadOptions:
     def check(self) -> None:
         """Raises RequestError for a value out of range, and for `parallel` above `chunk`."""
         check_integer("parallel", self.parallel, 1)
+        check_integer("tensor_parallel", self.tensor_parallel, 1)
+        check_integer("pipeline_parallel", self.pipeline_parallel, 1)
         for name in INTEGERS:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))

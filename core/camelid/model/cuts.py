@@ -40,7 +40,7 @@ def cut_for(spec: ModelSpec, gpu_layers: int) -> int:
     return cut
 
 
-def even_cuts(model: Model, n_stages: int) -> tuple[int, ...]:
+def even_cuts(model: Model, n_stages: int, option: str = "stages") -> tuple[int, ...]:
     """The cuts into `n_stages` stages whose weights have about equal bytes; the last stage has the head too.
 
     Raises RequestError for a model with fewer places to cut.
@@ -50,7 +50,7 @@ def even_cuts(model: Model, n_stages: int) -> tuple[int, ...]:
     if not 1 <= n_stages <= len(places) + 1:
         reason = _reason(spec) if spec.encoder else f"{spec.name} has {len(places)} places to cut"
         raise RequestError(
-            f"stages is {n_stages}, but {reason}; expected 1 to {len(places) + 1}", field="stages"
+            f"{option} is {n_stages}, but {reason}; expected 1 to {len(places) + 1}", field=option
         )
     sums = list(accumulate(_layer_bytes(model, layer) for layer in range(n_layers)))
     whole = sums[-1] + _head_bytes(model)

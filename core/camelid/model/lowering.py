@@ -43,6 +43,12 @@ class Lowering:
         """weight @ x, plus the bias if the model has one, stored in `dtype` (default: the plan's dtype)."""
         return self.plan.linear(x, self.weights[name], out, self.weights.get(f"{name}.bias"), dtype=dtype)
 
+    def summed(self, x: View) -> View:
+        """The sum of x over the devices of a tensor-parallel model."""
+        if self.spec.tensor_parallel > 1:
+            self.plan.all_reduce(x)
+        return x
+
     @staticmethod
     def split(x: View, *sizes: int) -> tuple[View, ...]:
         """Splits x into neighbouring views of these numbers of columns."""

@@ -160,7 +160,8 @@ class ModelSpec:
     `attention_softcap` and `logit_softcap` bound scores and logits (0: unbounded). `norms_values` applies an
     RMS norm without gain to each head's values. `ffn_cutoff` is the gate threshold of sparse_glu, in standard
     deviations above the row's mean. `n_streams` > 1 is the number of altup's streams. `max_distance` is the
-    last distance with a relative position bias of its own; larger distances share that bias.
+    last distance with a relative position bias of its own; larger distances share that bias. A spec with
+    `tensor_parallel` > 1 is one device's share (`parallel.py`): its heads, and its part of each MLP.
     """
 
     arch: str
@@ -193,6 +194,7 @@ class ModelSpec:
     n_streams: int = 1
     encoder: EncoderSpec | None = None
     max_distance: int = 0
+    tensor_parallel: int = 1
 
     @property
     def q_size(self) -> int:

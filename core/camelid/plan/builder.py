@@ -85,6 +85,10 @@ class PlanBuilder:
         """x += scale * r, in place."""
         self.add_op("add", {"x": x, "r": r}, scale=scale)
 
+    def all_reduce(self, x: View) -> None:
+        """x = the sum of x over the devices of a tensor-parallel model, in place."""
+        self.add_op("all_reduce", {"x": x})
+
     def mul(self, x: View, r: View) -> None:
         """x *= r, in place; one column of r covers x.cols / r.cols columns of x."""
         self.add_op("mul", {"x": x, "r": r})

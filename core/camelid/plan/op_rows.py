@@ -116,6 +116,12 @@ ROWS: tuple[OpRow, ...] = (
         meaning="x = x + scale * r",
     ),
     OpRow(
+        name="all_reduce",
+        updates=("x",),
+        row_wise=True,
+        meaning="x = x of device 0 + x of device 1 + ..., in this order; on one device x",
+    ),
+    OpRow(
         name="add_norm",
         writes=("y",),
         updates=("x",),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -37,6 +37,7 @@ class LoadOp:
     - `permute_rows(n_heads, head_dim)`: the two halves of each head's rows become adjacent pairs.
     - `rows(start, n, of)`: selects n rows from `start`, out of `of` rows.
     - `pick(of, *numbers)`: selects the rows of these numbers, out of `of` rows.
+    - `cols(start, n, of)`: selects n columns from `start`, out of `of` columns; always the last op.
     - `add(number)`: adds a number to every value.
     - `neg_exp`: replaces every value x by -exp(x).
     """
@@ -120,3 +121,40 @@ def cut_rows(weight: Weight, name: str, start: int, n: int) -> Weight:
         return replace(weight, name=name, shape=shape).then("rows", start, n, n_rows)
     cut = Part(part.source, part.offset + start * each, n * each)
     return replace(weight, name=name, shape=shape, parts=(cut,))
+
+
+def cut_cols(weight: Weight, name: str, start: int, n: int) -> Weight:
+    """Columns `start .. start + n`, whole blocks of the weight's type, as a new weight."""
+    cut = replace(weight, name=name, shape=(*weight.shape[:-1], n))
+    return cut.then("cols", start, n, weight.cols)
+
+
+def with_all_cols(weight: Weight) -> Weight:
+    """The weight before its load op `cols`; the weight itself if it has none."""
+    if not weight.load_ops or weight.load_ops[-1].name != "cols":
+        return weight
+    *ops, cols = weight.load_ops
+    return replace(weight, shape=(*weight.shape[:-1], int(cols.args[2])), load_ops=tuple(ops))
+
+
+def cut_each(weight: Weight, name: str, start: int, n: int) -> Weight:
+    """Rows `start .. start + n` of each matrix of a stack [matrices, rows, cols]."""
+    n_matrices, n_rows, cols = weight.shape
+    spans = [(i * n_rows + start, n) for i in range(n_matrices)]
+    flat = replace(weight, shape=(n_matrices * n_rows, cols))
+    is_plain = {op.name for op in weight.load_ops} <= {"concat"}
+    if is_plain and all(part.source != INLINE for part in weight.parts):
+        each = row_bytes(weight.type, cols)
+        parts = (part for first, n in spans for part in _byte_range(weight, first * each, n * each))
+        return replace(weight, name=name, shape=(n_matrices, n, cols), parts=tuple(parts))
+    return replace(take_rows(flat, name, spans), shape=(n_matrices, n, cols))
+
+
+def _byte_range(weight: Weight, start: int, n: int) -> Iterator[Part]:
+    """Bytes `start .. start + n` of the parts of a weight that is not inline."""
+    at = 0
+    for part in weight.parts:
+        low, high = max(start, at), min(start + n, at + part.n_bytes)
+        if low < high:
+            yield Part(part.source, part.offset + low - at, high - low)
+        at += part.n_bytes

@@ -213,7 +213,9 @@ class Settings:
 
     backend: str = row("auto", OneOf(BACKENDS), f"Backend: {', '.join(BACKENDS)}.")
     adapter: str = row(
-        "", Text("NAME"), "A device by part of its name, or a CPU kernel variant, such as avx2."
+        "",
+        Text("NAME"),
+        "A device by part of its name, or on cuda by its number, or a CPU kernel variant, such as avx2.",
     )
     threads: int | None = row(
         None,
@@ -230,6 +232,8 @@ class Settings:
         "--n-gpu-layers",
         llama="N_GPU_LAYERS",
     )
+    tensor_parallel: int = row(1, Whole(1, 64), "Divide every layer among N GPUs (cuda).")
+    pipeline_parallel: int = row(1, Whole(1, 64), "Divide the layers among N GPUs (cuda).")
     activations: str | None = row(
         None,
         OneOf(ACTIVATIONS),

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from struct import unpack_from
 from typing import Any
@@ -21,6 +22,7 @@ from camelid.backends.base import (
     PoolSize,
     Program,
     Result,
+    Shares,
     Sources,
     Ticket,
     check_weight_types,
@@ -28,7 +30,7 @@ from camelid.backends.base import (
 from camelid.backends.base import OpKernels as KernelsOfOp
 from camelid.backends.common.boundary import checked_inputs
 from camelid.backends.common.results import output_rows, result_bytes
-from camelid.errors import BackendError, DeviceLostError
+from camelid.errors import BackendError, DeviceLostError, RequestError
 from camelid.plan.memory import Arena, plan_arena
 from camelid.plan.plan import Op, Plan, StateSpec, View
 from camelid.plan.weights import Weight
@@ -53,7 +55,7 @@ FUSED = frozenset({
     "add_norm", "linear_glu", "join_linears", "join_ropes", "linear_add", "linear_add_norm", "qkv",
     "norm_rope_write", "qkv_heads", "experts",
 })  # fmt: skip
-OpenParts = Callable[[], tuple[Device, Compiler]]
+OpenParts = Callable[[int], tuple[Device, Compiler]]  # by the number of the device
 
 
 class Opened:
@@ -108,8 +110,9 @@ class Compiled:
 class CudaBackend(Backend):
     """Plans as graphs on one GPU. Keeps promise A, and B within NMSE 1e-5."""
 
-    def __init__(self, open_parts: OpenParts) -> None:
-        self._open_parts = open_parts
+    def __init__(self, open_parts: OpenParts, n_devices: int = 1) -> None:
+        """`n_devices` are those of a tensor-parallel model, of which this is one."""
+        self._open_parts, self._n_devices, self._number = open_parts, n_devices, 0
         self._parts: Opened | None = None  # None while the backend is closed
         self._kept, self._gone = Kept(), ""  # `_gone`: why no device is open after a loss
         self._programs: list[Compiled] = []
@@ -134,13 +137,18 @@ class CudaBackend(Backend):
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """Opens the device, after closing the backend if it is open.
+        """Opens the device with the number `adapter`, after closing the backend if it is open.
 
         Raises BackendError without a driver, a device or a compiler.
         """
         await self.close()
-        self._parts = Opened(*self._open_parts())
+        self._number = device_number(spec.adapter)
+        self._parts = Opened(*self._open_parts(self._number))
         self._kept.device = self._parts.name
+
+    def reach(self, other: CudaBackend) -> None:
+        """Lets copies go to another backend's device directly, where the machine can do so."""
+        self._opened().device.reach(other._opened().device)
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         """Uploads weights. Programs become invalid if one of them is replaced."""
@@ -165,14 +173,25 @@ class CudaBackend(Backend):
 
     async def compile(self, plan: Plan) -> Program:
         """Compiles the plan's kernels and captures its graphs."""
-        reason = plan_refusal(plan)
-        if reason:
-            raise BackendError(f"{reason}. Choose another backend", backend="cuda")
+        _check(plan)
         compiled = Compiled(plan, plan_arena(plan), self._built(plan))
         self._programs.append(compiled)
         return Program(plan, compiled)
 
+    def assemble(self, plan: Plan) -> CudaProgram:
+        """The program of a device's share of a plan, without graphs."""
+        _check(plan)
+        compiled = Compiled(plan, plan_arena(plan), self._assembled(plan))
+        self._programs.append(compiled)
+        return compiled.program
+
     def _built(self, plan: Plan) -> CudaProgram:
+        program = self._assembled(plan)
+        with program.holdings.building():
+            program.capture()
+        return program
+
+    def _assembled(self, plan: Plan) -> CudaProgram:
         holdings = Holdings(self._opened().device)
         with holdings.building():
             return self._build(plan, plan_arena(plan), holdings)
@@ -201,9 +220,13 @@ class CudaBackend(Backend):
         for name, data in checked_inputs(program, step, inputs, backend="cuda").items():
             self._write(compiled, name, data)
         n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        self.count(own)
+        return Ticket(program, n_outputs, own.submit(step, n_outputs))
+
+    def count(self, own: CudaProgram) -> None:
+        """Counts a step of a program."""
         self._counters["runs"] += 1
         self._counters["launches"] += own.n_launches
-        return Ticket(program, n_outputs, own.submit(step, n_outputs))
 
     async def read(self, ticket: Ticket) -> Result:
         """Waits for the step and returns its results; other tasks run meanwhile."""
@@ -314,7 +337,7 @@ class CudaBackend(Backend):
         """Opens the device again, with its weights, empty state and all programs."""
         self._release()
         self._gone = "the device was lost, and it could not be opened again"
-        self._parts = parts = Opened(*self._open_parts())
+        self._parts = parts = Opened(*self._open_parts(self._number))
         try:
             if parts.name != self._kept.device:
                 told = f"cuda: {self._kept.device} is gone, and only {parts.name} is there"
@@ -339,8 +362,8 @@ class CudaBackend(Backend):
 
     def _context(self, plan: Plan, pools: Mapping[str, PoolSize]) -> Context:
         parts = self._parts
-        has = (parts.has_matrix, parts.has_half_matrix) if parts else ()
-        return Context(plan, pools, *has)
+        has = (parts.has_matrix, parts.has_half_matrix) if parts else (False, False)
+        return Context(plan, pools, *has, self._n_devices)
 
     def _opened(self) -> Opened:
         if self._parts is None and self._gone:
@@ -356,11 +379,16 @@ class CudaBackend(Backend):
         return self._states
 
     def _own(self, program: Program) -> Compiled:
-        """The compiled program. Raises BackendError if its state was allocated anew."""
+        """The compiled program. Raises BackendError as `check_fresh`."""
+        compiled: Compiled = program.handle
+        self.check_fresh(compiled.program)
+        return compiled
+
+    def check_fresh(self, own: CudaProgram) -> None:
+        """Raises BackendError for a program whose state was allocated anew."""
         self._opened()
-        if program.handle not in self._programs:
+        if not any(compiled.program is own for compiled in self._programs):
             raise BackendError("cuda: the program is stale; compile it again", backend="cuda")
-        return program.handle
 
     def _write(self, compiled: Compiled, buffer: str, data: bytes) -> None:
         if data:
@@ -374,6 +402,30 @@ def _described(parts: Sequence[tuple[Op, Sequence[Kernel]]], context: Context) -
     return KernelsOfOp(names, tuple(module.text for _, module in found), len(found))
 
 
-def open_backend() -> CudaBackend:
+def _check(plan: Plan) -> None:
+    """Raises BackendError for a plan that cannot run."""
+    reason = plan_refusal(plan)
+    if reason:
+        raise BackendError(f"{reason}. Choose another backend", backend="cuda")
+
+
+def device_number(adapter: str) -> int:
+    """The number of a GPU, 0 for "". Raises RequestError for other text."""
+    if adapter and not adapter.isdecimal():
+        raise RequestError(
+            f"adapter is {adapter!r}, expected the number of a GPU as the driver counts them, such as 0",
+            field="adapter",
+        )
+    return int(adapter or 0)
+
+
+def open_backend(n_devices: int = 1) -> CudaBackend:
     """The entry point of this module for `registry.BACKENDS`."""
-    return CudaBackend(open_gpu)
+    return CudaBackend(partial(open_gpu, has_peers=n_devices > 1), n_devices)
+
+
+def open_parallel(n: int, shares: Shares) -> Backend:
+    """The entry point of this module for `registry.open_parallel`."""
+    from camelid_native.cuda.parallel import CudaParallel
+
+    return CudaParallel([open_backend(n) for _ in range(n)], shares)

@@ -110,6 +110,15 @@ class CupyDevice:
     def wait(self, mark: Any) -> None:
         self._call(mark.synchronize)
 
+    def after(self, mark: Any) -> None:
+        self._call(self._stream.wait_event, mark)
+
+    def forget(self, mark: Any) -> None:
+        """Nothing: CuPy frees an event with the last reference to it."""
+
+    def reach(self, peer: Any) -> None:
+        """Nothing: several devices are by the driver's own interface."""
+
     def close(self) -> None:
         try:
             self._call(self._stream.synchronize)

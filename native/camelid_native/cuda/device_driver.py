@@ -22,6 +22,8 @@ NON_BLOCKING, NO_TIMING, RELAXED = 1, 2, 2  # flags of streams, events and captu
 MEMCPY_DEFAULT = 4  # HIP's kind of copy that finds the direction by the addresses
 NOT_READY = 600  # the code of an event that has not come yet
 PROPERTIES_BYTES = 4096  # more than HIP's structure of a device's properties has
+PEER_ENABLED = 704  # peer access has been enabled before
+_current = threading.local()  # `device`: the device of the thread's context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +65,7 @@ def _named(prefix: str, **others: str) -> dict[str, str]:
         *("ModuleLoadData", "ModuleGetFunction", "LaunchKernel", "StreamEndCapture"),
         *("GraphInstantiateWithFlags", "GraphDestroy", "GraphExecDestroy", "GraphLaunch", "EventCreate"),
         *("EventRecord", "EventQuery", "EventSynchronize", "DriverGetVersion"),
+        *("StreamWaitEvent", "DeviceCanAccessPeer", "DeviceGetCount"),
     )
     return {role: others.get(role, prefix + role) for role in (*roles, *others)}
 
@@ -77,9 +80,9 @@ CUDA = Api(
         MemFree="cuMemFree_v2", MemHostAlloc="cuMemHostAlloc", MemFreeHost="cuMemFreeHost",
         StreamDestroy="cuStreamDestroy_v2", StreamBeginCapture="cuStreamBeginCapture_v2",
         EventDestroy="cuEventDestroy_v2", GetErrorString="cuGetErrorString",
-        DevicePrimaryCtxRelease="cuDevicePrimaryCtxRelease_v2",
+        DevicePrimaryCtxRelease="cuDevicePrimaryCtxRelease_v2", EnablePeerAccess="cuCtxEnablePeerAccess",
     ),
-    arguments={"CtxSetCurrent": lambda a: a[:1]},
+    arguments={"CtxSetCurrent": lambda a: a[:1], "EnablePeerAccess": lambda a: (a[0], a[2])},
     no_memory=frozenset({2}),
     lost=LOST,
     wave=10,
@@ -94,15 +97,18 @@ HIP = Api(
     libraries=("libamdhip64.so.7", "libamdhip64.so.6", "/opt/rocm/lib/libamdhip64.so"),
     functions=_named(
         "hip", DevicePrimaryCtxRetain="", DevicePrimaryCtxRelease="",
-        CtxSetCurrent="hipSetDevice", DeviceTotalMem="hipDeviceTotalMem", MemGetInfo="hipMemGetInfo",
+        CtxSetCurrent="hipSetDevice", DeviceGetCount="hipGetDeviceCount",
+        DeviceTotalMem="hipDeviceTotalMem", MemGetInfo="hipMemGetInfo",
         DeviceProperties="hipGetDevicePropertiesR0600", MemAlloc="hipMalloc", MemFree="hipFree",
         MemHostAlloc="hipHostMalloc", MemFreeHost="hipHostFree", LaunchKernel="hipModuleLaunchKernel",
         StreamCreate="hipStreamCreateWithFlags", StreamDestroy="hipStreamDestroy",
         StreamBeginCapture="hipStreamBeginCapture", EventCreate="hipEventCreateWithFlags",
         EventDestroy="hipEventDestroy", GetErrorString="hipDrvGetErrorString",
+        EnablePeerAccess="hipDeviceEnablePeerAccess",
     ),
     arguments={
         "CtxSetCurrent": lambda a: a[1:],
+        "EnablePeerAccess": lambda a: a[1:],
         "MemcpyAsync": lambda a: (*a[:3], c_int(MEMCPY_DEFAULT), *a[3:]),
     },
     no_memory=frozenset({2}),
@@ -124,17 +130,27 @@ class DriverDevice:
         self._api, self._interface = api, interface
         self._library = _opened((library,) if library else api.libraries)
         self._device, self._context, self._stream = c_int(), c_void_p(), c_void_p()
-        self._threads = threading.local()  # a thread has its own current context
-        self._threads.is_set = True
+        self._has_context = False
         self._call("Init", c_uint(0))
-        self._call("DeviceGet", byref(self._device), c_int(number))
+        self._choose(number)
         self._call("DevicePrimaryCtxRetain", byref(self._context), self._device)
+        self._has_context = True
         try:
-            self._call("CtxSetCurrent", self._context, self._device)
             self._call("StreamCreate", byref(self._stream), c_uint(NON_BLOCKING))
         except BackendError:
             self._call("DevicePrimaryCtxRelease", self._device)
             raise
+
+    def _choose(self, number: int) -> None:
+        """Finds the device of a number. Raises BackendError beyond the devices of this machine."""
+        n = c_int()
+        self._call("DeviceGetCount", byref(n))
+        if number >= n.value:
+            raise BackendError(
+                f"cuda: this machine has {n.value} GPUs of {self._api.name}, so none has the number {number}",
+                backend="cuda",
+            )
+        self._call("DeviceGet", byref(self._device), c_int(number))
 
     def facts(self) -> Facts:
         """The device's name and sizes."""
@@ -267,6 +283,21 @@ class DriverDevice:
         finally:
             self._call("EventDestroy", mark)
 
+    def after(self, mark: c_void_p) -> None:
+        """What is enqueued from now on runs after an event of another device too."""
+        self._call("StreamWaitEvent", self._stream, mark, c_uint(0))
+
+    def forget(self, mark: c_void_p) -> None:
+        """Frees an event that the host does not wait for."""
+        self._call("EventDestroy", mark)
+
+    def reach(self, peer: DriverDevice) -> None:
+        """Lets copies go from this device to a peer directly, where the machine can do so."""
+        can = c_int()
+        self._call("DeviceCanAccessPeer", byref(can), self._device, peer._device)
+        if can.value:
+            self._call("EnablePeerAccess", peer._context, peer._device, c_uint(0), fine=PEER_ENABLED)
+
     def close(self) -> None:
         """Waits for the stream, frees it and releases the context; a lost device has no stream left."""
         try:
@@ -282,9 +313,13 @@ class DriverDevice:
 
         Raises the error of another code; `want` bytes were asked for.
         """
-        if not hasattr(self._threads, "is_set"):
-            self._threads.is_set = True
-            self._call("CtxSetCurrent", self._context, self._device)
+        if self._has_context and getattr(_current, "device", None) is not self:
+            self._has_context = False
+            try:
+                self._call("CtxSetCurrent", self._context, self._device)
+            finally:
+                self._has_context = True
+            _current.device = self
         name, given = self._api.functions[role], self._api.arguments.get(role)
         if not name:
             return 0

@@ -20,6 +20,7 @@ class Context:
     pools: Mapping[str, PoolSize]
     has_matrix: bool = False  # the device has the matrix instructions of gemm.h
     has_half_matrix: bool = False  # and those of many_halves.h
+    n_devices: int = 1  # of a tensor-parallel model
 
     def rows(self, op: Op, role: str) -> int:
         """The capacity of a view's rows."""

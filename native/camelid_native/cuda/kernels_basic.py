@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from camelid.plan.plan import Op
 from camelid_native.cuda.device import Grid
@@ -64,6 +65,10 @@ def _scaled(name: str, attr: str) -> OpKernels:
     return OpKernels((_columns(name, "x", lambda op: {}, attr),), (attr,))
 
 
+def _has_devices(_: Op, context: Context) -> bool:
+    return context.n_devices > 1
+
+
 KERNELS: dict[str, OpKernels] = {
     "norm": OpKernels(
         (Kernel("norm", _group_grid, _norm_values, name="normalize"),), ("eps", "size"), {"kind": NORM_KINDS}
@@ -76,6 +81,7 @@ KERNELS: dict[str, OpKernels] = {
     ),
     "cutoff": OpKernels((Kernel("norm", row_grid("x"), _cutoff_values, name="cutoff"),), ("deviations",)),
     "add": _scaled("add", "scale"),
+    "all_reduce": OpKernels((replace(_columns("all_reduce", "x"), when=_has_devices),)),
     "scale": _scaled("scale", "by"),
     "softcap": _scaled("softcap", "cap"),
     "mul": _plain("mul", "x", lambda op: {"each": op.view("x").cols // op.view("r").cols}),

@@ -14,6 +14,7 @@ from camelid_native.cuda.library import Library
 from camelid_native.cuda.places import Places
 from camelid_native.cuda.program import Launch
 from camelid_native.cuda.signature import Values
+from camelid_native.cuda.sums import Parts, SumPlaces, parts_of, sum_of
 from camelid_native.cuda.twins import Twin, slot_bytes, twins_of
 
 ROUNDING = "quantize"  # the kernel that a twin makes needless
@@ -21,18 +22,24 @@ ROUNDING = "quantize"  # the kernel that a twin makes needless
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory beside the arena, zeros at first: of the greediest op, the slots of twins, counters."""
+    """Memory beside the arena, zeros at first: of the greediest op, the slots of twins, counters, then parts of
+    sums over devices.
+    """
 
     op_bytes: int
     slots: tuple[int, ...]
     counter_bytes: int
+    parts: Parts
 
     @property
     def n_bytes(self) -> int:
-        return self.op_bytes + sum(self.slots) + self.counter_bytes
+        return self.op_bytes + sum(self.slots) + self.counter_bytes + self.parts.n_bytes
 
     def counters_at(self, base: int) -> int:
         return self.slot_at(base, len(self.slots))
+
+    def parts_at(self, base: int) -> int:
+        return self.counters_at(base) + self.counter_bytes
 
     def slot_at(self, base: int, slot: int) -> int:
         return base + self.op_bytes + sum(self.slots[:slot])
@@ -46,11 +53,13 @@ def launches_of(context: Context, places: Places, scratch_at: int, library: Libr
     placed = {twin: _twin_places(twin, ops, context, base) for twin, base in bases.items()}
     made = {twin.maker: placed[twin] for twin in twins}
     read = {number: placed[twin] for twin in twins for number in twin.readers}
+    sums = SumPlaces(scratch.parts, scratch.parts_at(scratch_at))
     found: list[Launch] = []
     for number, (op, kernels) in enumerate(used_kernels(context)):
         twin = dict(zip(("out_codes", "out_factors"), made.get(number, (0, 0)), strict=True))
         own = dict(zip(("codes", "factors"), read[number], strict=True)) if number in read else {}
-        more: Values = {"counters": scratch.counters_at(scratch_at), **twin, **own}
+        counters = {"counters": scratch.counters_at(scratch_at)}
+        more: Values = {**counters, **twin, **own, **sums.values(op)}
         found += _op_launches(op, kernels, context, places, scratch_at, library, more)
     return found
 
@@ -82,7 +91,8 @@ def scratch_of(context: Context) -> Scratch:
     used = used_kernels(context)
     most = max((sum(map(aligned, _scratch(*one, context).values())) for one in used), default=0)
     counters = max((kernel.counters(op, context) for op, kernels in used for kernel in kernels), default=0)
-    return Scratch(most, tuple(aligned(sizes[slot]) for slot in sorted(sizes)), aligned(4 * counters))
+    slots = tuple(aligned(sizes[slot]) for slot in sorted(sizes))
+    return Scratch(most, slots, aligned(4 * counters), parts_of(ops, context))
 
 
 def _twin_places(twin: Twin, ops: list[Op], context: Context, at: int) -> tuple[int, int]:
@@ -109,7 +119,8 @@ def _op_launches(
     for kernel in kernels:
         signature, handle = library.kernel(kernel.module(op, context), kernel.function)
         arguments = signature.packed({**common, **kernel.values(op, context)})
-        yield Launch(handle, kernel.grid(op, context), signature.threads, arguments)
+        total = sum_of(op, context, common)
+        yield Launch(handle, kernel.grid(op, context), signature.threads, arguments, total)
 
 
 def _scratch(op: Op, kernels: Sequence[Kernel], context: Context) -> Mapping[str, int]:

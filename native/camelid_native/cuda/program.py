@@ -25,13 +25,27 @@ SLOTS = 3  # two steps in flight, and one whose read has begun
 
 
 @dataclass(frozen=True, slots=True)
+class Sum:
+    """A sum over devices: the address and bytes of this device's part, and where the parts of all lie here.
+
+    The part of device i goes to `parts_at + i * each` on every device.
+    """
+
+    at: int
+    n_bytes: int
+    parts_at: int
+    each: int
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel with its grid and arguments."""
+    """A kernel with its grid and arguments. The kernel of a `sum` adds the parts of all devices."""
 
     kernel: Any
     grid: Grid
     threads: int
     arguments: Sequence[bytes]
+    sum: Sum | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,25 +85,35 @@ class CudaProgram:
         holdings: Holdings,
         arena: Arena,
     ) -> None:
-        """`holdings` owns the memory, and now the pinned memory and the graphs too."""
-        self._device, self.plan, self.memory, self._launches = device, plan, memory, launches
-        self._holdings = holdings
+        """`holdings` owns the memory, and from now on the pinned memory and the graphs too."""
+        self.device, self.plan, self.memory, self.launches = device, plan, memory, launches
+        self.holdings = holdings
         outputs = plan.key.capacity.outputs
         self._sections = memory.sections
         n_bytes = max(sum(s.each for s in self._sections) * outputs, 16)
         self._steps = [holdings.pinned(memory.step_bytes) for _ in range(SLOTS)]
         self._results = [holdings.pinned(n_bytes) for _ in range(SLOTS)]
-        self._graphs = [holdings.capture(lambda slot=slot: self._enqueue(slot)) for slot in range(SLOTS)]
+        self._graphs: list[Any] = []
         self._free = list(range(SLOTS))
         places = {name: memory.arena_at + offset for name, offset in arena.offsets.items()}
         self._boundary = Boundary(device, holdings, plan, places, SLOTS)
 
     @property
     def n_launches(self) -> int:
-        return len(self._launches)
+        return len(self.launches)
+
+    def capture(self) -> None:
+        """Captures the graphs of all slots."""
+        self._graphs = [self.holdings.capture(lambda slot=slot: self._enqueue(slot)) for slot in range(SLOTS)]
 
     def submit(self, step: bytes, n_outputs: int) -> Flight:
         """Enqueues a step. Raises BackendError for a step of another size, or beyond the slots."""
+        slot = self.place(step)
+        self.device.replay(self._graphs[slot])
+        return self.flight(slot, step, n_outputs)
+
+    def place(self, step: bytes) -> int:
+        """Puts a step into a free slot. Raises as `submit`."""
         if len(step) != self.memory.step_bytes:
             raise BackendError(
                 f"cuda: a step of program {self.plan.key.entry!r} has {len(step):,} bytes, expected "
@@ -99,17 +123,20 @@ class CudaProgram:
             raise BackendError(f"cuda: {SLOTS} steps are in flight; read one first", backend="cuda")
         slot = self._free.pop(0)
         self._steps[slot][1][:] = step
-        self._device.replay(self._graphs[slot])
+        return slot
+
+    def flight(self, slot: int, step: bytes, n_outputs: int) -> Flight:
+        """The step whose graph is enqueued."""
         for section in self._sections:
             if n_outputs and not section.of_graph:
                 self._copy_back(slot, section, n_outputs)
         self._boundary.copy(slot, step)
-        return Flight(self, slot, n_outputs, self._device.mark(), step)
+        return Flight(self, slot, n_outputs, self.device.mark(), step)
 
     def is_done(self, flight: Flight) -> bool:
         """True if `read` does not wait: the step is over, or its device is lost."""
         with suppress(BackendError):
-            return flight.mark is None or self._device.is_done(flight.mark)
+            return flight.mark is None or self.device.is_done(flight.mark)
         return True
 
     def read_boundary(self, flight: Flight) -> dict[str, bytes]:
@@ -132,23 +159,35 @@ class CudaProgram:
 
     def _settle(self, flight: Flight) -> None:
         if flight.mark is not None:
-            self._device.wait(flight.mark)
+            self.device.wait(flight.mark)
             flight.mark = None
 
     def close(self) -> None:
         """Frees the memory of the program."""
-        self._holdings.close()
+        self.holdings.close()
 
     def _enqueue(self, slot: int) -> None:
-        self._device.copy(self.memory.step_at, self._steps[slot][0], self.memory.step_bytes)
-        for launch in self._launches:
-            self._device.launch(launch.kernel, launch.grid, launch.threads, launch.arguments)
+        self.copy_step(slot)
+        for one in self.launches:
+            self.launch(one)
+        self.copy_results(slot)
+
+    def copy_step(self, slot: int) -> None:
+        """Enqueues the copy of a slot's step to the device."""
+        self.device.copy(self.memory.step_at, self._steps[slot][0], self.memory.step_bytes)
+
+    def launch(self, one: Launch) -> None:
+        """Enqueues a launch."""
+        self.device.launch(one.kernel, one.grid, one.threads, one.arguments)
+
+    def copy_results(self, slot: int) -> None:
+        """Enqueues the copy of drawn ids to a slot."""
         for section in self._sections:
             if section.of_graph:
                 self._copy_back(slot, section, self.plan.key.capacity.outputs)
 
     def _copy_back(self, slot: int, section: Section, n: int) -> None:
-        self._device.copy(self._results[slot][0] + section.offset, section.at, section.each * n)
+        self.device.copy(self._results[slot][0] + section.offset, section.at, section.each * n)
 
 
 class Memory:

@@ -13,27 +13,32 @@ from camelid_native.cuda.nvrtc import HIPRTC, NVRTC, CompilerApi, RuntimeCompile
 VENDORS: tuple[tuple[Api, CompilerApi], ...] = ((CUDA, NVRTC), (HIP, HIPRTC))
 
 
-def open_device(driver: Api) -> Device:
-    """NVIDIA's device by CuPy, or by the driver with the reason in its facts; AMD's by the driver."""
+def open_device(driver: Api, number: int = 0, *, has_peers: bool = False) -> Device:
+    """NVIDIA's device by CuPy, or by the driver with the reason in its facts; AMD's by the driver.
+
+    A device with peers is by the driver, whose calls name the device's context.
+    """
     check_library(driver)
     if driver is not CUDA:
-        return DriverDevice(driver)
+        return DriverDevice(driver, number=number)
+    if has_peers:
+        return DriverDevice(driver, number=number, interface="by the driver's interface (one of several)")
     try:
-        return CupyDevice()
+        return CupyDevice(number)
     except BackendError as error:
         reason = error.message.removeprefix("cuda: ")
-    return DriverDevice(driver, interface=f"by the driver's interface ({reason})")
+    return DriverDevice(driver, number=number, interface=f"by the driver's interface ({reason})")
 
 
-def open_gpu() -> tuple[Device, Compiler]:
-    """The first device of the first driver that is installed, and its compiler.
+def open_gpu(number: int = 0, *, has_peers: bool = False) -> tuple[Device, Compiler]:
+    """A device of the first driver that is installed, by the driver's number, and its compiler.
 
     Raises BackendError with every driver's reason, or without a compiler.
     """
     reasons: list[str] = []
     for driver, compiler in VENDORS:
         try:
-            device = open_device(driver)
+            device = open_device(driver, number, has_peers=has_peers)
         except BackendError as error:
             reasons.append(error.message.removeprefix("cuda: ").removesuffix(WAY_OUT))
             continue

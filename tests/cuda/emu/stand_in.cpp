@@ -3,38 +3,38 @@
  * Work waits in its stream until the host waits for it, so that a host that reads or reuses memory too early is
  * noticed. Memory starts as NaN. The image of a module is the path of a shared library. */
 #include "emu.cpp"
+#include "streams.h"
 #include <dlfcn.h>
-#include <functional>
-#include <map>
-#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-using Work = std::vector<std::function<void()>>;
-struct Stream {
-    Work queue;
-    Work *capture = nullptr;
+struct Function {
+    const emu::Row *row;
+    int device;
 };
 struct Module {
     void *library;
     const emu::Row *rows;
-    int n;
+    int n, device;
+    std::map<std::string, Function> functions;
+};
+struct Held {
+    size_t n;
+    int device;
 };
 /* EMU_LOST: a fault of a kernel, which the host sees when it waits. */
-enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_IMAGE = 200, NOT_FOUND = 500, NOT_READY = 600, LOST = 700, CAPTURING = 900 };
-static int chosen;  /* the device that was asked for last */
-static size_t n_allocated;
+enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_HANDLE = 400,
+       NOT_FOUND = 500, NOT_READY = 600, LOST = 700, PEER_ENABLED = 704, CAPTURING = 900, UNJOINED = 904, NOT_CAPTURED = 905 };
+enum { N_DEVICES = 8 };
+static thread_local int current = -1;  /* the device of the thread's context */
+static size_t n_allocated[N_DEVICES];
 static int n_live;  /* device memory, pinned memory, graphs, streams and events that are not freed */
-static std::map<void *, size_t> sizes;
-static std::set<Stream **> asked;  /* events that cuEventQuery has seen */
+static std::map<void *, Held> sizes;
+static std::set<Event *> asked;  /* events that cuEventQuery has seen */
+static std::vector<std::unique_ptr<Stream>> streams;  /* destroyed ones too, since events may name them */
 
-static void add(Stream *s, std::function<void()> work) { (s->capture ? *s->capture : s->queue).push_back(std::move(work)); }
-static void drain(Stream *s) {
-    Work work;
-    work.swap(s->queue);
-    for (auto &one : work) one();
-}
+static bool is_own(Stream *s) { return s->device == current; }
 static size_t limit() {
     const char *text = getenv("EMU_MEMORY");
     return text ? strtoull(text, nullptr, 10) : (size_t)4 << 30;
@@ -65,8 +65,10 @@ int cuDriverGetVersion(int *version) {
     const char *text = getenv("EMU_DRIVER");
     return *version = text ? atoi(text) : 13000, OK;
 }
-int cuDeviceGetCount(int *n) { return *n = 1, OK; }
-int cuDeviceGet(int *device, int number) { return *device = chosen = number, OK; }
+int cuDeviceGetCount(int *n) { return *n = N_DEVICES, OK; }
+int cuDeviceGet(int *device, int number) {
+    return number >= 0 && number < N_DEVICES ? (*device = number, OK) : INVALID_DEVICE;
+}
 int cuDeviceGetName(char *name, int size, int) { return snprintf(name, size, "emulator"), OK; }
 int cuDeviceTotalMem_v2(size_t *n, int) { return *n = limit(), OK; }
 int cuDeviceGetAttribute(int *value, int attribute, int) {
@@ -74,21 +76,25 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
     const std::map<int, int> known = {{10, 32}, {13, 1000000}, {16, 4}, {75, sm / 10}, {76, sm % 10}};
     return *value = known.count(attribute) ? known.at(attribute) : 0, OK;
 }
-int cuDevicePrimaryCtxRetain(void **context, int) { return *context = (void *)1, OK; }
+int cuDevicePrimaryCtxRetain(void **context, int device) { return *context = (void *)(size_t)(device + 1), OK; }
 int cuDevicePrimaryCtxRelease_v2(int) { return OK; }
-int cuCtxSetCurrent(void *) { return OK; }
-int cuMemGetInfo_v2(size_t *free, size_t *total) { return *total = limit(), *free = limit() - n_allocated, OK; }
+int cuCtxSetCurrent(void *context) { return current = (int)(size_t)context - 1, OK; }
+int cuDeviceCanAccessPeer(int *can, int device, int peer) { return *can = device != peer, OK; }
+int cuCtxEnablePeerAccess(void *, unsigned) { return PEER_ENABLED; }
+int cuMemGetInfo_v2(size_t *free, size_t *total) { return *total = limit(), *free = limit() - n_allocated[current], OK; }
 int cuMemAlloc_v2(void **p, size_t n) {
-    if (n_allocated + n > limit()) return NO_MEMORY;
+    if (current < 0) return INVALID_DEVICE;
+    if (n_allocated[current] + n > limit()) return NO_MEMORY;
     *p = aligned_alloc(256, (n + 255) / 256 * 256);
     if (!*p) return NO_MEMORY;
     memset(*p, 0xFF, n);
-    n_allocated += sizes[*p] = n;
+    sizes[*p] = {n, current};
+    n_allocated[current] += n;
     return n_live++, OK;
 }
 int cuMemFree_v2(void *p) {
     if (!sizes.count(p)) return INVALID_VALUE;
-    n_allocated -= sizes[p];
+    n_allocated[sizes[p].device] -= sizes[p].n;
     sizes.erase(p);
     return free(p), n_live--, OK;
 }
@@ -98,61 +104,92 @@ int cuMemHostAlloc(void **p, size_t n, unsigned) {
     return *p ? (n_live++, OK) : NO_MEMORY;
 }
 int cuMemFreeHost(void *p) { return free(p), n_live--, OK; }
-int cuStreamCreate(Stream **s, unsigned) { return *s = new Stream, n_live++, OK; }
-int cuStreamDestroy_v2(Stream *s) { return delete s, n_live--, OK; }
+int cuStreamCreate(Stream **s, unsigned) {
+    streams.push_back(std::make_unique<Stream>());
+    *s = streams.back().get();
+    (*s)->device = current;
+    return n_live++, OK;
+}
+int cuStreamDestroy_v2(Stream *) { return n_live--, OK; }
 int cuStreamSynchronize(Stream *s) {
     if (s->capture) return CAPTURING;
-    if (getenv("EMU_LOST")) return s->queue.clear(), LOST;
-    return drain(s), OK;
+    if (getenv("EMU_LOST")) return s->n_done = s->n_added(), s->queue.clear(), LOST;
+    return drain(s, s->n_added()), OK;
 }
-int cuMemcpyAsync(void *to, const void *from, size_t n, Stream *s) { return add(s, [=] { memmove(to, from, n); }), OK; }
-int cuMemsetD8Async(void *to, unsigned char byte, size_t n, Stream *s) { return add(s, [=] { memset(to, byte, n); }), OK; }
+int cuMemcpyAsync(void *to, const void *from, size_t n, Stream *s) {
+    return is_own(s) ? (add(s, [=] { memmove(to, from, n); }), OK) : INVALID_HANDLE;
+}
+int cuMemsetD8Async(void *to, unsigned char byte, size_t n, Stream *s) {
+    return is_own(s) ? (add(s, [=] { memset(to, byte, n); }), OK) : INVALID_HANDLE;
+}
 int cuModuleLoadData(Module **m, const void *image) {
     void *library = dlopen((const char *)image, RTLD_NOW | RTLD_LOCAL);
     if (!library) return fprintf(stderr, "emulator: %s\n", dlerror()), INVALID_IMAGE;
     auto rows = (const emu::Row *(*)(int *))dlsym(library, "emu_rows");
     int n = 0;
     const emu::Row *found = rows(&n);
-    return *m = new Module{library, found, n}, OK;
+    return *m = new Module{library, found, n, current, {}}, OK;
 }
 int cuModuleUnload(Module *m) { return delete m, OK; }
-int cuModuleGetFunction(const emu::Row **f, Module *m, const char *name) {
+int cuModuleGetFunction(const Function **f, Module *m, const char *name) {
     for (int i = 0; i < m->n; i++)
-        if (!strcmp(m->rows[i].name, name)) return *f = &m->rows[i], OK;
+        if (!strcmp(m->rows[i].name, name)) return *f = &(m->functions[name] = {&m->rows[i], m->device}), OK;
     return NOT_FOUND;
 }
-int cuLaunchKernel(const emu::Row *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned,
+int cuLaunchKernel(const Function *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned,
                    Stream *s, void **given, void **) {
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || by != 1 || bz != 1) return INVALID_VALUE;
-    auto arguments = std::make_shared<Arguments>(*f, given);
+    if (!is_own(s) || f->device != s->device) return INVALID_HANDLE;
+    const emu::Row *row = f->row;
+    auto arguments = std::make_shared<Arguments>(*row, given);
     add(s, [=] {
         const unsigned grid[3] = {gx, gy, gz};
-        emu::launch(*f, arguments->at.data(), grid, bx);
+        emu::launch(*row, arguments->at.data(), grid, bx);
     });
     return OK;
 }
-int cuStreamBeginCapture_v2(Stream *s, int) { return s->capture = new Work, OK; }
-int cuStreamEndCapture(Stream *s, Work **graph) { return *graph = s->capture, s->capture = nullptr, OK; }
-int cuGraphInstantiateWithFlags(Work **e, Work *graph, unsigned long long) { return *e = new Work(*graph), n_live++, OK; }
-int cuGraphDestroy(Work *graph) { return delete graph, OK; }
-int cuGraphExecDestroy(Work *e) { return delete e, n_live--, OK; }
-int cuGraphLaunch(Work *e, Stream *s) {
+int cuStreamBeginCapture_v2(Stream *s, int) {
+    s->capture = std::make_shared<Graph>();
+    return s->capture->lane(s), OK;
+}
+int cuStreamEndCapture(Stream *s, Graph **graph) {
+    auto made = s->capture;
+    for (Stream *one : made->streams) one->capture = nullptr;
+    return is_joined(*made) ? (*graph = new Graph(*made), OK) : (*graph = nullptr, UNJOINED);
+}
+int cuGraphInstantiateWithFlags(Graph **e, Graph *graph, unsigned long long) { return *e = new Graph(*graph), n_live++, OK; }
+int cuGraphDestroy(Graph *graph) { return delete graph, OK; }
+int cuGraphExecDestroy(Graph *e) { return delete e, n_live--, OK; }
+int cuGraphLaunch(Graph *e, Stream *s) {
     if (s->capture) return CAPTURING;
-    return add(s, [=] { for (auto &one : *e) one(); }), OK;
+    return is_own(s) ? (add(s, [=] { Run{*e, {}}.all(); }), OK) : INVALID_HANDLE;
 }
-int cuEventCreate(Stream ***e, unsigned) { return *e = new Stream *, n_live++, OK; }
-int cuEventDestroy_v2(Stream **e) { return asked.erase(e), delete e, n_live--, OK; }
+int cuEventCreate(Event **e, unsigned) { return *e = new Event, n_live++, OK; }
+int cuEventDestroy_v2(Event *e) { return asked.erase(e), delete e, n_live--, OK; }
+int cuEventRecord(Event *e, Stream *s) {
+    return is_own(s) ? (*e = {s, s->capture, s->n_added()}, OK) : INVALID_HANDLE;
+}
+int cuStreamWaitEvent(Stream *s, Event *e, unsigned) {
+    if (!is_own(s)) return INVALID_HANDLE;
+    if (e->graph && !s->capture) s->capture = e->graph;  /* the stream joins the capture */
+    if (e->graph != s->capture) return NOT_CAPTURED;
+    return add(s, Item{nullptr, e->stream, e->at}), OK;
+}
+int cuEventSynchronize(Event *e) {
+    if (e->graph) return CAPTURING;
+    return getenv("EMU_LOST") ? LOST : (drain(e->stream, e->at), OK);
+}
 /* The first question comes too early; the second finds the work done. */
-int cuEventQuery(Stream **e) {
+int cuEventQuery(Event *e) {
     if (getenv("EMU_LOST")) return LOST;
-    return asked.insert(e).second ? NOT_READY : (drain(*e), OK);
+    return asked.insert(e).second ? NOT_READY : (drain(e->stream, e->at), OK);
 }
-int cuEventRecord(Stream **e, Stream *s) { return *e = s, OK; }
-int cuEventSynchronize(Stream **e) { return getenv("EMU_LOST") ? LOST : (drain(*e), OK); }
-int cuEventElapsedTime(float *ms, Stream **, Stream **) { return *ms = 0.0f, OK; }
+int cuEventElapsedTime(float *ms, Event *, Event *) { return *ms = 0.0f, OK; }
 int cuGetErrorString(int code, const char **text) {
     static const std::map<int, const char *> known = {{INVALID_VALUE, "invalid argument"}, {NO_MEMORY, "out of memory"},
-        {INVALID_IMAGE, "device kernel image is invalid"}, {NOT_FOUND, "named symbol not found"},
+        {INVALID_DEVICE, "invalid device ordinal"}, {INVALID_IMAGE, "device kernel image is invalid"},
+        {INVALID_HANDLE, "invalid resource handle"}, {UNJOINED, "capture was not joined"},
+        {NOT_CAPTURED, "event of another capture"}, {NOT_FOUND, "named symbol not found"},
         {CAPTURING, "operation not permitted when stream is capturing"}};
     return *text = known.count(code) ? known.at(code) : "unknown error", OK;
 }

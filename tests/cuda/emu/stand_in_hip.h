@@ -31,10 +31,13 @@ SAME(hipEventQuery, cuEventQuery);
 SAME(hipEventDestroy, cuEventDestroy_v2);
 SAME(hipEventRecord, cuEventRecord);
 SAME(hipEventSynchronize, cuEventSynchronize);
+SAME(hipStreamWaitEvent, cuStreamWaitEvent);
+SAME(hipDeviceCanAccessPeer, cuDeviceCanAccessPeer);
 SAME(hipDrvGetErrorString, cuGetErrorString);
 
 extern "C" {
-int hipSetDevice(int device) { return device == chosen ? OK : INVALID_VALUE; }
+int hipSetDevice(int device) { return device < N_DEVICES ? (current = device, OK) : INVALID_DEVICE; }
+int hipDeviceEnablePeerAccess(int, unsigned) { return PEER_ENABLED; }
 int hipDeviceGetAttribute(int *value, int attribute, int) {
     const std::map<int, int> known = {{87, arch("gfx90a").compare(0, 4, "gfx9") ? 32 : 64}, {5, 1000000}, {63, 4}};
     return *value = known.count(attribute) ? known.at(attribute) : 0, OK;

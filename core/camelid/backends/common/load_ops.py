@@ -11,7 +11,7 @@ import numpy.typing as npt
 from camelid.backends.common.codecs import decode, encode
 from camelid.errors import ModelFormatError
 from camelid.formats.quants import QUANTS, row_bytes
-from camelid.plan.weights import LoadOp, Part, Weight
+from camelid.plan.weights import LoadOp, Part, Weight, with_all_cols
 
 F32: TypeAlias = npt.NDArray[np.float32]
 U8: TypeAlias = npt.NDArray[np.uint8]
@@ -25,6 +25,9 @@ def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, col
     Reads only the bytes of these rows, unless a load op needs the whole matrix (transpose, pick, rows of a
     vector). With `permute_rows`, `start` and `n` must be multiples of head_dim, as the tiles of `tiles` are.
     """
+    whole = with_all_cols(weight)
+    if whole is not weight:
+        return _cols(load_rows(whole, read, start, n), weight.load_ops[-1])
     names = {op.name for op in weight.load_ops}
     if names & {"transpose", "pick"} or ("rows" in names and len(weight.shape) == 1):
         return _whole(weight, read)[start : start + n]
@@ -76,7 +79,7 @@ def _whole(weight: Weight, read: Read) -> F32:
     values = decode(row.name, raw, len(raw) // row.block_bytes * row.block)
     for op in weight.load_ops:
         values = LOAD_OPS[op.name](values, op)
-    return values.reshape(weight.rows, weight.cols)
+    return values.reshape(-1, weight.cols)
 
 
 def part_bytes(weight: Weight, read: Read, start: int, n: int) -> U8:
@@ -116,6 +119,11 @@ def _rows(values: F32, op: LoadOp) -> F32:
 def _pick(values: F32, op: LoadOp) -> F32:
     of, *numbers = (int(number) for number in op.args)
     return values.reshape(of, -1)[numbers]
+
+
+def _cols(values: F32, op: LoadOp) -> F32:
+    start, n, of = (int(number) for number in op.args)
+    return np.ascontiguousarray(values.reshape(-1, of)[:, start : start + n])
 
 
 def _add(values: F32, op: LoadOp) -> F32:

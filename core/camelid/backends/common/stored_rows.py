@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from camelid.backends.common.load_ops import LOAD_OPS, Read, encode_rows, load_rows, part_bytes
 from camelid.formats.quants import row_bytes
-from camelid.plan.weights import Weight
+from camelid.plan.weights import Weight, with_all_cols
 
 U8: TypeAlias = npt.NDArray[np.uint8]
 Stored: TypeAlias = Callable[[int, int], U8]  # (first row, n rows) -> rows in the weight's type
@@ -25,6 +25,9 @@ def stored_rows(weight: Weight, read: Read) -> Stored:
 
     Work for the whole weight (row order, transposition) is done once, here.
     """
+    whole = with_all_cols(weight)
+    if whole is not weight:
+        return partial(_columns, weight, stored_rows(whole, read))
     names = {op.name for op in weight.load_ops}
     each = row_bytes(weight.type, weight.cols)
     if names <= KEEPS:
@@ -32,8 +35,8 @@ def stored_rows(weight: Weight, read: Read) -> Stored:
     if _moves_only(weight):
         return partial(_moved, weight, read, _order(weight))
     if takes_all(weight):
-        whole = _changed(weight, read, 0, weight.rows).reshape(-1, each)
-        return lambda start, n: whole[start : start + n]
+        changed = _changed(weight, read, 0, weight.rows).reshape(-1, each)
+        return lambda start, n: changed[start : start + n]
     return partial(_changed, weight, read)
 
 
@@ -45,6 +48,14 @@ def takes_all(weight: Weight) -> bool:
 def _moves_only(weight: Weight) -> bool:
     """True if load ops change the order of rows only, not their bytes."""
     return {op.name for op in weight.load_ops} <= KEEPS | MOVES and len(weight.shape) > 1
+
+
+def _columns(weight: Weight, stored: Stored, start: int, n: int) -> U8:  # [n, row_bytes]
+    """Columns of stored rows that are whole blocks."""
+    first, _, of = (int(number) for number in weight.load_ops[-1].args)
+    low = row_bytes(weight.type, first)
+    rows = np.ascontiguousarray(stored(start, n)).reshape(n, row_bytes(weight.type, of))
+    return np.ascontiguousarray(rows[:, low : low + row_bytes(weight.type, weight.cols)])
 
 
 def _moved(weight: Weight, read: Read, order: Order, start: int, n: int) -> U8:  # [n, row_bytes]

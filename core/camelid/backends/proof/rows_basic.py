@@ -44,6 +44,7 @@ def plain_rows() -> Iterator[CaseRow]:
     """Copies, sums, products, softcaps and gathers."""
     for shape in ((3, 77), (1, 1), (2, 256)):
         yield row("add", x=shape, r=shape, scale=-1.5)
+        yield row("all_reduce", x=shape)
         yield row("scale", x=shape, by=-0.37)
         yield row("softcap", x=normal("wide", *shape, scale=40.0), cap=30.0)
         yield row("concat", y=(shape[0], shape[1] + 5), a=shape, b=(shape[0], 5))

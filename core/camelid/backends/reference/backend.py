@@ -23,6 +23,7 @@ from camelid.backends.base import (
     PoolSize,
     Program,
     Result,
+    Shares,
     Sources,
     Ticket,
     check_unit,
@@ -31,6 +32,7 @@ from camelid.backends.base import (
 from camelid.backends.common.boundary import checked_inputs
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.common.codecs.activations import Stored, of_bytes
+from camelid.backends.parallel.backend import ParallelBackend
 from camelid.backends.reference import attention, basic, encoder, experts, fused, recurrent, sampling, streams
 from camelid.backends.reference.frame import Frame, Kernel, StatePools
 from camelid.backends.reference.store import WeightStore
@@ -156,3 +158,8 @@ class ReferenceBackend(Backend):
 def open_backend() -> ReferenceBackend:
     """The entry point of this module for `registry.BACKENDS`."""
     return ReferenceBackend()
+
+
+def open_parallel(n: int, shares: Shares) -> ParallelBackend:
+    """The entry point of this module for `registry.open_parallel`."""
+    return ParallelBackend([ReferenceBackend() for _ in range(n)], shares)

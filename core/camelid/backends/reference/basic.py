@@ -68,6 +68,10 @@ def op_add(op: Op, f: Frame) -> None:
     f.write(op.view("x"), f.read(op.view("x")) + op.number("scale") * f.read(op.view("r")))
 
 
+def op_all_reduce(op: Op, f: Frame) -> None:
+    """On one device the sum has one term."""
+
+
 def op_add_norm(op: Op, f: Frame) -> None:
     op_add(op, f)
     gain, eps = f.store.vector(op.weight("gain")), op.number("eps")

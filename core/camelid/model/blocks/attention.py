@@ -33,7 +33,7 @@ def attention(c: Lowering, h: View, i: int) -> View:
     )  # [T, H*D]
     if blk + "attn_gate" in c.weights:
         c.plan.mul(y, _gate(c, h, blk + "attn_gate"))
-    return c.linear(y, blk + "attn_output", "o")
+    return c.summed(c.linear(y, blk + "attn_output", "o"))
 
 
 def _gate(c: Lowering, h: View, name: str) -> View:

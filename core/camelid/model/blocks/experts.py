@@ -28,7 +28,7 @@ def experts(c: Lowering, h: View, i: int) -> View:
     y = c.plan.combine(_each(c, y, ids, blk + "ffn_down_exps", "down"), probs)
     if blk + "ffn_up_shexp" in c.weights:
         c.plan.add(y, _shared(c, h, i))
-    return y
+    return c.summed(y)
 
 
 def _shared(c: Lowering, h: View, i: int) -> View:

@@ -10,7 +10,7 @@ def glu(c: Lowering, h: View, i: int) -> View:
     """ffn_down(act(ffn_gate(h)) * ffn_up(h)); [T, C] -> [T, C]."""
     blk = f"blk.{i}."
     gate, up = c.linear(h, blk + "ffn_gate", "gate"), c.linear(h, blk + "ffn_up", "up")  # [T, F] each
-    return c.linear(c.plan.glu(gate, up, c.layer(i).act), blk + "ffn_down", "down")
+    return c.summed(c.linear(c.plan.glu(gate, up, c.layer(i).act), blk + "ffn_down", "down"))
 
 
 def sparse_glu(c: Lowering, h: View, i: int) -> View:
@@ -25,4 +25,4 @@ def mlp(c: Lowering, h: View, i: int) -> View:
     """ffn_down(act(ffn_up(h))); [T, C] -> [T, C]."""
     up = c.linear(h, f"blk.{i}.ffn_up", "up")  # [T, F]
     c.plan.unary(up, c.layer(i).act)
-    return c.linear(up, f"blk.{i}.ffn_down", "down")
+    return c.summed(c.linear(up, f"blk.{i}.ffn_down", "down"))

@@ -27,6 +27,8 @@ LOAD_OPTIONS = (
     "adapter",
     "threads",
     "gpu_layers",
+    "tensor_parallel",
+    "pipeline_parallel",
     "activations",
     "chunk",
     "step_ms",

@@ -15,6 +15,16 @@ KERNEL(add, THREADS)(Step step, View x, View r, int cols, float scale) {
     each_column(step, x, cols, [=](int t, int c) { return fma_(scale, row_of(r, t)[c], row_of(x, t)[c]); });
 }
 
+/* x = the sum of the devices' x, device 0 first; `parts` has a copy of each, `each` floats apart. */
+KERNEL(all_reduce, THREADS)(Step step, View x, const float *parts, int cols, int n, int each) {
+    each_column(step, x, cols, [=](int t, int c) {
+        const float *part = parts + (long long)t * x.stride + c;
+        float sum = part[0];
+        for (int i = 1; i < n; i++) sum += part[(long long)i * each];
+        return sum;
+    });
+}
+
 /* A column of r scales `each` neighbouring columns of x. */
 KERNEL(mul, THREADS)(Step step, View x, View r, int cols, int each) {
     each_column(step, x, cols, [=](int t, int c) { return row_of(x, t)[c] * row_of(r, t)[c / each]; });

@@ -1,0 +1,135 @@
+"""Tensor parallelism (Megatron-LM, arXiv 1909.08053): a model's shares for several devices.
+
+A device has whole heads with their keys and values, and a part of each MLP's inner columns: rows of the
+matrices that enter attention and MLP, columns of those that leave. `all_reduce` adds what the devices made.
+Embedding, norms, router and head are on every device, so each draws the same ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from math import gcd
+
+from camelid.errors import RequestError
+from camelid.formats.quants import quant
+from camelid.model.arch import Model
+from camelid.model.kv_types import check_columns
+from camelid.model.spec import ModelSpec
+from camelid.plan.plan import StateSpec
+from camelid.plan.weights import Weight, cut_cols, cut_each, cut_rows
+
+FIELD = "tensor_parallel"
+# Tensors of a layer by the part that a device has; the others are whole on every device.
+ROWS = frozenset({
+    "attn_q", "attn_k", "attn_v", "attn_gate", "attn_sinks",
+    "ffn_gate", "ffn_up", "ffn_gate_shexp", "ffn_up_shexp",
+})  # fmt: skip
+ROWS_OF_EACH = frozenset({"ffn_gate_exps", "ffn_up_exps"})
+COLS = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps"})
+MIXERS, MLPS, RESIDUALS = {"attention"}, {"glu", "mlp", "experts"}, {"sequential", "post"}
+WIDE_NORMS = frozenset({"attn_q_norm", "attn_k_norm"})  # of all heads together, unless as wide as a head
+SHARED_STATES = frozenset({"paged", "window"})
+
+
+def shares(model: Model, n: int) -> list[Model]:
+    """The model's shares for n devices. Raises RequestError for a model that cannot be divided so."""
+    _check(model, n)
+    spec = _share_spec(model.spec, n)
+    return [Model(spec, dict(_share_weights(model, rank, n))) for rank in range(n)]
+
+
+def share_states(states: Sequence[StateSpec], n: int) -> tuple[StateSpec, ...]:
+    """The state groups of one of n devices: each has its heads of every row.
+
+    Raises RequestError if the heads are no whole blocks of the KV cache's type.
+    """
+    return tuple(_share_state(state, n) if state.kind in SHARED_STATES else state for state in states)
+
+
+def _share_state(state: StateSpec, n: int) -> StateSpec:
+    tensors = tuple((name, cols // n) for name, cols in state.tensors)
+    return check_columns(replace(state, tensors=tensors), state.kv_type)
+
+
+def _check(model: Model, n: int) -> None:
+    reason = _reason(model)
+    if reason:
+        raise RequestError(f"{FIELD} is {n}, but {reason}; omit it", field=FIELD)
+    most = _most(model)
+    fitting = [i for i in range(1, most + 1) if most % i == 0]
+    if n not in fitting:
+        raise RequestError(
+            f"{FIELD} is {n}, but heads and blocks of weights of {model.spec.name} do not divide by it; "
+            f"possible numbers: {', '.join(map(str, fitting))}",
+            field=FIELD,
+        )
+
+
+def _reason(model: Model) -> str:
+    """The reason why this kind of model runs on one device, "" if it can be divided."""
+    spec = model.spec
+    if spec.encoder or not spec.layers:
+        return "a model with an encoder runs on one device"
+    for layer in spec.layers:
+        for kind, known in ((layer.mixer, MIXERS), (layer.mlp, MLPS), (layer.residual, RESIDUALS)):
+            if kind not in known:
+                return f"{spec.name} has layers of kind {kind!r}, which run on one device"
+    for name, weight in model.weights.items():
+        if _kind(name) in WIDE_NORMS and weight.shape != (spec.head_dim,):
+            return f"{spec.name} norms all heads together ({name}), which one device does"
+    return ""
+
+
+def _most(model: Model) -> int:
+    """The number of devices that each have the least whole share; its divisors are possible too."""
+    spec = model.spec
+    found = gcd(spec.n_heads, spec.n_kv_heads)
+    for name, weight in model.weights.items():
+        if _kind(name) in COLS and not name.endswith(".bias"):
+            found = gcd(found, weight.cols // quant(weight.type).block)
+    return found
+
+
+def _share_spec(spec: ModelSpec, n: int) -> ModelSpec:
+    experts = spec.experts
+    if experts:
+        experts = replace(experts, ffn_size=experts.ffn_size // n, shared_size=experts.shared_size // n)
+    return replace(
+        spec,
+        n_heads=spec.n_heads // n,
+        n_kv_heads=spec.n_kv_heads // n,
+        ffn_size=spec.ffn_size // n,
+        experts=experts,
+        attention_scale=spec.attention_scale or spec.head_dim**-0.5,
+        tensor_parallel=n,
+    )
+
+
+def _share_weights(model: Model, rank: int, n: int) -> Iterator[tuple[str, Weight]]:
+    """A device's weights. The bias of a sum is on device 0 alone."""
+    for name, weight in model.weights.items():
+        is_bias, kind = name.endswith(".bias"), _kind(name)
+        if kind in COLS and is_bias:
+            if rank == 0:
+                yield name, weight
+        else:
+            yield name, _share(weight, kind, rank, n, is_bias=is_bias)
+
+
+def _share(weight: Weight, kind: str, rank: int, n: int, *, is_bias: bool) -> Weight:
+    if kind in COLS or (kind in ROWS_OF_EACH and is_bias):
+        size = weight.cols // n
+        return cut_cols(weight, weight.name, rank * size, size)
+    if kind in ROWS_OF_EACH:
+        size = weight.shape[1] // n
+        return cut_each(weight, weight.name, rank * size, size)
+    if kind in ROWS:
+        size = weight.shape[0] // n
+        return cut_rows(weight, weight.name, rank * size, size)
+    return weight
+
+
+def _kind(name: str) -> str:
+    """A layer's tensor without its layer and `.bias`; other tensors have no such name."""
+    return name.removesuffix(".bias").rpartition(".")[2] if name.startswith("blk.") else ""
