@@ -1,14 +1,14 @@
-"""Predicted rates of an 8B model on GPUs that are not here: `python -m tests.cuda.rates [CARD...] [--prompt]`.
+"""Predicted rates of an 8B model on GPUs that are not here: `python -m tests.cuda.rates [CARD...]`.
 
-A launch takes the longest of three times, then the cost of a graph's node: its bytes at the memory's practical
-bandwidth; the instructions of its hottest loop, counted in machine code, at a share of the issue rate; its
-matrix instructions at their peak. Constants and their sources are in this file, the results in tests/perf/cuda.md.
+A launch takes the longest of three times, then the cost of a graph's node: its bytes at the memory's
+practical bandwidth; the instructions of its hottest loop, counted in machine code, at a share of the issue
+rate; its matrix instructions at their peak. The results are in tests/perf/cuda.md.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 
@@ -31,11 +31,9 @@ from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.lower import used_kernels
 from camelid_native.cuda.types import EXACT_TYPES
 
-PRACTICAL = (
-    0.92  # of the memory's bandwidth: calm reads 955 of 1,008 GB/s on an RTX 4090 in its longest kernel
-)
-# Of the instructions that schedulers can issue: integer units of sm_80 to sm_90 have half of the lanes, and loops of
-# products by dp4a are integer for the most part; those of matrix instructions are float, with 16 warps to hide latency.
+PRACTICAL = 0.92  # of the memory's bandwidth: calm's longest kernel reads 955 of 1,008 GB/s on an RTX 4090
+# Of the instructions that schedulers can issue. Loops of products by dp4a are integer for the most part, and
+# integer units of sm_80 to sm_90 have half of the lanes; those of matrix instructions are float.
 ISSUE, ISSUE_FLOAT = 0.5, 0.75
 NODE_S = 1.3e-6  # of a graph's node on an H100 (Hazy Research, 2025)
 RAMP_S = 0.6e-6  # first loads of a launch and its last block: a round trip to memory
@@ -44,7 +42,7 @@ LANES, DOT_WEIGHTS, MMA_OPS = 32, 4, 2 * 16 * 8 * 32
 
 @dataclass(frozen=True, slots=True)
 class Card:
-    """A GPU: its architecture, lane instructions a second, bytes a second, int8 operations a second (dense)."""
+    """A GPU: its architecture; lane instructions, bytes and int8 operations a second."""
 
     name: str
     arch: str
@@ -161,7 +159,10 @@ def table(card: Card, kind: str, program: str, rows: int, held: int) -> Iterator
     )
 
 
-HEAD = "| {name}, {kind}: op | launches | bytes, µs | issue, µs | matrix, µs | with nodes, µs |\n|---|---|---|---|---|---|"
+HEAD = (
+    "| {name}, {kind}: op | launches | bytes, µs | issue, µs | matrix, µs | with nodes, µs |\n"
+    "|---|---|---|---|---|---|"
+)
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ WIDE = 16  # bytes of a load
 # Bytes of a thread: NVIDIA's assembler spills a word or two where that makes room for more warps; up to four
 # in attention of many rows, which decoding does not run.
 MOST_SCRATCH, MOST_OF_PROMPTS = 8, 16
-# In products of 64 rows, whose 512 threads have 128 registers each: a block of weights on its way from memory,
+# In products of 64 rows, whose 512 threads have 128 registers each: a block of weights on its way here,
 # and the sums of the first half of a gated product, once a turn of 16 or 32 matrix instructions.
 MOST_OF_GEMMS = 104
 HEAD = (

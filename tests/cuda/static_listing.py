@@ -103,7 +103,7 @@ class Code:
 
     - `scratch` are bytes of a thread outside its registers: a stack, or spilled registers.
     - `shared` are bytes of a block, `waves` those of a multiprocessor (NVIDIA) or a SIMD (AMD) at a time.
-    - `loop` are the instructions of the loop with the largest share of products; of the whole kernel without a loop.
+    - `loop` are the instructions of the loop with the largest share of products; without loops, all.
     """
 
     registers: int

@@ -72,8 +72,8 @@ def is_product(module: Module, kernel: Signature) -> bool:
 
 
 def has_instructions(arch: str, module: Module) -> bool:
-    """True if an architecture runs the module: if it has its matrix instructions, or lacks those that tiles of
-    experts would have.
+    """True if an architecture runs the module: if it has its matrix instructions, or lacks those that its
+    tiles of experts would have.
     """
     macros = dict(module.defines)
     if "SORTED" in macros and "codes" in module.headers:

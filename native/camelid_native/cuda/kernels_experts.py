@@ -56,8 +56,8 @@ def block_rows(op: Op, c: Context) -> int:
 
 
 def tile_pairs(op: Op, c: Context) -> int:
-    """Pairs of a tile: with matrix instructions the least power of two that is at least twice an expert's mean
-    share, so that most experts have one tile.
+    """Pairs of a tile: with matrix instructions the least power of two that is at least twice an expert's
+    mean share, so that most experts have one tile.
     """
     sizes = (8, 16, 32, MANY // block_rows(op, c)) if is_half(op, c) else GEMM_TOKENS
     if not (is_half(op, c) or is_gemm(op, c)):

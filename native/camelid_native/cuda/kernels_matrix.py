@@ -16,7 +16,7 @@ ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it ro
 TOKENS, MANY = (
     8,
     1024,
-)  # the most rows of x of a block; with float matrix instructions, its outputs for all of them
+)  # the most rows of x of a block; its outputs with float matrix instructions
 THREADS, TILE_THREADS = 8 * ROWS, 8 * TILE_ROWS  # of those blocks
 GEMM_ROWS, GEMM_THREADS = 64, 512  # with integer matrix instructions: outputs and threads of a block
 GEMM_TOKENS = (16, 32, 64)  # and its rows of x

@@ -16,13 +16,13 @@ from camelid_native.cuda.kernels_matrix import (
     ROWS,
     THREADS,
     TOKENS,
+    block_macros,
     codec,
     norm_scale,
     one,
     product_grid,
     product_values,
     quantize,
-    block_macros,
 )
 from camelid_native.cuda.kernels_state import kv_header, refuses_type, spec_of, turn_values
 from camelid_native.cuda.signature import Values

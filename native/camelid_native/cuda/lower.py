@@ -22,8 +22,8 @@ ROUNDING = "quantize"  # the kernel that a twin makes needless
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """Memory beside the arena, zeros at first: of the greediest op, the slots of twins, counters, then parts of
-    sums over devices.
+    """Memory beside the arena, zeros at first: of the greediest op, the slots of twins, counters, then parts
+    of sums over devices.
     """
 
     op_bytes: int

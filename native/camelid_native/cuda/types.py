@@ -29,7 +29,7 @@ CUTS: Mapping[str, Sequence[tuple[int, int]]] = {
     "q1_0": ((2, 18), (0, 2)),
     "q2_0": ((2, 18), (0, 2)),
 }
-# Bytes per block of planes in another order (repack_TYPE.h): the file's costs a product half its instructions.
+# Bytes per block of planes in another order (repack_TYPE.h): a product has half the instructions.
 REPACKED: Mapping[str, Sequence[int]] = {"q4_k": (128, 16, 4), "q5_k": (128, 48, 4), "q6_k": (128, 80, 2)}
 # Codebooks of grid_tables.py.
 BOOKS: Mapping[str, str] = {"iq1_s": "iq1", "iq1_m": "iq1"} | {
