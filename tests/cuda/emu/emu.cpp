@@ -192,33 +192,41 @@ EMU_OWN static void multiply(Fiber *f, int mma) {
         for (int column = 0; column < columns_of(mma); column++) add_sum(f, mma, row, column);
 }
 
-/* All lanes of a wave have come: each takes the value of its source, which is in its own group of 32. */
-EMU_OWN static void exchange(int wave) {
-    const int lanes = block->wave;
-    Fiber *f = &block->fibers[lanes * wave];
+/* Lanes that meet: those of a wave, at a matrix instruction those that it has. */
+EMU_OWN static int meeting(const Fiber *f) {
+    const int lanes = f->sums ? lanes_of(f->mma) : block->wave;
+    if (lanes > block->wave) fail("a matrix instruction of more lanes than a wave has");
+    return lanes;
+}
+
+/* All lanes have come, from a first thread on: each takes the value of its source, which is in its own group of 32. */
+EMU_OWN static void exchange(int first, int lanes) {
+    Fiber *f = &block->fibers[first];
     int threads[64];
     for (int lane = 0; lane < lanes; lane++) {
         if (f[lane].site != f[0].site || !f[lane].sums != !f[0].sums || f[lane].mma != f[0].mma)
             fail("lanes meet at different shuffles");
         f[lane].got = f[(lane & ~31) | (f[lane].from & 31)].given;
-        threads[lane] = lanes * wave + lane;
+        threads[lane] = first + lane;
     }
-    if (f[0].sums && lanes < lanes_of(f[0].mma)) fail("a matrix instruction of more lanes than a wave has");
-    for (int group = 0; f[0].sums && group < lanes; group += lanes_of(f[0].mma)) multiply(f + group, f[0].mma);
-    block->arrived[wave] = 0;
+    if (f[0].sums) multiply(f, f[0].mma);
     release(threads, lanes);
 }
 
 EMU_OWN static void meet(long site) {
     Fiber *self = now;
-    const int wave = self->thread / block->wave;
+    const int wave = self->thread / block->wave, lanes = meeting(self), first = self->thread / lanes * lanes;
+    const uint64_t all = (lanes == 64 ? ~0ull : 0xFFFFFFFFull) << first % block->wave;
     self->site = site;
     self->state = AT_SHUFFLE;
     block->arrived[wave] |= 1ull << (self->thread % block->wave);
 #if EMU_TSAN
     __tsan_release(&block->shuffle_marks[block->set][wave]);
 #endif
-    if (block->arrived[wave] == (block->wave == 64 ? ~0ull : 0xFFFFFFFFull)) exchange(wave);
+    if ((block->arrived[wave] & all) == all) {
+        block->arrived[wave] &= ~all;
+        exchange(first, lanes);
+    }
     yield();
 #if EMU_TSAN
     __tsan_acquire(&block->shuffle_marks[block->set][wave]);
