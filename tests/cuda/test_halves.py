@@ -29,8 +29,9 @@ COLS = 96
 
 @pytest.fixture(params=["0", "1"], ids=["ascending", "cut"])
 def sums(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The order and rounding of an instruction's sums in the emulator."""
+    """The order and rounding of an instruction's sums in the emulator, and two instructions in a wave."""
     monkeypatch.setenv("EMU_SUMS", request.param)
+    monkeypatch.setenv("EMU_WAVE", "64" if request.param == "1" else "32")
 
 
 def stored(kind: str, values: F32) -> Quantized:

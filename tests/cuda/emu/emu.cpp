@@ -126,7 +126,9 @@ EMU_OWN void barrier(long site) {
 #endif
 }
 
-/* Layouts of matrix instructions, by PTX's manual and AMD's instruction sets (CDNA 2, CDNA 3, RDNA 3, RDNA 4). */
+/* Copies are loops: the thread sanitizer watches memcpy also where it leaves the caller out.
+ *
+ * Layouts of matrix instructions, by PTX's manual and AMD's instruction sets (CDNA 2, CDNA 3, RDNA 3, RDNA 4). */
 struct Spot { int lane, word; };
 static int lanes_of(int mma) { return mma == MFMA_16 || mma == MFMA_32 ? 64 : 32; }
 static int depth_of(int mma) { return mma == MFMA_32 ? 32 : 16; }
@@ -169,7 +171,7 @@ static float add_products(float sum, const float *products) {
     return order && atoi(order) == 1 ? toward_zero(total) : sum;
 }
 
-static void add_sum(Fiber *f, int mma, int row, int column) {
+EMU_OWN static void add_sum(Fiber *f, int mma, int row, int column) {
     const Spot at = spot_of_sum(mma, row, column);
     float products[16];
     for (int k = 0; k < depth_of(mma); k++) {
@@ -183,39 +185,48 @@ static void add_sum(Fiber *f, int mma, int row, int column) {
 
 /* The products of the lanes of an instruction. */
 EMU_OWN static void multiply(Fiber *f, int mma) {
-    for (int lane = 0; mma == WMMA_11 && lane < 16; lane++)
-        if (memcmp(f[lane].a, f[lane + 16].a, 32)) fail("halves of a wave with other operands of a matrix instruction");
+    for (int i = 0; mma == WMMA_11 && i < 64; i++)
+        if (f[i / 4].a[i % 4] != f[i / 4 + 16].a[i % 4] || f[i / 4].b[i % 4] != f[i / 4 + 16].b[i % 4])
+            fail("halves of a wave with other operands of a matrix instruction");
     for (int row = 0; row < 16; row++)
         for (int column = 0; column < columns_of(mma); column++) add_sum(f, mma, row, column);
 }
 
-/* All lanes of a wave have come: each takes the value of its source, which is in its own group of 32. */
-EMU_OWN static void exchange(int wave) {
-    const int lanes = block->wave;
-    Fiber *f = &block->fibers[lanes * wave];
+/* Lanes that meet: those of a wave, at a matrix instruction those that it has. */
+EMU_OWN static int meeting(const Fiber *f) {
+    const int lanes = f->sums ? lanes_of(f->mma) : block->wave;
+    if (lanes > block->wave) fail("a matrix instruction of more lanes than a wave has");
+    return lanes;
+}
+
+/* All lanes have come, from a first thread on: each takes the value of its source, which is in its own group of 32. */
+EMU_OWN static void exchange(int first, int lanes) {
+    Fiber *f = &block->fibers[first];
     int threads[64];
     for (int lane = 0; lane < lanes; lane++) {
         if (f[lane].site != f[0].site || !f[lane].sums != !f[0].sums || f[lane].mma != f[0].mma)
             fail("lanes meet at different shuffles");
         f[lane].got = f[(lane & ~31) | (f[lane].from & 31)].given;
-        threads[lane] = lanes * wave + lane;
+        threads[lane] = first + lane;
     }
-    if (f[0].sums && lanes < lanes_of(f[0].mma)) fail("a matrix instruction of more lanes than a wave has");
-    for (int group = 0; f[0].sums && group < lanes; group += lanes_of(f[0].mma)) multiply(f + group, f[0].mma);
-    block->arrived[wave] = 0;
+    if (f[0].sums) multiply(f, f[0].mma);
     release(threads, lanes);
 }
 
 EMU_OWN static void meet(long site) {
     Fiber *self = now;
-    const int wave = self->thread / block->wave;
+    const int wave = self->thread / block->wave, lanes = meeting(self), first = self->thread / lanes * lanes;
+    const uint64_t all = (lanes == 64 ? ~0ull : 0xFFFFFFFFull) << first % block->wave;
     self->site = site;
     self->state = AT_SHUFFLE;
     block->arrived[wave] |= 1ull << (self->thread % block->wave);
 #if EMU_TSAN
     __tsan_release(&block->shuffle_marks[block->set][wave]);
 #endif
-    if (block->arrived[wave] == (block->wave == 64 ? ~0ull : 0xFFFFFFFFull)) exchange(wave);
+    if ((block->arrived[wave] & all) == all) {
+        block->arrived[wave] &= ~all;
+        exchange(first, lanes);
+    }
     yield();
 #if EMU_TSAN
     __tsan_acquire(&block->shuffle_marks[block->set][wave]);
@@ -233,8 +244,7 @@ EMU_OWN unsigned shuffle(unsigned v, int from, long site) {
 
 EMU_OWN void mma(Mma kind, void *sums, const unsigned *a, int n_a, const unsigned *b, int n_b, long site) {
     Fiber *self = now;
-    memset(self->a, 0, sizeof self->a), memset(self->b, 0, sizeof self->b);
-    memcpy(self->a, a, 4 * n_a), memcpy(self->b, b, 4 * n_b);
+    for (int i = 0; i < 4; i++) self->a[i] = i < n_a ? a[i] : 0, self->b[i] = i < n_b ? b[i] : 0;
     self->sums = sums, self->mma = kind;
     meet(site);
 }
