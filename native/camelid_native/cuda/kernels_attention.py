@@ -46,14 +46,20 @@ def _defines(op: Op, c: Context) -> dict[str, int]:
         "UNIT": _unit(op, c.plan),
         "TAIL_ROWS": TAIL if op.has("tail") else 0,
         "TAIL_BATCH": BATCH,
-        "LEAST_BLOCKS": _least_blocks(op, c),
+        "LEAST_BLOCKS": int(_spills(op, c)),
     }
 
 
-def _least_blocks(op: Op, c: Context) -> int:
-    """1 where a compiler that seeks more blocks of a multiprocessor spills registers, else 0."""
+def _spills(op: Op, c: Context) -> bool:
+    """True where a compiler that seeks more blocks of a multiprocessor spills registers."""
     is_wide = max(_head_dims(op)) > WIDE_HEAD or spec_of(op, c.plan).kv_type == "f32"
-    return 1 if is_wide or op.has("tail") else 0
+    return is_wide or op.has("tail")
+
+
+def _split_defines(op: Op, c: Context) -> dict[str, int]:
+    """Those of splits, whose sums fill fewer registers: two blocks of up to four heads fit."""
+    defines = _defines(op, c)
+    return {**defines, "LEAST_BLOCKS": 2} if _spills(op, c) and _shared_heads(op) <= 4 else defines
 
 
 def _context(op: Op, c: Context) -> int:
@@ -156,9 +162,9 @@ KERNELS: dict[str, OpKernels] = {
             Kernel("attention_rows", _rows_grid, _rows_values, headers=kv_header, defines=_defines,
                    when=_is_whole),
             Kernel("attention", _split_grid, _split_values, name="attention_split", headers=kv_header,
-                   defines=_defines, scratch=_part_scratch, when=_is_split),
+                   defines=_split_defines, scratch=_part_scratch, when=_is_split),
             Kernel("attention", _join_grid, _values, name="attention_join", headers=kv_header,
-                   defines=_defines, when=_is_split),
+                   defines=_split_defines, when=_is_split),
         ),
         ("n_heads", "n_kv_heads", "scale", "window", "softcap"),
         {"mask": MASKS},

@@ -1,9 +1,9 @@
 /* attend: softmax sums of a row's HEADS query heads, which share a KV head and each load of its keys and values.
  *
- * Order of sums. A split of keys is one online softmax over tiles of TILE keys, which begin at multiples of TILE. Column
- * unit u of UNIT values belongs to lane u % KEY_LANES of a key; a lane's products are a chain of fused sums, and lanes
- * are added in pairs, and pairs of pairs. Weight k of a tile belongs to sum k % 32, and these sums are added likewise.
- * Values are chains over SHARE_KEYS keys each, added in order. No order depends on HEADS. With a tail
+ * Order of sums. A split of keys is one online softmax over tiles of TILE keys, which begin at multiples of TILE.
+ * Column unit u of UNIT values belongs to lane u % KEY_LANES of a key; a lane's products are a chain of fused sums,
+ * and lanes are added in pairs, and pairs of pairs. Weight k of a tile belongs to sum k % 32, and these sums are added
+ * likewise. Values are chains over SHARE_KEYS keys each, added in order. No order depends on HEADS. With a tail
  * (plan/tiers.py), keys from a border on are read from the tail, as halves, in tiles of their own.
  *
  * Macros: HEADS, HEAD_DIM, V_DIM, UNIT (8, or 2 for heads that are no multiples of 8), TAIL_ROWS (0: no tail) and
@@ -91,7 +91,9 @@ DEVICE void multiply_keys(const Work &w, const Query &q, const Pool &pool, int f
         const int i = first + SLOTS * k;
         rows[k] = pool.keys + w.places[i < n ? i : n - 1] * Rows::bytes(pool.width);
     }
-#pragma unroll 4
+#if HEAD_DIM > 128
+#pragma unroll 2  /* more loads at a time do not fit registers */
+#endif
     for (int all = 0; all < KEY_UNITS; all += KEY_LANES) {
         const int unit = all + THREAD % KEY_LANES;
         if (KEY_UNITS % KEY_LANES && unit >= KEY_UNITS) continue;

@@ -1,8 +1,7 @@
-/* attend_tile: softmax sums of QUERIES queries, TILE_ROWS consecutive rows of a sequence by HEADS heads, which share each
- * load of a tile of keys and values. Every sum has the order of attend.h.
- *
- * A thread has the products of four queries with four keys, and the values of CELL queries by four columns in each slice
- * of SLICE_COLS. Queries behind the last row are its own again, and are not written. */
+/* attend_tile: softmax sums of QUERIES queries, TILE_ROWS consecutive rows of a sequence by HEADS heads, which share
+ * each load of a tile of keys and values. Every sum has the order of attend.h. A thread has the products of four
+ * queries with four keys, and the values of CELL queries by four columns in each slice of SLICE_COLS. Queries behind
+ * the last row are its own again, and are not written. */
 #pragma once
 #include "attend.h"
 
@@ -47,8 +46,8 @@ template <int SIZE> DEVICE int other_unit() {
 }
 
 DEVICE void load4(const float *from, float *v) {
-    const uint4 words = load16(from);
-    v[0] = as_float(words.x), v[1] = as_float(words.y), v[2] = as_float(words.z), v[3] = as_float(words.w);
+    const uint4 all = load16(from);
+    v[0] = as_float(all.x), v[1] = as_float(all.y), v[2] = as_float(all.z), v[3] = as_float(all.w);
 }
 
 /* Keys of a pair's odd units lie 16 places on, so that neighbouring units of a key are in other banks. */
@@ -143,14 +142,12 @@ DEVICE float put_scores(TileWork &w, const Query &q, int tile) {
     own.state_row = w.state_rows[LANE];
     float top = LOWEST;
 #pragma unroll 1
-    for (int i = 0; i < TILE / GROUP_LANES; i++)
-#pragma unroll 1
-        for (int sum = 0; sum < WARP_SUMS; sum++) {
-            const int k = weight_place(sum, i), at = k * QUERIES + LANE;
-            if (!holds(used, k)) continue;
-            w.weights[at] = score_of(own, w.weights[at], tile + k, q.head + LANE % HEADS);
-            top = max_(top, w.weights[at]);
-        }
+    for (int i = 0; i < TILE / WARPS; i++) {
+        const int k = weight_place(i % WARP_SUMS, i / WARP_SUMS), at = k * QUERIES + LANE;
+        if (!holds(used, k)) continue;
+        w.weights[at] = score_of(own, w.weights[at], tile + k, q.head + LANE % HEADS);
+        top = max_(top, w.weights[at]);
+    }
     return top;
 }
 
@@ -297,14 +294,4 @@ DEVICE void attend_tier(TileWork &w, const Query &q, const Tier &tier, Keys own,
         SYNC();
         add_tile(w, q, tier, here, all.first <= tile && tile + TILE <= all.end, out);
     }
-}
-
-/* Whether column c of a thread's cell is one of a head. */
-DEVICE bool is_inside(int slice, int c) { return V_DIM % 4 == 0 || slice * SLICE_COLS + other_unit<CELL>() + c < V_DIM; }
-
-/* The columns of y that a thread's values of query `j` of its cell are for, or null. */
-DEVICE float *columns_of(const TileWork &w, int slice, int j) {
-    const int column = slice * SLICE_COLS + other_unit<CELL>();
-    float *y = w.y[query_unit<CELL>() + j];
-    return y && column < V_DIM ? y + column : nullptr;
 }

@@ -1,5 +1,5 @@
-/* attention of many rows: a block per HEADS query heads and up to TILE_ROWS consecutive rows of a sequence, which does the
- * splits in turn. Pieces of few rows are done a row at a time. The bits are those of attention.cu. */
+/* attention of many rows: a block per HEADS query heads and up to TILE_ROWS consecutive rows of a sequence, which does
+ * the splits in turn. Pieces of few rows are done a row at a time. The bits are those of attention.cu. */
 #include "attend_tile.h"
 #include "rounding.h"
 
@@ -73,9 +73,22 @@ DEVICE void attend_row(Work &w, const Job &job, int number) {
         if (own_column(i) >= 0) y[own_column(i)] = y[own_column(i)] / w.sums[own_column(i) / V_DIM].sum;
 }
 
+/* Whether column c of a thread's cell is one of a head. */
+DEVICE bool is_inside(int slice, int c) {
+    return V_DIM % 4 == 0 || slice * SLICE_COLS + other_unit<CELL>() + c < V_DIM;
+}
+
+/* The columns of y that a thread's values of query `j` of its cell are for, or null. */
+DEVICE float *columns_of(const TileWork &w, int slice, int j) {
+    const int column = slice * SLICE_COLS + other_unit<CELL>();
+    float *y = w.y[query_unit<CELL>() + j];
+    return y && column < V_DIM ? y + column : nullptr;
+}
+
 /* Places what query `i` begins with: of row min(i / HEADS, n - 1) and head i % HEADS. */
 DEVICE void begin_query(TileWork &w, const Job &job, Span rows, int i) {
-    const int row = i / HEADS, number = rows.first + (row < rows.n ? row : rows.n - 1), head = job.query.head + i % HEADS;
+    const int row = i / HEADS, number = rows.first + (row < rows.n ? row : rows.n - 1);
+    const int head = job.query.head + i % HEADS;
     const Row words = row_at(job.step, number);
     w.state_rows[i] = (int)words.state_row;
     w.seen[i] = seen_by(words, job.tiers.all[0].state, job.mask, job.window);
@@ -139,13 +152,15 @@ DEVICE void attend_rows(TileWork &w, const Job &job, Span rows) {
 #pragma unroll 1
     for (int i = 0; i < SLICES * CELL; i++) {
         float *y = columns_of(w, i / CELL, i % CELL);
-        for (int c = 0; y && c < 4 && is_inside(i / CELL, c); c++) y[c] = y[c] / w.totals[query_unit<CELL>() + i % CELL].sum;
+        const float sum = w.totals[query_unit<CELL>() + i % CELL].sum;
+        for (int c = 0; y && c < 4 && is_inside(i / CELL, c); c++) y[c] = y[c] / sum;
     }
 }
 
 KERNEL(attention_rows, THREADS)(Step step, View y, View q, Pool state, Pool tail, const float *sinks, const float *bias,
-                                u32 *out_codes, uint4 *out_factors, int n_heads, int n_kv_heads, int bias_rows, int mask,
-                                int window, int split, int n_sequences, int n_tiles, float scale, float softcap) {
+                                u32 *out_codes, uint4 *out_factors, int n_heads, int n_kv_heads, int bias_rows,
+                                int mask, int window, int split, int n_sequences, int n_tiles, float scale,
+                                float softcap) {
     const Span rows = rows_of_block(step, n_sequences, n_tiles);
     if (rows.n <= 0) return;
     SHARED(Both, both, 1);
