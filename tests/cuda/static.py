@@ -60,7 +60,7 @@ class Row:
             yield f"{self.arch} {self.title}: no load of {WIDE} bytes"
         if self.is_product and not self.code.mix.kinds.get("dot") and not self.code.mix.kinds.get("mma"):
             yield f"{self.arch} {self.title}: no integer dot products"
-        by_matrix = " GEMM=" in self.title or (self.is_product and " MANY=" in self.title)
+        by_matrix = self.is_product and (" GEMM=" in self.title or " MANY=" in self.title)
         if by_matrix and not self.code.mix.kinds.get("mma"):
             yield f"{self.arch} {self.title}: no matrix instructions"
 

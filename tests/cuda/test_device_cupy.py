@@ -145,6 +145,16 @@ def test_cupy_has_the_functions_that_are_called() -> None:
     assert {name: re.findall(r"\((.*?)\)", doc)[0] for name, doc in found.items()} == SIGNATURES
 
 
+def test_devices_of_one_thread_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, calls = opened(monkeypatch)
+    second = CupyDevice(1)
+    calls.clear()
+    for device in (first, first, second, first):
+        device.fill(8, 0, 4)
+    assert [values[0] for name, values in calls if name == "setDevice"] == [0, 1, 0]
+    assert [name for name, _ in calls].count("memsetAsync") == 4
+
+
 def test_a_step_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
     device, calls = opened(monkeypatch)
     facts = device.facts()

@@ -64,4 +64,7 @@ def test_the_extra_is_installed_if_a_compiler_opens(monkeypatch: pytest.MonkeyPa
     assert doctor_machine.extras()["cuda"] == "pip install 'camelid[cuda]'"
     for api in (NVRTC, HIPRTC):
         monkeypatch.setattr(nvrtc, "candidates", lambda each, api=api: iter(["libc.so.6"] * (each is api)))
-        assert doctor_machine.extras()["cuda"] == ""
+        assert doctor_machine.extras()["cuda"] != "", "a library without a compiler's functions"
+        with monkeypatch.context() as patch:
+            patch.setattr(nvrtc, "_version_of", lambda *_: (12, 0))
+            assert doctor_machine.extras()["cuda"] == ""

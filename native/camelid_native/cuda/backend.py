@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from struct import unpack_from
-from typing import Any
 
 import numpy as np
 
@@ -34,77 +32,26 @@ from camelid.errors import BackendError, DeviceLostError, RequestError
 from camelid.plan.memory import Arena, plan_arena
 from camelid.plan.plan import Op, Plan, StateSpec, View
 from camelid.plan.weights import Weight
-from camelid_native.cuda.compiler import Compiler, fingerprint
+from camelid_native.cuda.compiler import Compiler
 from camelid_native.cuda.device import Device
 from camelid_native.cuda.holdings import Holdings
 from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.kernels import KERNELS, plan_refusal
-from camelid_native.cuda.library import Library
 from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
-from camelid_native.cuda.matrix_units import multiplies_codes, multiplies_halves
+from camelid_native.cuda.opened import Compiled, Kept, Opened
 from camelid_native.cuda.places import Places
 from camelid_native.cuda.program import CudaProgram, Memory, memory_sizes
 from camelid_native.cuda.speed import copy_gbps, peak_gops
-from camelid_native.cuda.staging import Staging
 from camelid_native.cuda.states import States, table_bytes
 from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
 from camelid_native.cuda.vendors import open_gpu
-from camelid_native.cuda.weights import Weights, books_bytes, device_bytes
+from camelid_native.cuda.weights import books_bytes, device_bytes
 
 FUSED = frozenset({
     "add_norm", "linear_glu", "join_linears", "join_ropes", "linear_add", "linear_add_norm", "qkv",
     "norm_rope_write", "qkv_heads", "experts",
 })  # fmt: skip
 OpenParts = Callable[[int], tuple[Device, Compiler]]  # by the number of the device
-
-
-class Opened:
-    """An open device with everything that lives as long: staging, weights, modules."""
-
-    def __init__(self, device: Device, compiler: Compiler) -> None:
-        self.device = device
-        try:
-            facts = device.facts()
-            known = (f"{facts.name} ({facts.arch})", f"driver {facts.driver}", facts.interface)
-            self.name = ", ".join(filter(None, known))
-            self.build = fingerprint(compiler.name)
-            self.has_matrix = multiplies_codes(facts.arch)
-            self.has_half_matrix = multiplies_halves(facts.arch)
-            self.staging = Staging(device)
-        except BaseException:
-            device.close()
-            raise
-        self.library = Library(device, compiler, facts.arch)
-        self.weights = Weights(device, self.staging, self.library)
-
-    def close(self) -> None:
-        """Frees all memory and the device."""
-        self.weights.close()
-        self.staging.close()
-        self.device.close()
-
-
-@dataclass(slots=True)
-class Kept:
-    """What a lost device is given again."""
-
-    device: str = ""
-    weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
-    sources: dict[str, Any] = field(default_factory=dict[str, Any])
-    states: tuple[StateSpec, ...] = ()
-
-
-@dataclass(slots=True, eq=False)
-class Compiled:
-    """A plan with its program, which a recovery replaces."""
-
-    plan: Plan
-    arena: Arena
-    program: CudaProgram
-
-    def place(self, buffer: str) -> int:
-        """The address of a buffer on the device."""
-        return self.program.memory.arena_at + self.arena.offsets[buffer]
 
 
 class CudaBackend(Backend):

@@ -9,7 +9,7 @@ from typing import Any
 
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid_native.cuda.device import Facts, Grid
-from camelid_native.cuda.device_driver import CUDA, MEMCPY_DEFAULT, RELAXED
+from camelid_native.cuda.device_driver import CUDA, CURRENT, MEMCPY_DEFAULT, RELAXED
 
 POOL_BYTES = 512  # CuPy's pool allocates multiples of this
 
@@ -26,7 +26,6 @@ class CupyDevice:
         self._version = str(cupy.__version__)
         self._number, self._held = number, dict[int, Any]()
         self._sizes: dict[int, int] = {}  # of the pool's memory, by address
-        self._call(self._cuda.runtime.setDevice, number)
         self._stream: Any = self._call(lambda: self._cuda.Stream(non_blocking=True))
         self._pool: Any = self._cuda.MemoryPool()
 
@@ -139,6 +138,9 @@ class CupyDevice:
         """Calls a function of CuPy. Raises OutOfMemoryError, DeviceLostError or BackendError."""
         cuda = self._cuda
         try:
+            if getattr(CURRENT, "device", None) is not self:
+                cuda.runtime.setDevice(self._number)
+                CURRENT.device = self
             return function(*arguments)
         except cuda.memory.OutOfMemoryError as error:
             raise OutOfMemoryError(f"cuda: {error}; use a smaller context or quantization") from error

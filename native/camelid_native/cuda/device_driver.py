@@ -23,7 +23,7 @@ MEMCPY_DEFAULT = 4  # HIP's kind of copy that finds the direction by the address
 NOT_READY = 600  # the code of an event that has not come yet
 PROPERTIES_BYTES = 4096  # more than HIP's structure of a device's properties has
 PEER_ENABLED = 704  # peer access has been enabled before
-_current = threading.local()  # `device`: the device of the thread's context
+CURRENT = threading.local()  # `device`: that of the thread's current context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -313,13 +313,13 @@ class DriverDevice:
 
         Raises the error of another code; `want` bytes were asked for.
         """
-        if self._has_context and getattr(_current, "device", None) is not self:
+        if self._has_context and getattr(CURRENT, "device", None) is not self:
             self._has_context = False
             try:
                 self._call("CtxSetCurrent", self._context, self._device)
             finally:
                 self._has_context = True
-            _current.device = self
+            CURRENT.device = self
         name, given = self._api.functions[role], self._api.arguments.get(role)
         if not name:
             return 0

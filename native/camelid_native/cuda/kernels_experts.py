@@ -14,13 +14,13 @@ from camelid_native.cuda.kernel import Context, Kernel, OpKernels, tiles, width_
 from camelid_native.cuda.kernels_basic import GATES
 from camelid_native.cuda.kernels_matrix import (
     GEMM_ROWS,
-    GEMM_THREADS,
     GEMM_TOKENS,
     MANY,
     ROWS,
     TILE_ROWS,
     TOKENS,
     codec,
+    gemm_macros,
     is_gemm,
     is_half,
     product_values,
@@ -79,7 +79,7 @@ def macros(op: Op, c: Context) -> dict[str, int]:
         return {"MANY": TOKENS} if is_half(op, c) else {"TOKENS": 1}
     n = {"SORTED": 1}
     if is_gemm(op, c):
-        return {**n, "GEMM": tile_pairs(op, c), "THREADS": GEMM_THREADS}
+        return {**n, **gemm_macros(tile_pairs(op, c))}
     return {**n, "MANY" if is_half(op, c) else "TOKENS": tile_pairs(op, c)}
 
 

@@ -74,6 +74,11 @@ class Block:
         return (tiles(n_out, self.rows), tiles(n_rows, self.tokens), n_parts)
 
 
+def gemm_macros(tokens: int) -> dict[str, int]:
+    """Macros of gemm.h for so many rows of x. One block has all registers of a multiprocessor: none spill."""
+    return {"GEMM": tokens, "THREADS": GEMM_THREADS, "LEAST_BLOCKS": 1}
+
+
 def block_of(op: Op, c: Context, rows: int = ROWS) -> Block:
     """The block of a product with `rows` outputs, or more with integer matrix instructions."""
     n = c.rows(op, "y")
@@ -82,7 +87,7 @@ def block_of(op: Op, c: Context, rows: int = ROWS) -> Block:
         return Block(rows, tokens, {"MANY": tokens})
     if is_gemm(op, c):
         tokens = max(GEMM_TOKENS[0], min(GEMM_TOKENS[-1], _power_of_two(n)))
-        return Block(GEMM_ROWS, tokens, {"GEMM": tokens, "THREADS": GEMM_THREADS})
+        return Block(GEMM_ROWS, tokens, gemm_macros(tokens))
     tokens = min(TOKENS, _power_of_two(n))
     return Block(rows, tokens, {"TOKENS": tokens})
 

@@ -142,10 +142,10 @@ def _opened(api: CompilerApi, library: str, driver: int) -> tuple[ctypes.CDLL, V
     for name in [library] if library else candidates(api):
         try:
             found = ctypes.CDLL(name)
-        except OSError as error:
+            version = _version_of(api, found)
+        except (OSError, AttributeError) as error:  # AttributeError: another library of this name
             tried = str(error)
             continue
-        version = _version_of(api, found)
         if _suits(api, version, driver):
             return found, version
         newer[name] = version

@@ -28,7 +28,7 @@ from camelid_native.cuda.staging import Staging
 from camelid_native.cuda.types import BOOKS, CUTS, REPACKED
 
 TILE_VALUES = 1 << 22  # of a tile that is read at a time
-PIECE_BYTES = 8 << 20  # of blocks on the device that become planes
+PIECE_BYTES = 8 << 20  # most of blocks on the device that become planes
 MOST_PLANES, EMPTY = 3, ((0, 0),) * 3
 REPACKED_GROUPS = 8  # threads of a block of 256 weights
 PAD = 16  # bytes after a plane, since kernels load 16 at a time
@@ -41,7 +41,7 @@ class Weights:
 
     def __init__(self, device: Device, staging: Staging, library: Library) -> None:
         self._device, self._staging, self._library = device, staging, library
-        self._piece = 0  # address of PIECE_BYTES while weights are loaded
+        self._piece = self._piece_bytes = 0  # memory while weights are loaded
         self._placed: dict[str, Placed] = {}
         self._held: dict[str, Holdings] = {}  # by the name of a weight or codebook
         self._books: dict[str, int] = {}
@@ -56,16 +56,17 @@ class Weights:
 
     def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         """Uploads weights; one that is there already is replaced."""
-        with PartReader(sources) as reader, self._loading():
+        with PartReader(sources) as reader, self._loading(max(map(device_bytes, weights), default=0)):
             for weight in weights:
                 self._load(weight, reader)
         self._staging.settle()
 
     @contextmanager
-    def _loading(self) -> Generator[None]:
-        """Has memory for a piece of blocks."""
+    def _loading(self, most: int) -> Generator[None]:
+        """Has memory for a piece of the blocks of weights with up to `most` bytes."""
         held = Holdings(self._device)
-        self._piece = held.allocate(PIECE_BYTES)
+        self._piece_bytes = min(PIECE_BYTES, most)
+        self._piece = held.allocate(self._piece_bytes)
         try:
             yield
         finally:
@@ -103,7 +104,7 @@ class Weights:
     def _upload(self, weight: Weight, reader: PartReader, planes: Sequence[int]) -> None:
         """Uploads a weight's blocks, a tile of rows at a time."""
         stored, row = stored_rows(weight, reader.read), QUANTS[weight.type]
-        most = PIECE_BYTES // row.block_bytes
+        most = self._piece_bytes // row.block_bytes
         for first, n in tiles(weight, TILE_VALUES):
             blocks = np.ascontiguousarray(stored(first, n)).reshape(-1, row.block_bytes)
             for start in range(0, len(blocks), most):

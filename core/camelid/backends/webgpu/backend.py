@@ -102,7 +102,7 @@ class WebGpuBackend(Hosted):
             weight_types=frozenset(LAYOUTS),
             promise="A",
             max_in_flight=2,
-            fused=frozenset(REWRITES) - {"qkv_heads"},
+            fused=frozenset(REWRITES) - {"experts", "qkv_heads"},
             is_software=any(word in self._device.lower() for word in SOFTWARE),
             limits=self._limits,
             refuses=plan_refusal,
