@@ -16,7 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from camelid.backends.base import Shares
-from camelid_native.cuda.backend import CudaBackend
+from camelid_native.cuda.backend import CudaBackend, Sizes
 from camelid_native.cuda.compiler import Module
 from camelid_native.cuda.device_driver import CUDA, HIP, DriverDevice
 from camelid_native.cuda.parallel import CudaParallel
@@ -30,6 +30,7 @@ SANITIZERS: Mapping[str, tuple[str, ...]] = {
 }
 FLAGS = ("-std=c++17", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing", "-w")
 PROCESSOR = ("-march=x86-64-v3",) if os.uname().machine == "x86_64" else ()
+SMALL = Sizes(chunk=64, row_buckets=())
 NAMES = re.compile(r"^KERNEL\((\w+),", re.MULTILINE)
 ROWS = """
 static const emu::Row emu_all[] = {{{rows}}};
@@ -89,9 +90,9 @@ def open_device(number: int = 0) -> DriverDevice:
     return DriverDevice(api, library, number)
 
 
-def open_rig(n_devices: int = 1) -> CudaBackend:
-    """The backend on the emulator."""
-    return CudaBackend(lambda number: (open_device(number), RigCompiler()), n_devices)
+def open_rig(n_devices: int = 1, sizes: Sizes = SMALL) -> CudaBackend:
+    """The backend on the emulator, whose steps are small: each row bucket has kernels to compile."""
+    return CudaBackend(lambda number: (open_device(number), RigCompiler()), n_devices, sizes)
 
 
 def open_rigs(n: int, shares: Shares) -> CudaParallel:

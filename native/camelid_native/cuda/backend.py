@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from struct import unpack_from
@@ -54,12 +55,24 @@ FUSED = frozenset({
 OpenParts = Callable[[int], tuple[Device, Compiler]]  # by the number of the device
 
 
+@dataclass(frozen=True, slots=True)
+class Sizes:
+    """Prompt rows of a step by default, and the row counts of graphs below the largest.
+
+    A graph's grids have its capacity, and its kernels are those for so many rows.
+    """
+
+    chunk: int = 512
+    row_buckets: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+
+
 class CudaBackend(Backend):
     """Plans as graphs on one GPU. Keeps promise A, and B within NMSE 1e-5."""
 
-    def __init__(self, open_parts: OpenParts, n_devices: int = 1) -> None:
+    def __init__(self, open_parts: OpenParts, n_devices: int = 1, sizes: Sizes | None = None) -> None:
         """`n_devices` are those of a tensor-parallel model, of which this is one."""
         self._open_parts, self._n_devices, self._number = open_parts, n_devices, 0
+        self._sizes = sizes or Sizes()
         self._parts: Opened | None = None  # None while the backend is closed
         self._kept, self._gone = Kept(), ""  # `_gone`: why no device is open after a loss
         self._programs: list[Compiled] = []
@@ -81,6 +94,8 @@ class CudaBackend(Backend):
             exact_types=EXACT_TYPES,
             build=self._parts.build if self._parts else "",
             is_concurrent=True,
+            chunk=self._sizes.chunk,
+            row_buckets=self._sizes.row_buckets,
         )
 
     async def open(self, spec: OpenSpec) -> None:
