@@ -23,7 +23,7 @@ from camelid.model.arch import Model
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
 from camelid.plan.cost import SequenceShare, step_counts, step_of
-from camelid.plan.ops import Counts, op_bytes
+from camelid.plan.ops import Counts, op_bytes, op_flops
 from camelid.plan.plan import Op
 from camelid.plan.weights import Part, Weight
 from camelid_native.cuda.compiler import Module
@@ -35,6 +35,8 @@ PRACTICAL = 0.92  # of the memory's bandwidth: calm's longest kernel reads 955 o
 # Of the instructions that schedulers can issue. Loops of products by dp4a are integer for the most part, and
 # integer units of sm_80 to sm_90 have half of the lanes; those of matrix instructions are float.
 ISSUE, ISSUE_FLOAT = 0.5, 0.75
+# Attention of prompts: rows of x that share a load of keys and values, and instructions per fused product.
+TILE_ROWS, PER_PRODUCT = 8, 7442 / 4096
 NODE_S = 1.3e-6  # of a graph's node on an H100 (Hazy Research, 2025)
 RAMP_S = 0.6e-6  # first loads of a launch and its last block: a round trip to memory
 LANES, DOT_WEIGHTS, MMA_OPS = 32, 4, 2 * 16 * 8 * 32
@@ -114,6 +116,9 @@ def _time(card: Card, op: Op, kernel: Kernel, context: Context, counts: Counts, 
     title = f"{op.name} {op.weight('weight').type}" if op.has("weight") else op.name
     n_bytes = op_bytes(op, context.plan, counts) if is_last else 0
     bytes_s = n_bytes / (PRACTICAL * card.bandwidth)
+    if kernel.file == "attention_rows":
+        issue = PER_PRODUCT * op_flops(op, counts) / 2
+        return Time(title, bytes_s / TILE_ROWS, issue / (ISSUE_FLOAT * card.lanes), 0.0)
     if not is_last or not op.has("weight") or op.weight("weight").type in EXACT_TYPES:
         return Time(title, bytes_s, 0.0, 0.0)
     weight, rows = op.weight("weight"), context.rows(op, "y")

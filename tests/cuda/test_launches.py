@@ -26,7 +26,7 @@ from camelid_native.cuda.lower import used_kernels
 
 MOST_BESIDE = 9
 # The most launches a layer of a step of one row.
-A_LAYER = {"llama": 6, "qwen3": 6, "gemma3": 12, "qwen3moe": 18}
+A_LAYER = {"llama": 6, "qwen3": 6, "gemma3": 10, "qwen3moe": 10}
 
 
 def used(

@@ -57,9 +57,11 @@ def _spills(op: Op, c: Context) -> bool:
 
 
 def _split_defines(op: Op, c: Context) -> dict[str, int]:
-    """Those of splits, whose sums fill fewer registers: two blocks of up to four heads fit."""
-    defines = _defines(op, c)
-    return {**defines, "LEAST_BLOCKS": 2} if _spills(op, c) and _shared_heads(op) <= 4 else defines
+    """Those of splits, whose sums fill fewer registers: two blocks of up to four heads fit, or three."""
+    defines, n_heads = _defines(op, c), _shared_heads(op)
+    if _spills(op, c):
+        return {**defines, "LEAST_BLOCKS": 2} if n_heads <= 4 else defines
+    return {**defines, "LEAST_BLOCKS": 3} if n_heads == 4 and _head_dims(op)[0] >= 128 else defines
 
 
 def _context(op: Op, c: Context) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.plan.plan import Op, Plan
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, row_grid, width_grid
 from camelid_native.cuda.signature import Values
@@ -29,14 +31,14 @@ def _router_refusal(op: Op, _: Plan) -> str:
     return f"{n} experts; at most {MOST_EXPERTS}" if n > MOST_EXPERTS else ""
 
 
+# A compiler that seeks more blocks of a multiprocessor spills registers of `sample`.
+SAMPLE = Kernel("sample", row_grid("logits"), _vocab, defines=lambda op, c: {"LEAST_BLOCKS": 1})
+
 KERNELS: dict[str, OpKernels] = {
     "sample": OpKernels(
-        (
-            Kernel("sample", row_grid("logits"), _vocab),
-            Kernel("sample", width_grid("logits"), _vocab, name="keep", when=_returns_logits),
-        )
+        (SAMPLE, replace(SAMPLE, grid=width_grid("logits"), name="keep", when=_returns_logits))
     ),
-    "candidates": OpKernels((Kernel("sample", row_grid("logits"), _vocab, name="candidates"),)),
+    "candidates": OpKernels((replace(SAMPLE, name="candidates"),)),
     "router": OpKernels(
         (Kernel("router", row_grid("logits"), _router_values),),
         ("normalize", "scale", "n_groups", "n_groups_used"),
