@@ -39,7 +39,7 @@ ISSUE, ISSUE_FLOAT = 0.5, 0.75
 TILE_ROWS, PER_PRODUCT = 8, 7442 / 4096
 NODE_S = 1.3e-6  # of a graph's node on an H100 (Hazy Research, 2025)
 RAMP_S = 0.6e-6  # first loads of a launch and its last block: a round trip to memory
-LANES, DOT_WEIGHTS, MMA_OPS = 32, 4, 2 * 16 * 8 * 32
+DOT_WEIGHTS = 4  # of an integer dot product
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,9 +18,8 @@ from tests.cuda.static_modules import all_modules, has_instructions, is_product,
 from camelid_native.cuda.compiler import Module
 
 WIDE = 16  # bytes of a load
-# Bytes of a thread: NVIDIA's assembler spills a word or two where that makes room for more warps; up to four
-# in attention of many rows, which decoding does not run.
-MOST_SCRATCH, MOST_OF_PROMPTS = 8, 16
+# Bytes of a thread: NVIDIA's assembler spills a word or two where that makes room for more warps.
+MOST_SCRATCH = 8
 # In products of 64 rows, whose 512 threads have 128 registers each: a block of weights on its way here,
 # and the sums of the first half of a gated product, once a turn of 16 or 32 matrix instructions.
 MOST_OF_GEMMS = 104
@@ -50,7 +49,7 @@ class Row:
     def most_scratch(self) -> int:
         if "GEMM=64" in self.title:
             return MOST_OF_GEMMS
-        return MOST_OF_PROMPTS if self.title.startswith("attention ") else MOST_SCRATCH
+        return MOST_SCRATCH
 
     def faults(self) -> Iterator[str]:
         """A line per bound that the kernel is beyond."""

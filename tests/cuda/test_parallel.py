@@ -127,6 +127,7 @@ def test_the_forecast_of_each_device_is_its_allocation(
     ("adapter", "error", "words"),
     [
         ("0", RequestError, "expected the numbers of 2 GPUs, such as 0,1"),
+        ("1,1", RequestError, "such as 0,1, each once"),
         ("0,one", RequestError, "expected the number of a GPU"),
         (
             "0,8",

@@ -37,7 +37,12 @@ HELD = ("weight_bytes", "arena_bytes")  # summed over devices
               help="Plan of a decode step, or of a step with prefill.")  # fmt: skip
 @click.option("--backend", type=click.Choice(BACKEND_NAMES), metavar="NAME",
               help=f"Backend of the rewrites. Default: {DEFAULT}; with -ngl the GPU's.")  # fmt: skip
-@click.option("--adapter", default="", metavar="NAME", help="Select a device by part of its name.")
+@click.option(
+    "--adapter",
+    default="",
+    metavar="NAME",
+    help="Select a device by part of its name; on cuda by its number.",
+)
 @gpu_layers_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object: costs, and the plan's text.")
 def command(

@@ -24,7 +24,7 @@ from camelid.backends.registry import (
 )
 from camelid.backends.staged.backend import StagedBackend
 from camelid.engine.programs import DECODE
-from camelid.errors import BackendError, RequestError
+from camelid.errors import BackendError, OutOfMemoryError, RequestError
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
 from camelid.loading.several import numbers_for, several_backend, shares_of
@@ -137,7 +137,7 @@ async def _try_backend(
     open_one = partial(open_named, name, options.adapter, threads, options.activations)
     try:
         backend = await open_one()
-    except BackendError as error:
+    except (BackendError, OutOfMemoryError) as error:
         reason = error.message.removeprefix(f"{name}: ")
     except RequestError as error:
         if error.field not in ("activations", "adapter"):
@@ -250,7 +250,7 @@ async def _gate_reason(name: str, options: LoadOptions) -> str:
     open_one = partial(open_named, name, options.adapter, None, options.activations)
     try:
         backend = await open_one()
-    except (BackendError, RequestError, ImportError, OSError) as error:
+    except (BackendError, OutOfMemoryError, RequestError, ImportError, OSError) as error:
         return str(error).removeprefix(f"{name}: ")
     try:
         return await verdict(backend, open_one)

@@ -46,14 +46,15 @@ def several_backend(options: LoadOptions, option: str) -> str:
 def numbers_for(name: str, adapter: str, n: int) -> list[str]:
     """The adapters of n devices: the numbers that `adapter` lists, by default the first ones.
 
-    A backend without adapters has none. Raises RequestError for another count of numbers.
+    A backend without adapters has none. Raises RequestError for another count of numbers, or one twice.
     """
     if "adapter" not in row_of(name).options:
         return [adapter] * n
     numbers = adapter.split(",") if adapter else [str(i) for i in range(n)]
-    if len(numbers) != n:
+    if len(numbers) != n or len(set(numbers)) != n:
         known = ",".join(map(str, range(n)))
         raise RequestError(
-            f"adapter is {adapter!r}, expected the numbers of {n} GPUs, such as {known}", field="adapter"
+            f"adapter is {adapter!r}, expected the numbers of {n} GPUs, such as {known}, each once",
+            field="adapter",
         )
     return numbers

@@ -147,6 +147,11 @@ class CudaBackend(Backend):
         self._programs.append(compiled)
         return compiled.program
 
+    def discard(self, program: CudaProgram) -> None:
+        """Frees a program of `assemble`."""
+        program.close()
+        self._programs = [one for one in self._programs if one.program is not program]
+
     def _built(self, plan: Plan) -> CudaProgram:
         program = self._assembled(plan)
         with program.holdings.building():

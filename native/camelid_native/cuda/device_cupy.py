@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
@@ -88,9 +89,11 @@ class CupyDevice:
         self._call(self._stream.begin_capture, RELAXED)
         try:
             work()
-        finally:
-            graph = self._call(self._stream.end_capture)
-        return graph
+        except BaseException:
+            with suppress(BackendError):
+                self._call(self._stream.end_capture)
+            raise
+        return self._call(self._stream.end_capture)
 
     def replay(self, graph: Any) -> None:
         self._call(graph.launch, self._stream)
@@ -145,6 +148,8 @@ class CupyDevice:
         except cuda.memory.OutOfMemoryError as error:
             raise OutOfMemoryError(f"cuda: {error}; use a smaller context or quantization") from error
         except (cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError) as error:
+            if error.status in CUDA.no_memory:
+                raise OutOfMemoryError(f"cuda: {error}; use a smaller context or quantization") from error
             if error.status in CUDA.lost:
                 raise DeviceLostError(f"cuda: {error}", backend="cuda", reason=str(error)) from error
             raise BackendError(f"cuda: {error}", backend="cuda") from error

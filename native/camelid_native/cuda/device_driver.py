@@ -137,7 +137,7 @@ class DriverDevice:
         self._has_context = True
         try:
             self._call("StreamCreate", byref(self._stream), c_uint(NON_BLOCKING))
-        except BackendError:
+        except (BackendError, OutOfMemoryError):
             self._call("DevicePrimaryCtxRelease", self._device)
             raise
 

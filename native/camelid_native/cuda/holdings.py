@@ -15,7 +15,7 @@ class Holdings:
 
     def __init__(self, device: Device) -> None:
         self._device, self._held = device, ExitStack()
-        self.n_bytes = 0
+        self.n_bytes = self._n_held = 0
 
     def allocate(self, n_bytes: int) -> int:
         """The address of new memory on the device."""
@@ -47,13 +47,16 @@ class Holdings:
 
     def close(self) -> None:
         """Frees everything, the newest first, after what is enqueued; a lost device has nothing to free."""
+        if not self._n_held:
+            return
         with suppress(BackendError):
             self._device.wait(self._device.mark())
         self._held.close()
-        self.n_bytes = 0
+        self.n_bytes = self._n_held = 0
 
     def _keep(self, free: Callable[[Any], None], held: Any) -> None:
         self._held.callback(_freed, free, held)
+        self._n_held += 1
 
 
 def _freed(free: Callable[[Any], None], held: Any) -> None:

@@ -75,7 +75,7 @@ class Block:
 
 
 def gemm_macros(tokens: int) -> dict[str, int]:
-    """Macros of gemm.h for so many rows of x. One block has all registers of a multiprocessor: none spill."""
+    """Macros of gemm.h for so many rows of x. A compiler that seeks a second block spills more registers."""
     return {"GEMM": tokens, "THREADS": GEMM_THREADS, "LEAST_BLOCKS": 1}
 
 

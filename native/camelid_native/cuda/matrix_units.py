@@ -10,10 +10,15 @@ WMMA = frozenset({
 
 
 def multiplies_codes(arch: str) -> bool:
-    """True for integer matrix instructions: those of NVIDIA since sm_75, the oldest that NVRTC 13 knows."""
-    return arch.startswith("sm_") or arch in MFMA | WMMA
+    """True for integer matrix instructions: those of NVIDIA since sm_75."""
+    return arch in MFMA | WMMA or _is_since(arch, 75)
 
 
 def multiplies_halves(arch: str) -> bool:
     """True for matrix instructions of bf16 with float32 sums: NVIDIA's since sm_80."""
-    return arch.startswith("sm_") and int(arch.removeprefix("sm_")) >= 80
+    return _is_since(arch, 80)
+
+
+def _is_since(arch: str, least: int) -> bool:
+    """True for an architecture of NVIDIA from sm_`least` on."""
+    return arch.startswith("sm_") and int(arch.removeprefix("sm_")) >= least

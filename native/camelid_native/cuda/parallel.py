@@ -112,11 +112,16 @@ class CudaParallel(ParallelBackend):
     async def compile(self, plan: Plan) -> Program:
         """Compiles each device's plan, loads the missing weights, and captures the graphs of all."""
         programs: list[CudaProgram] = []
-        for i, (_, own) in enumerate(self._each(plan)):
-            with self._named(i):
-                await self._load_missing(i, own)
-                programs.append(self._own[i].assemble(own))
-        return Program(plan, SharedProgram(programs, PeerSums(programs)))
+        try:
+            for i, (_, own) in enumerate(self._each(plan)):
+                with self._named(i):
+                    await self._load_missing(i, own)
+                    programs.append(self._own[i].assemble(own))
+            return Program(plan, SharedProgram(programs, PeerSums(programs)))
+        except BaseException:
+            for backend, program in zip(self._own, programs, strict=False):
+                backend.discard(program)
+            raise
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Enqueues a step on all devices."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camelid.errors import BackendError
+from camelid.errors import BackendError, DeviceLostError
 from camelid_native.cuda.cache import CachedCompiler
 from camelid_native.cuda.compiler import Compiler
 from camelid_native.cuda.device import Device
@@ -25,6 +25,8 @@ def open_device(driver: Api, number: int = 0, *, has_peers: bool = False) -> Dev
         return DriverDevice(driver, number=number, interface="by the driver's interface (one of several)")
     try:
         return CupyDevice(number)
+    except DeviceLostError:  # the driver's interface would open the same lost context
+        raise
     except BackendError as error:
         reason = error.message.removeprefix("cuda: ")
     return DriverDevice(driver, number=number, interface=f"by the driver's interface ({reason})")

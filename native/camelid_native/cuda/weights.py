@@ -56,7 +56,9 @@ class Weights:
 
     def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         """Uploads weights; one that is there already is replaced."""
-        with PartReader(sources) as reader, self._loading(max(map(device_bytes, weights), default=0)):
+        if not weights:  # CUDA allocates no memory of 0 bytes
+            return
+        with PartReader(sources) as reader, self._loading(max(map(device_bytes, weights))):
             for weight in weights:
                 self._load(weight, reader)
         self._staging.settle()

@@ -84,6 +84,7 @@ int cuCtxEnablePeerAccess(void *, unsigned) { return PEER_ENABLED; }
 int cuMemGetInfo_v2(size_t *free, size_t *total) { return *total = limit(), *free = limit() - n_allocated[current], OK; }
 int cuMemAlloc_v2(void **p, size_t n) {
     if (current < 0) return INVALID_DEVICE;
+    if (!n) return INVALID_VALUE;
     if (n_allocated[current] + n > limit()) return NO_MEMORY;
     *p = aligned_alloc(256, (n + 255) / 256 * 256);
     if (!*p) return NO_MEMORY;
@@ -100,6 +101,7 @@ int cuMemFree_v2(void *p) {
 }
 int emu_live() { return n_live; }
 int cuMemHostAlloc(void **p, size_t n, unsigned) {
+    if (!n) return INVALID_VALUE;
     *p = aligned_alloc(256, (n + 255) / 256 * 256);
     return *p ? (n_live++, OK) : NO_MEMORY;
 }

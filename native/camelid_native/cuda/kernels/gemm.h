@@ -1,7 +1,7 @@
 /* gemm: the outputs of a block for GEMM rows of x by integer matrix instructions. A turn has eight blocks of 32 columns
  * of BLOCK_ROWS rows of the matrix and of all rows of x in shared memory; one or two groups of MMA_LANES lanes have a
- * class, with all or half of the rows. A class is summed as in codes.h, and classes in order, so that a row has the bits
- * that it has among few. */
+ * class, with all or half of the rows. A class is summed as in codes.h, and classes in order, so that a row has the
+ * bits that it has among few. */
 #pragma once
 #include "codes.h"
 #include "deferred.h"
@@ -21,7 +21,7 @@ enum {
     W_CLASS = BLOCK_WORDS * BLOCK_ROWS + 4, X_CLASS = BLOCK_WORDS * GEMM + 2,
     S_CLASS = SCALES * (BLOCK_ROWS + 4), F_CLASS = GEMM + 4
 };
-struct Turn {
+struct alignas(16) Turn {  /* loads of 16 bytes */
     u32 weights[CLASSES * W_CLASS], x[CLASSES * X_CLASS];
     float scales[CLASSES * S_CLASS], zeros[HAS_ZEROS * CLASSES * S_CLASS + 2];
     float x_scales[CLASSES * F_CLASS], x_sums[HAS_ZEROS * SCALES * CLASSES * F_CLASS + 2];
@@ -150,13 +150,16 @@ template <class Task> DEVICE const float *all_sums(const Task &task, Space &spac
 }
 
 template <class Task> DEVICE void outputs(const Task &task) {
+    static_assert(sizeof(Space) >= 4 * Task::R * PARTS * THREADS, "all_sums keeps its sums in it");
     SHARED(Space, space, 1);
     SHARED(float, scales, GEMM);
+    SYNC();  /* lanes may still read the scales of the call before */
     for (int t = THREAD / GROUP_LANES; t < task.in.n; t += THREADS / GROUP_LANES) {
-        const float scale = task.norm.scales ? task.norm.scales[task.norm.row + t] : norm_scale<FEW_THREADS>(task.norm, t);
+        const float *known = task.norm.scales;
+        const float scale = known ? known[task.norm.row + t] : norm_scale<FEW_THREADS>(task.norm, t);
         if (LANE == 0) scales[t] = scale;
     }
-    const float *kept = all_sums(task, *space);
+    const float *kept = all_sums(task, *space);  /* with barriers behind the scales */
     for (int p = 0; p < PARTS && CLASSES * p < task.in.n; p++) {
         float own[Task::R];
         const float scale = scales[at_most(task.in.n - 1, CLASSES * p + CLASS)];

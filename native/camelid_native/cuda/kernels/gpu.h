@@ -13,7 +13,7 @@
  *   fence_all()                                 accesses before it are seen before those behind it by all blocks
  *   UNROLL                                      before a loop whose values are to stay in registers
  *
- * LEAST_BLOCKS, where a module defines it, is the number of blocks of a multiprocessor that NVIDIA's assembler seeks. */
+ * LEAST_BLOCKS, of a module is the number of blocks of a multiprocessor that NVIDIA's assembler seeks. */
 #pragma once
 typedef unsigned char u8;
 typedef unsigned short u16;

@@ -39,23 +39,24 @@ DEVICE void look_up(const u32 *table, u32 nibbles, u32 *low, u32 *high) {
  * the next. */
 DEVICE void mma_16(int *sums, u32 a, u32 a8, u32 b) {
 #if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
         : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3]) : "r"(a), "r"(a8), "r"(b));
 #else
-    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
         : "+r"(sums[0]), "+r"(sums[1]) : "r"(a), "r"(b));
-    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0,%1}, {%2}, {%3}, {%0,%1};"
         : "+r"(sums[2]), "+r"(sums[3]) : "r"(a8), "r"(b));
 #endif
 }
 /* dots = a b as floats. Sums start as the bits of 3 << 22, whose last bits are then an integer of less than 23 bits: a
- * conversion would take four times as long (table of throughput, CUDA programming guide). Of mma_32, a and b have the words
- * of mma_16, then those 16 columns on. */
+ * conversion would take four times as long (table of throughput, CUDA programming guide). Of mma_32, a and b have the
+ * words of mma_16, then those 16 columns on. */
 #define FROM_BITS(dots, sums) for (int i = 0; i < 4; i++) dots[i] = as_float(sums[i]) - 12582912.0f
 DEVICE void mma_32_float(float (&dots)[4], const uint4 &a, const uint2 &b) {
 #if __CUDA_ARCH__ >= 800
     u32 sums[4];
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
+    asm volatile(
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
         : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
         : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "r"(0x4B400000));
 #else
@@ -74,7 +75,8 @@ DEVICE void mma_16_float(float (&dots)[4], u32 a, u32 a8, u32 b) {
  * of the row eight on, and of both eight columns on; of b those of column LANE / 4; and sums as mma_16 has. */
 #if __CUDA_ARCH__ >= 800
 DEVICE void mma_bf16(float *sums, const u32 *a, const u32 *b) {
-    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
         : "+f"(sums[0]), "+f"(sums[1]), "+f"(sums[2]), "+f"(sums[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }

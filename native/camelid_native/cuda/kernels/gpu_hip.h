@@ -58,7 +58,8 @@ DEVICE int dot4(u32 a, u32 b, int sum) {
 #if defined(__GFX11__) || defined(__GFX12__)
     return __builtin_amdgcn_sudot4(true, (int)a, true, (int)b, sum, false);
 #elif defined(__gfx906__) || defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx940__) || \
-    defined(__gfx941__) || defined(__gfx942__) || defined(__gfx1011__) || defined(__gfx1012__) || \
+    defined(__gfx941__) || defined(__gfx942__) || defined(__gfx950__) || \
+    defined(__gfx1011__) || defined(__gfx1012__) || \
     defined(__gfx1030__) || defined(__gfx1031__) || defined(__gfx1032__) || defined(__gfx1033__) || \
     defined(__gfx1034__) || defined(__gfx1035__) || defined(__gfx1036__)
     return __builtin_amdgcn_sdot4((int)a, (int)b, sum, false);

@@ -1,6 +1,6 @@
 /* many_halves: a turn of many.h with weights of bf16 or f16 and unrounded x, by matrix instructions of bf16. A float32
- * is the sum of three bf16, an f16 of two, without an error. Products of parts below 2^-23 of the whole are left out, the
- * others added from the least on. A block starts from 0, so that the instruction rounds short sums. */
+ * is the sum of three bf16, an f16 of two, without an error. Products of parts below 2^-23 of the whole are left out,
+ * the others added from the least on. A block starts from 0, so that the instruction rounds short sums. */
 #pragma once
 #include "floats.h"
 #include "mma.h"

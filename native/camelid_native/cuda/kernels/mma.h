@@ -28,7 +28,9 @@ typedef TileColumns TileRows;
 DEVICE void put_column(u32 *block, const u32 (&words)[BLOCK_WORDS]) {
     for (int i = 0; i < BLOCK_WORDS; i++) block[i] = words[i];
 }
-DEVICE void put_row(u32 *tile, int row, const u32 (&words)[BLOCK_WORDS]) { put_column(tile + BLOCK_WORDS * row, words); }
+DEVICE void put_row(u32 *tile, int row, const u32 (&words)[BLOCK_WORDS]) {
+    put_column(tile + BLOCK_WORDS * row, words);
+}
 DEVICE int tile_row(int i) { return IS_ALTERNATE ? 2 * i + MMA_LANE / 16 : MMA_LANE / 16 * TILE_SUMS + i; }
 DEVICE int tile_column(int) { return MMA_ROW; }
 DEVICE TileColumns columns_of(const u32 *block) {
@@ -48,8 +50,8 @@ DEVICE void multiply_tile(float (&dots)[TILE_SUMS], TileRows w, const TileColumn
     for (int i = 0; i < TILE_SUMS; i++) dots[i] = (float)sums[i];
 }
 #else
-/* A lane has codes of two rows of a tile, eight apart, and of one row of x: of words LANE % 4 and four on. Its four words
- * of a tile, and its two of x, are side by side. */
+/* A lane has codes of two rows of a tile, eight apart, and of one row of x: of words LANE % 4 and four on. Its four
+ * words of a tile, and its two of x, are side by side. */
 enum { MMA_LANES = 32, TILE_COLUMNS = 8, TILE_SUMS = 4 };
 #define MMA_LANE LANE
 #define MMA_ROW (LANE / 4)

@@ -1,5 +1,5 @@
-/* norm_scale: the scales of a deferred norm for all blocks of a product of many rows. A block of THREADS threads, as many
- * as a block of the product, has a row. */
+/* norm_scale: the scales of a deferred norm for all blocks of a product of many rows. A block of THREADS threads has a
+ * row: FEW_THREADS of the product's file, so that sums have the one order. */
 #include "deferred.h"
 
 KERNEL(norm_scale, THREADS)(Step step, View x, float *scales, int norm_cols, float eps) {

@@ -3,7 +3,7 @@
 
 #define THREADS 256
 
-/* Planes with a range of each block's bytes, one thread per byte; those before the first range are in none. */
+/* Planes with a range of each block's bytes, one thread per byte; bytes in no range are left out. */
 KERNEL(cut, THREADS)(const u8 *blocks, u8 *first, u8 *second, u8 *third, int n_bytes, int block_bytes, int first_at,
                      int first_end, int second_at, int second_end, int third_at, int third_end) {
     const int i = BLOCK_X * THREADS + THREAD;

@@ -1,5 +1,5 @@
-/* q5_k: two factors, eight scales and minimums, 32 bytes of fifth bits, nibbles 32 columns apart. Planes: nibbles of each
- * group; fifth bits of the groups, then their scales and minimums; the factors. */
+/* q5_k: two factors, eight scales and minimums, 32 bytes of fifth bits, nibbles 32 columns apart. Planes: nibbles of
+ * each group; fifth bits of the groups, then their scales and minimums; the factors. */
 #pragma once
 #include "repack.h"
 

@@ -1,5 +1,5 @@
-/* q6_k: nibbles 64 columns apart, upper pairs of bits 32 columns apart, 16 scales, factor. Planes: nibbles of each group;
- * pairs of the groups, then their scales; the factor. */
+/* q6_k: nibbles 64 columns apart, upper pairs of bits 32 columns apart, 16 scales, factor. Planes: nibbles of each
+ * group; pairs of the groups, then their scales; the factor. */
 #pragma once
 #include "repack.h"
 

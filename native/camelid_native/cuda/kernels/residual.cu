@@ -43,7 +43,8 @@ struct Residual {
         const float square = quad_sum(v * v);
         if (is_own) row_of(z, t)[row()] = v * gain[row()];
         if (is_own && row() % QUAD == 0) row_of(z, t)[weight.rows + row() / QUAD] = square;
-        if (rounded.words) round_tile<BLOCK_ROWS>(z, token + first, in.n - first, rounded, weight.rows, BLOCK_X * BLOCK_ROWS);
+        if (!rounded.words) return;
+        round_tile<BLOCK_ROWS>(z, token + first, in.n - first, rounded, weight.rows, BLOCK_X * BLOCK_ROWS);
     }
 };
 
