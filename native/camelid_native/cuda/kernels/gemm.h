@@ -154,10 +154,11 @@ template <class Task> DEVICE void outputs(const Task &task) {
     SHARED(Space, space, 1);
     SHARED(float, scales, GEMM);
     SYNC();  /* lanes may still read the scales of the call before */
-    for (int t = THREAD / GROUP_LANES; t < task.in.n; t += THREADS / GROUP_LANES) {
+    for (int first = 0; first < task.in.n; first += THREADS / GROUP_LANES) {  /* the same for both halves of a wave */
+        const int own = first + THREAD / GROUP_LANES, t = at_most(task.in.n - 1, own);
         const float *known = task.norm.scales;
         const float scale = known ? known[task.norm.row + t] : norm_scale<FEW_THREADS>(task.norm, t);
-        if (LANE == 0) scales[t] = scale;
+        if (LANE == 0 && own == t) scales[t] = scale;
     }
     const float *kept = all_sums(task, *space);  /* with barriers behind the scales */
     for (int p = 0; p < PARTS && CLASSES * p < task.in.n; p++) {
