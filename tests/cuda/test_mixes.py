@@ -30,7 +30,8 @@ from camelid_native.cuda.backend import CudaBackend, Sizes
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
-BUCKETS = Sizes(chunk=16)  # those of the backend
+BUCKETS = Sizes(chunk=16)  # with the row buckets of the backend
+BACKENDS: Any = promise_runs.BACKENDS
 PARALLEL, N_KNOWN, N_REQUESTS = 9, 8, 12
 SAMPLINGS: Sequence[dict[str, Any]] = (
     {"temperature": 0.0},
@@ -98,7 +99,7 @@ async def run_mixes(case: Case, n_mixes: int) -> Counter[int]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(CudaBackend, "run", counted)
-        patch.setitem(promise_runs.BACKENDS, "cuda", lambda: open_rig(sizes=BUCKETS))  # type: ignore[arg-type]
+        patch.setitem(BACKENDS, "cuda", lambda: open_rig(sizes=BUCKETS))
         async with opened(case, parallel=PARALLEL, chunk=BUCKETS.chunk, kv_rows=2 * case.context) as engine:
             for seed in range(n_mixes):
                 await mix(engine, known, seed)
@@ -112,7 +113,7 @@ def test_mixes_change_no_bit(
     wave: str, n_mixes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EMU_WAVE", wave)
-    monkeypatch.setitem(promise_runs.BACKENDS, "cuda", open_rig)  # type: ignore[arg-type]
+    monkeypatch.setitem(BACKENDS, "cuda", open_rig)
     write_tiny_llama(tmp_path / "tiny.gguf", seed=3, hidden=64, head_dim=16, ffn=96, context=512, type="q4_0")
     case = opened_case(tmp_path / "tiny.gguf", backend="cuda")
     capacities = asyncio.run(run_mixes(case, n_mixes))

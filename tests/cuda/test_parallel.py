@@ -73,7 +73,7 @@ def test_tokens_of_cria_equal_the_reference(n_prompts: int) -> None:
 @pytest.mark.usefixtures("rigs")
 @pytest.mark.parametrize("n_prompts", share_of([2, FEW]))
 def test_tokens_of_cria_on_stages_equal_the_reference(n_prompts: int) -> None:
-    """As many steps are under way as the stages allow."""
+    """The stages have as many steps under way as their number."""
     prompts, want = first_prompts(SEED, n_prompts), wanted(CRIA, n_prompts)
 
     async def together() -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""The choice of a backend: by name, by `auto`, by layers split between GPU and processor, or by stages."""
+"""The choice of a backend: by name, by `auto`, by layers split with a GPU, by stages, or by shares."""
 
 from __future__ import annotations
 
@@ -103,10 +103,10 @@ def _against(reasons: Mapping[str, str]) -> list[str]:
 
 def _absence(name: str) -> str:
     """The reason against a backend without a device here; "" if it may have one. Loads no driver."""
+    if has_device(name):
+        return ""
     drivers = row_of(name).drivers if may_have_gpu() else ()
-    return (
-        "" if has_device(name) else f"this machine has no GPU{' of ' * bool(drivers)}{' or '.join(drivers)}"
-    )
+    return f"this machine has no GPU{' of ' * bool(drivers)}{' or '.join(drivers)}"
 
 
 def has_device(name: str) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
-import struct
 import weakref
 from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
@@ -27,7 +26,7 @@ from camelid.backends.base import (
     Ticket,
     check_weight_types,
 )
-from camelid.backends.common.boundary import checked_inputs, made_bytes
+from camelid.backends.common.boundary import checked_inputs, made_bytes, outputs_of
 from camelid.backends.common.results import output_rows, result_bytes
 from camelid.errors import BackendError
 from camelid.plan.memory import plan_arena
@@ -147,7 +146,7 @@ class CpuBackend(Backend):
             runner.settle()
         for name, data in checked.items():
             own.arena.write(own.offsets[name], data)
-        n_outputs = struct.unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        n_outputs = outputs_of(program, step)
         flight = CpuStep(own, step, n_outputs * own.output_bytes, next(own.places))
         runner.submit(flight)
         self._runs += 1

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from struct import unpack_from
 
 import numpy as np
 
@@ -27,7 +26,7 @@ from camelid.backends.base import (
     check_weight_types,
 )
 from camelid.backends.base import OpKernels as KernelsOfOp
-from camelid.backends.common.boundary import checked_inputs
+from camelid.backends.common.boundary import checked_inputs, outputs_of
 from camelid.backends.common.results import output_rows, result_bytes
 from camelid.errors import BackendError, DeviceLostError, RequestError
 from camelid.plan.memory import Arena, plan_arena
@@ -136,14 +135,14 @@ class CudaBackend(Backend):
     async def compile(self, plan: Plan) -> Program:
         """Compiles the plan's kernels and captures its graphs."""
         _check(plan)
-        compiled = Compiled(plan, plan_arena(plan), self._built(plan))
+        compiled = Compiled(plan, self._built(plan))
         self._programs.append(compiled)
         return Program(plan, compiled)
 
     def assemble(self, plan: Plan) -> CudaProgram:
         """The program of a device's share of a plan, without graphs."""
         _check(plan)
-        compiled = Compiled(plan, plan_arena(plan), self._assembled(plan))
+        compiled = Compiled(plan, self._assembled(plan))
         self._programs.append(compiled)
         return compiled.program
 
@@ -186,7 +185,7 @@ class CudaBackend(Backend):
         own = compiled.program
         for name, data in checked_inputs(program, step, inputs, backend="cuda").items():
             self._write(compiled, name, data)
-        n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        n_outputs = outputs_of(program, step)
         self.count(own)
         return Ticket(program, n_outputs, own.submit(step, n_outputs))
 
@@ -235,7 +234,7 @@ class CudaBackend(Backend):
         ticket = self.run(program, step)
         await self.read(ticket)
         rows = program.plan.rows
-        places = [compiled.place(view.buffer.name) for view in outputs]
+        places = [compiled.program.places[view.buffer.name] for view in outputs]
         sizes = [rows[view.rows] * view.row_bytes for view in outputs]
         return ticket, [self._opened().staging.download(*one) for one in zip(places, sizes, strict=True)]
 
@@ -359,7 +358,7 @@ class CudaBackend(Backend):
 
     def _write(self, compiled: Compiled, buffer: str, data: bytes) -> None:
         if data:
-            self._opened().staging.upload(compiled.place(buffer), np.frombuffer(data, np.uint8))
+            self._opened().staging.upload(compiled.program.places[buffer], np.frombuffer(data, np.uint8))
 
 
 def _described(parts: Sequence[tuple[Op, Sequence[Kernel]]], context: Context) -> KernelsOfOp:
@@ -393,6 +392,6 @@ def open_backend(n_devices: int = 1) -> CudaBackend:
 
 def open_parallel(n: int, shares: Shares) -> Backend:
     """The entry point of this module for `registry.open_parallel`."""
-    from camelid_native.cuda.parallel import CudaParallel
+    from camelid_native.cuda.parallel import CudaParallel  # it imports this module
 
     return CudaParallel([open_backend(n) for _ in range(n)], shares)

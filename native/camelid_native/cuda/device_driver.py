@@ -284,7 +284,7 @@ class DriverDevice:
             self._call("EventDestroy", mark)
 
     def after(self, mark: c_void_p) -> None:
-        """What is enqueued from now on runs after an event of another device too."""
+        """Lets later work of the stream wait for an event of another device too."""
         self._call("StreamWaitEvent", self._stream, mark, c_uint(0))
 
     def forget(self, mark: c_void_p) -> None:

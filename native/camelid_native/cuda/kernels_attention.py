@@ -57,7 +57,7 @@ def _spills(op: Op, c: Context) -> bool:
 
 
 def _split_defines(op: Op, c: Context) -> dict[str, int]:
-    """Those of splits, whose sums fill fewer registers: two blocks of up to four heads fit, or three."""
+    """Macros of splits, whose sums fill fewer registers: two blocks of up to four heads fit, or three."""
     defines, n_heads = _defines(op, c), _shared_heads(op)
     if _spills(op, c):
         return {**defines, "LEAST_BLOCKS": 2} if n_heads <= 4 else defines

@@ -166,7 +166,7 @@ def _suits(api: CompilerApi, version: Version, driver: int) -> bool:
 
 
 def _missing(api: CompilerApi, newer: Mapping[str, Version], driver: int, tried: str) -> str:
-    """What is wrong and the way out."""
+    """The fault and the way out."""
     if not newer:
         return f"{api.name} is missing, which compiles the kernels (last tried: {tried}): {api.install}"
     listed = ", ".join(f"{major}.{minor} ({name})" for name, (major, minor) in newer.items())

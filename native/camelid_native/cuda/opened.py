@@ -1,11 +1,10 @@
-"""What a backend holds: its open device, its programs, and what a lost device is given again."""
+"""The parts of a backend: its open device, its programs, and the inputs of a recovery."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from camelid.plan.memory import Arena
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.weights import Weight
 from camelid_native.cuda.compiler import Compiler, fingerprint
@@ -45,7 +44,7 @@ class Opened:
 
 @dataclass(slots=True)
 class Kept:
-    """What a lost device is given again."""
+    """The inputs of a backend that a recovery gives to the device again."""
 
     device: str = ""
     weights: dict[str, Weight] = field(default_factory=dict[str, Weight])
@@ -58,9 +57,4 @@ class Compiled:
     """A plan with its program, which a recovery replaces."""
 
     plan: Plan
-    arena: Arena
     program: CudaProgram
-
-    def place(self, buffer: str) -> int:
-        """The address of a buffer on the device."""
-        return self.program.memory.arena_at + self.arena.offsets[buffer]

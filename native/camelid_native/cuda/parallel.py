@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from camelid.backends.base import Capabilities, OpenSpec, Program, Result, Shares, Ticket
-from camelid.backends.common.boundary import checked_inputs
+from camelid.backends.common.boundary import checked_inputs, outputs_of
 from camelid.backends.common.results import output_rows
-from camelid.backends.parallel.backend import ParallelBackend, agreed, outputs_of
+from camelid.backends.parallel.backend import ParallelBackend, agreed
 from camelid.plan.plan import Plan
 from camelid_native.cuda.backend import CudaBackend
 from camelid_native.cuda.device import Device
@@ -34,7 +34,7 @@ class SharedProgram:
 
     def submit(self, step: bytes, n_outputs: int) -> list[Flight]:
         """Enqueues a step. Raises BackendError as `CudaProgram.submit`."""
-        slots = [program.place(step) for program in self.programs]
+        slots = [program.fill_slot(step) for program in self.programs]
         self._gather()
         self._devices[0].replay(self._graphs[slots[0]])
         self._scatter()

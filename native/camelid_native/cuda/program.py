@@ -95,8 +95,8 @@ class CudaProgram:
         self._results = [holdings.pinned(n_bytes) for _ in range(SLOTS)]
         self._graphs: list[Any] = []
         self._free = list(range(SLOTS))
-        places = {name: memory.arena_at + offset for name, offset in arena.offsets.items()}
-        self._boundary = Boundary(device, holdings, plan, places, SLOTS)
+        self.places = {name: memory.arena_at + offset for name, offset in arena.offsets.items()}  # of buffers
+        self._boundary = Boundary(device, holdings, plan, self.places, SLOTS)
 
     @property
     def n_launches(self) -> int:
@@ -108,11 +108,11 @@ class CudaProgram:
 
     def submit(self, step: bytes, n_outputs: int) -> Flight:
         """Enqueues a step. Raises BackendError for a step of another size, or beyond the slots."""
-        slot = self.place(step)
+        slot = self.fill_slot(step)
         self.device.replay(self._graphs[slot])
         return self.flight(slot, step, n_outputs)
 
-    def place(self, step: bytes) -> int:
+    def fill_slot(self, step: bytes) -> int:
         """Puts a step into a free slot. Raises as `submit`."""
         if len(step) != self.memory.step_bytes:
             raise BackendError(

@@ -29,7 +29,7 @@ FORMATS = {
 }
 POINTER = "P"
 KERNEL = re.compile(r"^KERNEL\((\w+), (\w+)\)\(([^)]*)\)", re.MULTILINE)
-NUMBER = re.compile(r"^#define (\w+) (\d+)\b", re.MULTILINE)
+MACRO = re.compile(r"^#define (\w+) (\w+)\b", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,16 @@ class Signature:
 @cache
 def signatures(text: str) -> Mapping[str, Signature]:
     """The kernels of a module's text, by name."""
-    numbers = {name: int(value) for name, value in reversed(NUMBER.findall(text))}
+    macros = dict(reversed(MACRO.findall(text)))  # the first definition counts
     return {
-        name: Signature(name, numbers.get(threads) or int(threads), tuple(_parameters(listed)))
+        name: Signature(name, _number(threads, macros), tuple(_parameters(listed)))
         for name, threads, listed in KERNEL.findall(text)
     }
+
+
+def _number(word: str, macros: Mapping[str, str]) -> int:
+    """The number that a word stands for."""
+    return _number(macros[word], macros) if word in macros else int(word)
 
 
 def _parameters(listed: str) -> Sequence[Parameter]:

@@ -5,11 +5,11 @@ A product whose input has a twin needs no launch that rounds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from camelid.plan.ops import OPS
-from camelid.plan.plan import Op, Plan, View
+from camelid.plan.plan import Buffer, Op, Plan, View
 from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
 
 MAKERS = {
@@ -39,12 +39,10 @@ class Twin:
 def twins_of(ops: Sequence[Op]) -> list[Twin]:
     """The twins of a plan's ops. A slot is free again behind the last reader of its twin."""
     found: list[Twin] = []
-    for number, op in enumerate(ops):
-        readers = tuple(_readers(ops, number)) if _can_round(op) else ()
-        if readers:
-            busy = {twin.slot for twin in found if twin.readers[-1] >= number}
-            slot = next(slot for slot in range(len(busy) + 1) if slot not in busy)
-            found.append(Twin(number, readers, op.view("y").cols, slot))
+    for maker, readers in _readers(ops).items():
+        busy = {twin.slot for twin in found if twin.readers[-1] >= maker}
+        slot = next(slot for slot in range(len(busy) + 1) if slot not in busy)
+        found.append(Twin(maker, tuple(readers), ops[maker].view("y").cols, slot))
     return found
 
 
@@ -71,17 +69,23 @@ def _n_parts(op: Op) -> int:
     return op.integer("n_heads") if op.name == "attention" else 1
 
 
-def _readers(ops: Sequence[Op], maker: int) -> Iterator[int]:
-    """The products that round the view, up to the next op that writes its buffer."""
-    view = ops[maker].view(MAKERS[ops[maker].name])
-    for number in range(maker + 1, len(ops)):
-        op = ops[number]
-        if op.name in READERS and op.view("x") == view and op.weight("weight").type not in EXACT_TYPES:
-            yield number
-        if _writes(op, view):
-            return
+def _readers(ops: Sequence[Op]) -> dict[int, list[int]]:
+    """The products that round a view by its maker: those before the next op that writes the view's buffer."""
+    makers: dict[Buffer, tuple[int, View]] = {}
+    readers: dict[int, list[int]] = {}
+    for number, op in enumerate(ops):
+        if op.name in READERS and op.weight("weight").type not in EXACT_TYPES:
+            maker, view = makers.get(op.view("x").buffer, (number, None))
+            if view == op.view("x"):
+                readers.setdefault(maker, []).append(number)
+        for buffer in _written(op):
+            makers.pop(buffer, None)
+        if _can_round(op):
+            view = op.view(MAKERS[op.name])
+            makers[view.buffer] = number, view
+    return dict(sorted(readers.items()))
 
 
-def _writes(op: Op, view: View) -> bool:
+def _written(op: Op) -> list[Buffer]:
     row = OPS[op.name]
-    return any(op.has(role) and op.view(role).buffer == view.buffer for role in (*row.writes, *row.updates))
+    return [op.view(role).buffer for role in (*row.writes, *row.updates) if op.has(role)]

@@ -145,14 +145,7 @@ DEVICE int dot4(u32 a, u32 b, int sum) {
     for (int i = 0; i < 32; i += 8) sum += (i8)(a >> i) * (i8)(b >> i);
     return sum;
 }
-DEVICE void mma_16_float(float (&dots)[4], u32 a, u32 a8, u32 b, long site = __builtin_LINE()) {
-    int sums[4] = {};
-    mma_16(sums, a, a8, b, site);
-    for (int i = 0; i < 4; i++) dots[i] = (float)sums[i];
-}
-DEVICE void mma_32_float(float (&dots)[4], const uint4 &a, const uint2 &b, long site = __builtin_LINE()) {
-    int sums[4] = {};
+DEVICE void mma_32(int *sums, const uint4 &a, const uint2 &b, long site = __builtin_LINE()) {
     mma_16(sums, a.x, a.y, b.x, site);
     mma_16(sums, a.z, a.w, b.y, site);
-    for (int i = 0; i < 4; i++) dots[i] = (float)sums[i];
 }

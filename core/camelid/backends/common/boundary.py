@@ -1,9 +1,10 @@
-"""Boundary buffers (activations passed between plan stages) as bytes: checks and sizes."""
+"""Steps as bytes: their number of outputs, and boundary buffers (activations between plan stages)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import chain
+from struct import unpack_from
 
 from camelid.backends.base import Program
 from camelid.errors import BackendError
@@ -28,6 +29,11 @@ def checked_inputs(program: Program, step: bytes, inputs: Inputs | None, *, back
             backend=backend,
         )
     return inputs or {}
+
+
+def outputs_of(program: Program, step: bytes) -> int:
+    """The number of outputs of a step."""
+    return unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
 
 
 def _input_buffers(plan: Plan) -> tuple[Buffer, ...]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from struct import unpack_from
 from typing import Any
 
 from camelid.backends.base import Backend, MemoryReport, Program, Result, Ticket
-from camelid.backends.common.boundary import checked_inputs, made_bytes
+from camelid.backends.common.boundary import checked_inputs, made_bytes, outputs_of
 from camelid.backends.common.host import Host, Json, host_errors
 from camelid.backends.common.recording import Recording
 from camelid.backends.common.results import output_rows
@@ -62,7 +61,7 @@ class HostedSteps:
         counters["runs"] += 1
         counters["in_flight"] += 1
         counters["max_in_flight"] = max(counters["max_in_flight"], counters["in_flight"])
-        n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        n_outputs = outputs_of(program, step)
         return Ticket(program, n_outputs, HostStep(own, ticket, step, self.recording.step(own.number, step)))
 
     async def read(self, ticket: Ticket) -> Result:

@@ -11,7 +11,6 @@ from asyncio import Lock, gather
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from struct import unpack_from
 
 from camelid.backends.base import (
     Backend,
@@ -27,7 +26,8 @@ from camelid.backends.base import (
     check_unit,
     reason_against,
 )
-from camelid.backends.common.boundary import checked_inputs
+from camelid.backends.common.boundary import checked_inputs, outputs_of
+from camelid.backends.common.devices import close_each, load_missing
 from camelid.errors import BackendError, CamelidError
 from camelid.plan.fuse import fuse
 from camelid.plan.parallel import Segment, join_unit, segments, split_unit
@@ -70,7 +70,7 @@ class ParallelBackend(Backend):
         self._sums = 0
 
     def capabilities(self) -> Capabilities:
-        """Those of the first device, whose rewrites are for the devices' own plans."""
+        """The capabilities of the first device; its rewrites are for the devices' own plans."""
         each = [backend.capabilities() for backend in self.backends]
         return replace(
             each[0],
@@ -137,11 +137,7 @@ class ParallelBackend(Backend):
         return Program(plan, tuple(Compiled(p, s.total) for p, s in zip(programs, cut, strict=True)))
 
     async def _load_missing(self, i: int, plan: Plan) -> None:
-        missing = {name: w for name, w in plan.weights().items() if name not in self._loaded[i]}
-        named = {part.source for weight in missing.values() for part in weight.parts} & self._sources.keys()
-        if missing:
-            await self.backends[i].load(list(missing.values()), {name: self._sources[name] for name in named})
-            self._loaded[i] |= missing.keys()
+        await load_missing(self.backends[i], plan, self._loaded[i], self._sources)
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Starts the first segment. Raises BackendError while another step is in flight."""
@@ -242,9 +238,7 @@ class ParallelBackend(Backend):
         """Closes every device, even if one of them fails."""
         self._pending = None
         self._loaded = [set() for _ in self.backends]
-        async with AsyncExitStack() as closing:
-            for backend in self.backends:
-                closing.push_async_callback(backend.close)
+        await close_each(self.backends[::-1])  # device 0 first, which owns the graphs of all
 
     @contextmanager
     def _named(self, i: int) -> Generator[None]:
@@ -254,11 +248,6 @@ class ParallelBackend(Backend):
         except CamelidError as error:
             message = f"device {i + 1} of {len(self.backends)}: {error.message}"
             raise type(error)(message, **error.facts) from error
-
-
-def outputs_of(program: Program, step: bytes) -> int:
-    """The number of outputs of a step."""
-    return unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
 
 
 def agreed(results: Sequence[Result], backend: str) -> Result:
@@ -275,7 +264,7 @@ def agreed(results: Sequence[Result], backend: str) -> Result:
 
 def summed(parts: Sequence[bytes], buffer: Buffer) -> bytes:
     """The sum of a buffer's bytes on each device, device 0 first."""
-    from camelid.backends.common.codecs.activations import load, of_bytes, store
+    from camelid.backends.common.codecs.activations import load, of_bytes, store  # NumPy, which pages lack
 
     first, *others = (load(of_bytes(data, buffer), buffer.dtype) for data in parts)
     total = first.copy()

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from struct import Struct, unpack_from
+from struct import Struct
 from types import CoroutineType
 from typing import Any
 
@@ -27,7 +27,7 @@ from camelid.backends.base import (
     Sources,
     Ticket,
 )
-from camelid.backends.common.boundary import checked_inputs, made_bytes
+from camelid.backends.common.boundary import checked_inputs, made_bytes, outputs_of
 from camelid.backends.remote.frames import LOST_S, Kind, damaged, table_at, table_bytes
 from camelid.backends.remote.link import Frames, Link, settled
 from camelid.backends.remote.rows import N_FRAMES, unpack_rows
@@ -111,7 +111,7 @@ class RemoteBackend(Backend):
         stages = program.plan.stages
         ordered = (given[b.name] for b in chain.from_iterable(s.inputs for s in stages[:1]))
         reply = self._opened().ask(Kind.RUN, program.handle, step, *ordered)
-        n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        n_outputs = outputs_of(program, step)
         return Ticket(program, n_outputs, RemoteStep(step, reply))
 
     async def read(self, ticket: Ticket) -> Result:

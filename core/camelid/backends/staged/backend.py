@@ -14,7 +14,6 @@ from asyncio import Lock, Task, create_task, gather, shield
 from collections.abc import Coroutine, Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
-from struct import unpack_from
 from typing import Any, TypeVar
 
 from camelid.backends.base import (
@@ -30,7 +29,8 @@ from camelid.backends.base import (
     check_unit,
     reason_against,
 )
-from camelid.backends.common.boundary import checked_inputs
+from camelid.backends.common.boundary import checked_inputs, outputs_of
+from camelid.backends.common.devices import close_each, load_missing
 from camelid.errors import BackendError, CamelidError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.stages import layer_ranges, penalised_slots, split, states_of
@@ -160,7 +160,7 @@ class StagedBackend(Backend):
         self._most = self.capabilities().max_in_flight
         for i, part in enumerate(self._split(plan)):
             with self._named(i):
-                await self._load(i, part)
+                await load_missing(self.backends[i], part, self._loaded[i], self._sources)
                 programs.append(await self.backends[i].compile(part))
         return Program(plan, tuple(programs))
 
@@ -172,14 +172,6 @@ class StagedBackend(Backend):
                 backend="staged",
             )
         return split(plan, self.layers)
-
-    async def _load(self, i: int, plan: Plan) -> None:
-        missing = {name: w for name, w in plan.weights().items() if name not in self._loaded[i]}
-        named = {part.source for weight in missing.values() for part in weight.parts} & self._sources.keys()
-        if missing:
-            sources = {name: self._sources[name] for name in named}
-            await self.backends[i].load(list(missing.values()), sources)
-            self._loaded[i] |= missing.keys()
 
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
         """Starts the first stage. Raises BackendError while too many steps are in flight."""
@@ -201,7 +193,7 @@ class StagedBackend(Backend):
         self._count_busy()
         if self._most > 1:
             pending.task = create_task(self._finish(pending))
-        n_outputs = unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
+        n_outputs = outputs_of(program, step)
         return Ticket(program, n_outputs, pending)
 
     async def read(self, ticket: Ticket) -> Result:
@@ -352,9 +344,7 @@ class StagedBackend(Backend):
         await gather(*tasks, return_exceptions=True)
         self._pending = []
         self._loaded = [set() for _ in self.backends]
-        async with AsyncExitStack() as closing:
-            for backend in self.backends:
-                closing.push_async_callback(backend.close)
+        await close_each(self.backends)
 
     @contextmanager
     def _named(self, i: int) -> Generator[None]:

@@ -28,10 +28,10 @@ template <int COUNT, int N, int R> DEVICE void scale_sums(const Norm &norm, int 
     }
 }
 
-/* 1 / sqrt(mean of squares of row t + eps), 1 without a norm, for every lane of a group, as scale_sums<COUNT> adds. */
-template <int COUNT> DEVICE float norm_scale(const Norm &norm, int t) {
+/* scale_of_row<COUNT> for every lane of a group, which adds in the place of all COUNT threads; 1 without a norm. */
+template <int COUNT> DEVICE float scale_by_group(const Norm &norm, int row) {
     if (!norm.cols) return 1.0f;
-    const float *squares = row_of(norm.x, norm.row + t) + norm.cols;
+    const float *squares = row_of(norm.x, row) + norm.cols;
     float total = 0.0f;
     for (int first = 0; first < COUNT; first += GROUP_LANES) {
         float sum = 0.0f;

@@ -1,10 +1,6 @@
-/* experts: y[slot] = weight[ids[slot]] @ x[slot] + bias[ids[slot]]. A block has 16 rows of an expert's matrix, and a
- * tile of sorted pairs or one pair. */
+/* experts: y[slot] = weight[ids[slot]] @ x[slot] + bias[ids[slot]]. A block has BLOCK_ROWS rows of an expert's
+ * matrix, and a tile of sorted pairs or one pair. */
 #define FEW_THREADS 128
-#ifndef THREADS
-#define THREADS 128
-#endif
-#define BLOCK_ROWS (THREADS / 8)
 #include "experts.h"
 
 struct Experts {

@@ -1,10 +1,6 @@
 /* experts_glu: y[slot] = act(gate) * up, where gate and up are products of x[slot] with two matrices of the slot's
- * expert. A block has 32 rows of both, and a tile of sorted pairs or one pair. */
+ * expert. A block has BLOCK_ROWS rows of both, and a tile of sorted pairs or one pair. */
 #define FEW_THREADS 256
-#ifndef THREADS
-#define THREADS 256
-#endif
-#define BLOCK_ROWS (THREADS / 8)
 #include "act.h"
 #include "experts.h"
 #include "rounding.h"

@@ -4,12 +4,12 @@
  * bits that it has among few. */
 #pragma once
 #include "codes.h"
-#include "deferred.h"
+#include "finish.h"
 #include "mma.h"
 
 #define BLOCK_TOKENS GEMM
 enum {
-    PARTS = GEMM / CLASSES,  /* of the rows of x, one a lane of a row */
+    GROUPS = GEMM / CLASSES,  /* of the rows of x, one a lane of a row */
     TILES = GEMM / TILE_COLUMNS,
     SHARES = THREADS / MMA_LANES / CLASSES,  /* groups of lanes of a class */
     ROW_TILES = BLOCK_ROWS / 16 / SHARES  /* of a group of lanes */
@@ -93,8 +93,8 @@ DEVICE void add_class(const Turn &turn, int c, int share, int n, Sums &sums) {
         }
 }
 
-/* own[p] = the sum of the classes, in order, of the lane's row of the matrix with row CLASSES * p + CLASS of x. */
-DEVICE void add_classes(float *parts, int c, int share, const Sums &sums, float (&own)[PARTS]) {
+/* own[g] = the sum of the classes, in order, of the lane's row of the matrix with row CLASSES * g + CLASS of x. */
+DEVICE void add_classes(float *parts, int c, int share, const Sums &sums, float (&own)[GROUPS]) {
     UNROLL
     for (int t = 0; t < TILES; t++) {
         SYNC();  /* lanes may still read the part before */
@@ -105,20 +105,18 @@ DEVICE void add_classes(float *parts, int c, int share, const Sums &sums, float 
         }
         SYNC();
         UNROLL
-        for (int p = 0; p < TILE_COLUMNS / CLASSES; p++) {
-            const float *at = parts + THREAD / CLASSES * TILE_COLUMNS + CLASSES * p + CLASS;
+        for (int g = 0; g < TILE_COLUMNS / CLASSES; g++) {
+            const float *at = parts + THREAD / CLASSES * TILE_COLUMNS + CLASSES * g + CLASS;
             float sum = at[0];
             for (int other = 1; other < CLASSES; other++) sum = sum + at[other * BLOCK_ROWS * TILE_COLUMNS];
-            own[TILE_COLUMNS / CLASSES * t + p] = sum;
+            own[TILE_COLUMNS / CLASSES * t + g] = sum;
         }
     }
     SYNC();
 }
 
-DEVICE int at_most(int last, int b) { return b < last ? b : last; }
-
-/* own[p] = the lane's row of the matrix times row CLASSES * p + CLASS of x. */
-DEVICE void multiply_all(const Matrix &m, int row, const Input &in, Space &space, float (&own)[PARTS]) {
+/* own[g] = the lane's row of the matrix times row CLASSES * g + CLASS of x. */
+DEVICE void multiply_all(const Matrix &m, int row, const Input &in, Space &space, float (&own)[GROUPS]) {
     const int n_blocks = m.cols / BLOCK, c = THREAD / MMA_LANES / SHARES, share = THREAD / MMA_LANES % SHARES;
     const u32 first = first_block(m, row);
     Sums sums = {};
@@ -140,32 +138,19 @@ DEVICE void multiply_all(const Matrix &m, int row, const Input &in, Space &space
 /* The lane's sums of all rows of x, in the memory of the turns: registers cannot be indexed. */
 template <class Task> DEVICE const float *all_sums(const Task &task, Space &space) {
     int rows[Task::R];
-    float own[Task::R][PARTS], *kept = space.sums + THREAD;
+    float own[Task::R][GROUPS], *kept = space.sums + THREAD;
     task.find_rows(rows);
     UNROLL
     for (int r = 0; r < Task::R; r++) multiply_all(task.weight, rows[r], task.in, space, own[r]);
     UNROLL
-    for (int i = 0; i < Task::R * PARTS; i++) kept[i * THREADS] = own[i / PARTS][i % PARTS];
+    for (int i = 0; i < Task::R * GROUPS; i++) kept[i * THREADS] = own[i / GROUPS][i % GROUPS];
     return kept;
 }
 
 template <class Task> DEVICE void outputs(const Task &task) {
-    static_assert(sizeof(Space) >= 4 * Task::R * PARTS * THREADS, "all_sums keeps its sums in it");
+    static_assert(sizeof(Space) >= 4 * Task::R * GROUPS * THREADS, "all_sums keeps its sums in it");
     SHARED(Space, space, 1);
     SHARED(float, scales, GEMM);
-    SYNC();  /* lanes may still read the scales of the call before */
-    for (int first = 0; first < task.in.n; first += THREADS / GROUP_LANES) {  /* the same for both halves of a wave */
-        const int own = first + THREAD / GROUP_LANES, t = at_most(task.in.n - 1, own);
-        const float *known = task.norm.scales;
-        const float scale = known ? known[task.norm.row + t] : norm_scale<FEW_THREADS>(task.norm, t);
-        if (LANE == 0 && own == t) scales[t] = scale;
-    }
-    const float *kept = all_sums(task, *space);  /* with barriers behind the scales */
-    for (int p = 0; p < PARTS && CLASSES * p < task.in.n; p++) {
-        float own[Task::R];
-        const float scale = scales[at_most(task.in.n - 1, CLASSES * p + CLASS)];
-        UNROLL
-        for (int r = 0; r < Task::R; r++) own[r] = kept[(r * PARTS + p) * THREADS] * scale;
-        task.finish(own, CLASSES * p);
-    }
+    put_scales(task, scales);
+    finish_groups<GROUPS>(task, all_sums(task, *space), scales);  /* sums have barriers behind the scales */
 }

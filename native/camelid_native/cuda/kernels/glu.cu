@@ -1,10 +1,6 @@
 /* glu: y = act(gate) * up, where gate and up are the halves of weight @ x, also after a deferred norm. Lanes of a row
  * have a row of each half. */
 #define FEW_THREADS 256
-#ifndef THREADS
-#define THREADS 256
-#endif
-#define BLOCK_ROWS (THREADS / 8)
 #include "act.h"
 #include "outputs.h"
 #include "rounding.h"

@@ -48,28 +48,17 @@ DEVICE void mma_16(int *sums, u32 a, u32 a8, u32 b) {
         : "+r"(sums[2]), "+r"(sums[3]) : "r"(a8), "r"(b));
 #endif
 }
-/* dots = a b as floats. Sums start as the bits of 3 << 22, whose last bits are then an integer of less than 23 bits: a
- * conversion would take four times as long (table of throughput, CUDA programming guide). Of mma_32, a and b have the
- * words of mma_16, then those 16 columns on. */
-#define FROM_BITS(dots, sums) for (int i = 0; i < 4; i++) dots[i] = as_float(sums[i]) - 12582912.0f
-DEVICE void mma_32_float(float (&dots)[4], const uint4 &a, const uint2 &b) {
+/* The same over 32 columns: the words of mma_16 of the first 16, then those of the others. */
+DEVICE void mma_32(int *sums, const uint4 &a, const uint2 &b) {
 #if __CUDA_ARCH__ >= 800
-    u32 sums[4];
     asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%10,%10,%10};"
-        : "=r"(sums[0]), "=r"(sums[1]), "=r"(sums[2]), "=r"(sums[3])
-        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y), "r"(0x4B400000));
+        "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
+        : "r"(a.x), "r"(a.y), "r"(a.z), "r"(a.w), "r"(b.x), "r"(b.y));
 #else
-    int sums[4] = {0x4B400000, 0x4B400000, 0x4B400000, 0x4B400000};
     mma_16(sums, a.x, a.y, b.x);
     mma_16(sums, a.z, a.w, b.y);
 #endif
-    FROM_BITS(dots, sums);
-}
-DEVICE void mma_16_float(float (&dots)[4], u32 a, u32 a8, u32 b) {
-    int sums[4] = {0x4B400000, 0x4B400000, 0x4B400000, 0x4B400000};
-    mma_16(sums, a, a8, b);
-    FROM_BITS(dots, sums);
 }
 /* sums += a b, 16 x 16 values of bf16 times 16 x 8. A lane has pairs at columns 2 * (LANE % 4) of row LANE / 4 of a,
  * of the row eight on, and of both eight columns on; of b those of column LANE / 4; and sums as mma_16 has. */

@@ -17,7 +17,7 @@ struct Heads {
 };
 
 /* 1 / root mean square of n floats, for every lane of a group. */
-DEVICE float norm_scale(const float *x, int n, float eps) {
+DEVICE float scale_of_head(const float *x, int n, float eps) {
     float squares = 0.0f;
     for (int c = LANE; c < n; c += GROUP_LANES) squares = fma_(x[c], x[c], squares);
     return 1.0f / sqrt_(group_sum(squares) / (float)n + eps);
@@ -28,7 +28,7 @@ DEVICE float normed(float v, float scale, const float *gain, int c) { return gai
 /* Normalizes and rotates the head at `x`, whose first column is `column`; n is head_dim, or 0 for no head. All groups
  * of a wave call it. */
 DEVICE void turn_head(const Heads &h, float *x, int column, u32 position, int n) {
-    const float *gain = h.gain_at(column), scale = gain ? norm_scale(x, n, h.eps) : 1.0f;
+    const float *gain = h.gain_at(column), scale = gain ? scale_of_head(x, n, h.eps) : 1.0f;
     const int n_turned = 2 * h.angles.pairs;
     if (!n) return;
 #pragma unroll 1

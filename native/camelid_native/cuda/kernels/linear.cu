@@ -1,5 +1,5 @@
-/* linear: y = weight @ x + bias, also after a deferred norm, and one matrix per head. A block has 16 rows of the matrix
- * and TOKENS rows of x. */
+/* linear: y = weight @ x + bias, also after a deferred norm, and one matrix per head. A block has BLOCK_ROWS rows
+ * of the matrix and BLOCK_TOKENS rows of x. */
 #include "linear.h"
 
 KERNEL(linear, THREADS)(Step step, View y, View x, Matrix weight, const float *bias, const u8 *codes,

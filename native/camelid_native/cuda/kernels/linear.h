@@ -1,10 +1,6 @@
 /* linear: the task of a block that writes rows of a matrix times rows of x, plus a bias (outputs.h). */
 #pragma once
 #define FEW_THREADS 128
-#ifndef THREADS
-#define THREADS 128
-#endif
-#define BLOCK_ROWS (THREADS / 8)
 #include "outputs.h"
 
 struct Linear {

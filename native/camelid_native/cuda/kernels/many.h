@@ -2,7 +2,7 @@
  * of the matrix, a block a thread; MMA_LANES lanes multiply those of their classes. Sums of a class are added in
  * ascending order of blocks, and classes in order, as in product.h. */
 #pragma once
-#include "deferred.h"
+#include "finish.h"
 #include "mma.h"
 #include "product.h"
 
@@ -71,27 +71,9 @@ template <class Task> DEVICE float *all_sums(const Task &task, Space<Task::R> &s
     return kept;
 }
 
-/* The scale of the lane's row first + CLASS of n. All threads of the block call it. */
-DEVICE float own_scale(const Norm &norm, int first, int n) {
-    const int last = norm.row + n - 1, own = norm.row + first + CLASS;
-    if (!norm.cols) return 1.0f;
-    if (norm.scales) return norm.scales[own < last ? own : last];
-    float scale = 0.0f;
-    for (int t = 0, row = norm.row + first; t < CLASSES; t++, row++) {
-        const float v = scale_of_row<THREADS>(norm, row < last ? row : last);
-        scale = CLASS == t ? v : scale;
-    }
-    return scale;
-}
-
 template <class Task> DEVICE void outputs(const Task &task) {
     SHARED(Space<Task::R>, space, 1);
-    const float *kept = all_sums(task, *space);
-    for (int g = 0; g < GROUPS && CLASSES * g < task.in.n; g++) {
-        float own[Task::R];
-        const float scale = own_scale(task.norm, CLASSES * g, task.in.n);
-        UNROLL
-        for (int r = 0; r < Task::R; r++) own[r] = kept[(r * GROUPS + g) * THREADS] * scale;
-        task.finish(own, CLASSES * g);
-    }
+    SHARED(float, scales, MANY);
+    put_scales(task, scales);
+    finish_groups<GROUPS>(task, all_sums(task, *space), scales);  /* sums have barriers behind the scales */
 }

@@ -71,9 +71,14 @@ DEVICE int tile_row(int i) { return LANE / 4 + i / 2 * 8; }
 DEVICE int tile_column(int i) { return LANE % 4 * 2 + i % 2; }
 DEVICE TileColumns columns_of(const u32 *block) { return load8(block + LANE % 4 * 2); }
 DEVICE TileRows rows_of(const u32 *tile) { return load16(tile + 4 * LANE); }
+/* Sums start as the bits of 3 << 22, whose last 22 are then an integer: a conversion would take four times as long as
+ * the subtraction (throughput of arithmetic instructions, CUDA programming guide). */
 DEVICE void multiply_tile(float (&dots)[TILE_SUMS], const TileRows &w, const TileColumns &x, int h) {
-    if (h == BOTH) mma_32_float(dots, w, x);
-    else if (h == 0) mma_16_float(dots, w.x, w.y, x.x);
-    else mma_16_float(dots, w.z, w.w, x.y);
+    int sums[TILE_SUMS] = {0x4B400000, 0x4B400000, 0x4B400000, 0x4B400000};
+    if (h == BOTH) mma_32(sums, w, x);
+    else if (h == 0) mma_16(sums, w.x, w.y, x.x);
+    else mma_16(sums, w.z, w.w, x.y);
+    UNROLL
+    for (int i = 0; i < TILE_SUMS; i++) dots[i] = as_float((u32)sums[i]) - 12582912.0f;
 }
 #endif

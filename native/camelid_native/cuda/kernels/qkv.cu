@@ -1,11 +1,7 @@
 /* qkv: y = weight @ x + bias for queries, keys and values, also after a deferred norm; then queries and keys are
- * rotated, and keys and values written to their page. A block has 16 rows of the matrix and TOKENS rows of x; a group
- * of 32 lanes has four rows with both floats of two pairs. */
+ * rotated, and keys and values written to their page. A block has BLOCK_ROWS rows of the matrix and BLOCK_TOKENS
+ * rows of x; a group of 32 lanes has four rows with both floats of two pairs. */
 #define FEW_THREADS 128
-#ifndef THREADS
-#define THREADS 128
-#endif
-#define BLOCK_ROWS (THREADS / 8)
 #include "outputs.h"
 #include "turn.h"
 #define NEXT_ROW CLASSES  /* distance of lanes with neighbouring rows of a quad */

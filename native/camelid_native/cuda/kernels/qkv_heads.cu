@@ -1,6 +1,6 @@
 /* qkv_heads: y = weight @ x + bias for queries, keys and values, also after a deferred norm. The last block of a head
  * then normalizes and rotates it, and writes keys and values to their page, in any type of state, and to a tail. A
- * block has 16 rows of the matrix, which are of one head, and TOKENS rows of x. */
+ * block has BLOCK_ROWS rows of the matrix, which are of one head, and BLOCK_TOKENS rows of x. */
 #include "linear.h"
 #include "heads_write.h"
 

@@ -1,11 +1,7 @@
 /* residual: y = y + scale * (weight @ x + bias); with a gain also z = deferred norm(y): y * gain, then the sum of
- * squares of each QUAD of y. A block has 32 rows of the matrix and TOKENS rows of x; a group of 32 lanes has the four
- * rows of a QUAD. */
+ * squares of each QUAD of y. A block has BLOCK_ROWS rows of the matrix and BLOCK_TOKENS rows of x; a group of 32
+ * lanes has the four rows of a QUAD. */
 #define FEW_THREADS 256
-#ifndef THREADS
-#define THREADS 256
-#endif
-#define BLOCK_ROWS (THREADS / 8)
 #include "outputs.h"
 #include "rounding.h"
 

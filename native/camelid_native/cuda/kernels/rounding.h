@@ -24,7 +24,7 @@ DEVICE u32 top_of(const float *x) {  /* the bits of magnitudes sort like floats,
     return top;
 }
 
-DEVICE u32 codes_of(const float *x, u32 top) {
+DEVICE u32 rounded_codes(const float *x, u32 top) {
     const float size = as_float(top);
     if (!(size > LEAST_TOP) || top >= 0x7F800000u) return 0;
     const float by = 127.0f / size;
@@ -37,7 +37,7 @@ DEVICE u32 codes_of(const float *x, u32 top) {
 DEVICE void put_rounded(const float *from, bool is_inside, Codes8 to, long long at) {
     float v[4];
     for (int i = 0; i < 4; i++) v[i] = is_inside ? from[i] : 0.0f;
-    const u32 top = top_of(v), own = codes_of(v, top);
+    const u32 top = top_of(v), own = rounded_codes(v, top);
     int half = dot4(own, 0x01010101u, 0);
     half += shuffle_xor(half, 1);
     half += shuffle_xor(half, 2);
