@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cuda.rig import open_rig, open_rigs
+from tests.cuda.rig import open_device, open_rig, open_rigs
 from tests.cuda.test_host import live
 from tests.parity.test_cria import FEW, PARALLEL, SEED, answer, mismatches, wanted
 from tests.support.exhaustive import share_of
@@ -87,6 +87,15 @@ def test_tokens_of_cria_on_stages_equal_the_reference(n_prompts: int) -> None:
     assert mismatches(CRIA, prompts, asyncio.run(together()), want) == []
 
 
+def used(number: int) -> int:
+    """Bytes that are allocated on a simulated device."""
+    device = open_device(number)
+    try:
+        return device.facts().memory_bytes - device.free_bytes()
+    finally:
+        device.close()
+
+
 async def answers(path: Path, n: int, **how: Any) -> list[list[int]]:
     """Ids that n devices draw for some prompts at once, with a seed."""
     options: dict[str, Any] = {"backend": "cuda", "tensor_parallel": n, "context": 64, **how}
@@ -110,14 +119,13 @@ def test_the_forecast_of_each_device_is_its_allocation(
 ) -> None:
     write_tiny_llama(tmp_path / "tiny.gguf", seed=3, hidden=64, head_dim=16, ffn=128, context=64)
     how: dict[str, Any] = {"backend": "cuda", "context": 64, option: 2}
+    before = [used(number) for number in range(2)]  # devices that earlier tests lost free nothing
     with camelid.load(str(tmp_path / "tiny.gguf"), **how) as llm:
         running: Any = llm._running
         devices = devices_of(running.backend, 2)
         found = [each.total - each.process for each in estimate_devices(running.deployment, devices)]
-        held: list[Any] = [device.backend for device in devices]
-        gpus = [one._opened().device for one in held]
-        assert [device.facts().memory_bytes - device.free_bytes() for device in gpus] == found
-    monkeypatch.setenv("EMU_MEMORY", str(max(found) - 1))
+        assert [used(number) - before[number] for number in range(2)] == found
+    monkeypatch.setenv("EMU_MEMORY", str(max(map(sum, zip(found, before, strict=True))) - 1))
     with pytest.raises(OutOfMemoryError, match=f"need {max(found):,} bytes .* or more GPUs"):
         camelid.load(str(tmp_path / "tiny.gguf"), **how)
 
