@@ -13,9 +13,11 @@ import re
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from camelid.backends.base import Shares
+from camelid_native.cuda import dlpack
 from camelid_native.cuda.backend import CudaBackend, Sizes
 from camelid_native.cuda.compiler import Module
 from camelid_native.cuda.device_driver import CUDA, HIP, DriverDevice
@@ -87,7 +89,7 @@ def open_device(number: int = 0) -> DriverDevice:
     library = str(driver_library())
     ctypes.CDLL(library, ctypes.RTLD_GLOBAL)  # modules use its symbols
     api = HIP if os.environ.get("EMU_ARCH", "").startswith("gfx") else CUDA
-    return DriverDevice(api, library, number)
+    return DriverDevice(replace(api, dlpack=dlpack.CPU), library, number)
 
 
 def open_rig(n_devices: int = 1, sizes: Sizes = SMALL) -> CudaBackend:

@@ -11,7 +11,7 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from camelid.api.runner import Runner
-from camelid.backends.base import Capabilities, MemoryReport
+from camelid.backends.base import Capabilities, DeviceArray, MemoryReport
 from camelid.engine.metrics import Counters, EngineStats, StepHook
 from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.recovery import Notice
@@ -179,14 +179,28 @@ class LLM:
 
     async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
         """The logits after each token: float32, [T, V]."""
+        joined = b"".join(bytes(row) for row in await self._logits(token_ids))
+        return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
+
+    async def alogits_on_device(self, token_ids: Sequence[int]) -> DeviceArray:
+        """The logits after each token in the GPU's memory, as an array [T, V] of float32 that
+        `torch.from_dlpack` and `cupy.from_dlpack` use in place. It outlives the model.
+
+        Raises RequestError on a backend other than cuda on one GPU; OutOfMemoryError.
+        """
+        self._check_open()
+        array = self._running.backend.array(len(token_ids), self.spec.vocab_size)
+        await self._logits(token_ids, array)
+        return array
+
+    async def _logits(self, token_ids: Sequence[int], into: DeviceArray | None = None) -> list[Any]:
         self._check_open()
         await self._running.compile(ALL_LOGITS)
         greedy = SamplingParams(temperature=0.0).seeded()
-        request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True)
+        request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True, into=into)
         stream = self._engine.submit(request)
         await _read(stream)
-        joined = b"".join(bytes(row) for row in stream.logits)
-        return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
+        return stream.logits
 
     async def aclose(self) -> None:
         """Cancels running requests and closes the backend."""
@@ -223,6 +237,10 @@ class LLM:
     def logits(self, token_ids: Sequence[int]) -> memoryview[float]:
         """As `alogits`, without an event loop."""
         return self._runner.run(self.alogits(token_ids))
+
+    def logits_on_device(self, token_ids: Sequence[int]) -> DeviceArray:
+        """As `alogits_on_device`, without an event loop."""
+        return self._runner.run(self.alogits_on_device(token_ids))
 
     def close(self) -> None:
         """As `aclose`, without an event loop."""

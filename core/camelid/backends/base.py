@@ -171,6 +171,15 @@ class Forecast:
     tables: int = 0
 
 
+class DeviceArray(Protocol):
+    """Memory of a device that torch, CuPy and NumPy use in place, by `from_dlpack`."""
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+    def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class OpKernels:
     """The kernels of one op: names, texts ("" for compiled code) and the number of dispatches."""
@@ -208,6 +217,24 @@ class Backend(Protocol):
         A cancelled call can be repeated.
         """
         return False
+
+    def array(self, rows: int, cols: int) -> DeviceArray:
+        """An array of float32 [rows, cols] on the device, zero at first, for `run_into`.
+
+        Raises RequestError for a backend whose results are in the machine's memory, where NumPy and torch
+        share them; OutOfMemoryError.
+        """
+        raise RequestError(
+            f"backend {self.capabilities().name!r} keeps no results on a device; call logits(), whose memory "
+            "NumPy and torch share, or choose the backend cuda on one GPU",
+            field="backend",
+        )
+
+    def run_into(self, program: Program, step: bytes, array: Any, row: int) -> Ticket:
+        """As `run`, but the step's logits or emitted floats go to rows `row` on of an array of `array`, whose
+        consumers wait for the step, and not to the host. Raises BackendError for an array of another size.
+        """
+        raise BackendError(f"backend {self.capabilities().name!r} has no arrays of a device")
 
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]

@@ -6,10 +6,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from camelid.backends.base import Backend, OutputRow, Result, Ticket
+from camelid.backends.base import Backend, OutputRow, Program, Result, Ticket
 from camelid.engine.allocation import CacheUpdate
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters
+from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.results import FinishReason
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
@@ -84,6 +85,14 @@ class PendingStep:
                 self.error = error
 
 
+def run(backend: Backend, program: Program, batch: Batch, step: bytes) -> Ticket:
+    """Submits a batch's step; logits go to the array of a request with one."""
+    for item in batch.scheduled:
+        if item.sequence.request.into is not None and batch.program == ALL_LOGITS:
+            return backend.run_into(program, step, item.sequence.request.into, item.sequence.n_rows)
+    return backend.run(program, step)
+
+
 class AcceptedRows(NamedTuple):
     """The number of rows accepted of a sequence's output rows, and the finish reason if it ended."""
 
@@ -136,12 +145,12 @@ class OutputProcessor:
 
     def _logits(self, s: Sequence, row: OutputRow) -> FinishReason | None:
         """Appends a prompt row's logits, or their score."""
-        if row.logits is None:
+        if row.logits is None and s.request.into is None:
             raise BackendError(
                 f"backend {self._name!r} computes no logits; choose another backend", backend=self._name
             )
         rows, score = s.outbox.logits, s.request.score
-        rows.append(score(len(rows), row.logits, row.log_sum_exp) if score else row.logits)
+        rows.append(score(len(rows), row.logits, row.log_sum_exp) if score and row.logits else row.logits)
         return "stop" if len(rows) == s.request.n_prompt else None
 
     def _token(self, s: Sequence, row: OutputRow) -> FinishReason | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Any, Literal, cast
 
+from camelid.backends.base import DeviceArray
 from camelid.engine.programs import ALL_LOGITS, CANDIDATES, GUIDED, VERIFY, Limits
 from camelid.engine.results import OutputReader, TokenReader
 from camelid.engine.speculative import Proposer
@@ -26,12 +27,13 @@ class Request:
     """A prompt and the parameters of its continuation.
 
     `all_logits` computes the logits of every prompt row and generates nothing; `score` of (row, logits,
-    log-sum-exp) replaces a row's logits as soon as they are read. `max_tokens` None generates up to the
-    context. `overflow` applies to a request longer than the context: "error" rejects it, "stop" ends it at
-    the context, "shift" drops half of the tokens after the first `n_keep`. A higher `priority` is scheduled
-    first. `queue_timeout_s` bounds the wait for the first step, `timeout_s` the whole request. An
-    `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix cache, which requests of one
-    `salt` share. `choice` separates the draws of otherwise equal requests.
+    log-sum-exp) replaces a row's logits as soon as they are read, and an array `into` of the backend gets
+    them in the device's memory. `max_tokens` None generates up to the context. `overflow` applies to a
+    request longer than the context: "error" rejects it, "stop" ends it at the context, "shift" drops half of
+    the tokens after the first `n_keep`. A higher `priority` is scheduled first. `queue_timeout_s` bounds the
+    wait for the first step, `timeout_s` the whole request. An `is_atomic` prompt is prefilled in one step.
+    `reuses` enables the prefix cache, which requests of one `salt` share. `choice` separates the draws of
+    otherwise equal requests.
     """
 
     prompt_ids: tuple[int, ...]
@@ -43,6 +45,7 @@ class Request:
     proposer: Callable[[], Proposer] | None = None
     all_logits: bool = False
     score: Callable[[int, memoryview[float], float], Any] | None = None
+    into: DeviceArray | None = None
     overflow: Overflow = "error"
     n_keep: int = 0
     priority: int = 0

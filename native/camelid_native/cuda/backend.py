@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
-import numpy as np
-
 from camelid.backends.base import (
     Backend,
     Capabilities,
@@ -27,25 +25,27 @@ from camelid.backends.base import (
 )
 from camelid.backends.base import OpKernels as KernelsOfOp
 from camelid.backends.common.boundary import checked_inputs, outputs_of
-from camelid.backends.common.results import output_rows, result_bytes
+from camelid.backends.common.results import output_rows
 from camelid.errors import BackendError, DeviceLostError, RequestError
 from camelid.plan.memory import Arena, plan_arena
 from camelid.plan.plan import Op, Plan, StateSpec, View
 from camelid.plan.weights import Weight
 from camelid_native.cuda.compiler import Compiler
 from camelid_native.cuda.device import Device
+from camelid_native.cuda.forecast import forecast_of
+from camelid_native.cuda.given import Given, taken, write
 from camelid_native.cuda.holdings import Holdings
 from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.kernels import KERNELS, plan_refusal
 from camelid_native.cuda.lower import launches_of, part_counts, scratch_of, used_kernels
 from camelid_native.cuda.opened import Compiled, Kept, Opened
 from camelid_native.cuda.places import Places
-from camelid_native.cuda.program import CudaProgram, Memory, memory_sizes
+from camelid_native.cuda.program import CudaProgram, Flight, Memory
+from camelid_native.cuda.shared import CudaArray
 from camelid_native.cuda.speed import copy_gbps, peak_gops
-from camelid_native.cuda.states import States, table_bytes
+from camelid_native.cuda.states import States
 from camelid_native.cuda.types import EXACT_TYPES, WEIGHT_TYPES
 from camelid_native.cuda.vendors import open_gpu
-from camelid_native.cuda.weights import books_bytes, device_bytes
 
 FUSED = frozenset({
     "add_norm", "linear_glu", "join_linears", "join_ropes", "linear_add", "linear_add_norm", "qkv",
@@ -179,15 +179,31 @@ class CudaBackend(Backend):
         launches = launches_of(context, places, memory.scratch_at, parts.library)
         return CudaProgram(parts.device, plan, memory, launches, holdings, arena)
 
-    def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket:
-        """Enqueues a step."""
-        compiled = self._own(program)
-        own = compiled.program
-        for name, data in checked_inputs(program, step, inputs, backend="cuda").items():
-            self._write(compiled, name, data)
-        n_outputs = outputs_of(program, step)
+    def run(self, program: Program, step: bytes, inputs: Given | None = None) -> Ticket:
+        """Enqueues a step. An input is bytes, or an array with `__dlpack__` on this device or the host."""
+        parts, own = self._opened(), self._own(program).program
+        given = taken(program.plan, inputs, parts.device)
+        checked = checked_inputs(program, step, given, backend="cuda")
+        unread = write(checked, own.places, parts.device, parts.staging)
+        flight = self._submitted(program, step)
+        own.hold(flight, unread)
+        return Ticket(program, flight.n_outputs, flight)
+
+    def array(self, rows: int, cols: int) -> CudaArray:
+        return self._opened().lender.array(rows, cols)
+
+    def run_into(self, program: Program, step: bytes, array: CudaArray, row: int) -> Ticket:
+        own, n_outputs = self._own(program).program, outputs_of(program, step)
+        checked_inputs(program, step, None, backend="cuda")
+        at = array.take(self._opened().device, row, n_outputs, own.float_bytes // 4)
+        flight = self._submitted(program, step, at)
+        array.written()
+        return Ticket(program, n_outputs, flight)
+
+    def _submitted(self, program: Program, step: bytes, floats_to: int = 0) -> Flight:
+        own = self._own(program).program
         self.count(own)
-        return Ticket(program, n_outputs, own.submit(step, n_outputs))
+        return own.submit(step, outputs_of(program, step), floats_to)
 
     def count(self, own: CudaProgram) -> None:
         """Counts a step of a program."""
@@ -229,14 +245,14 @@ class CudaBackend(Backend):
     ) -> tuple[Ticket, list[bytes]]:
         """Runs a step with bytes in the input views, and returns the bytes of the output views."""
         compiled = self._own(program)
-        for view, data in inputs.items():
-            self._write(compiled, view.buffer.name, data)
+        parts, given = self._opened(), {view.buffer.name: data for view, data in inputs.items()}
+        write(given, compiled.program.places, parts.device, parts.staging)
         ticket = self.run(program, step)
         await self.read(ticket)
         rows = program.plan.rows
         places = [compiled.program.places[view.buffer.name] for view in outputs]
         sizes = [rows[view.rows] * view.row_bytes for view in outputs]
-        return ticket, [self._opened().staging.download(*one) for one in zip(places, sizes, strict=True)]
+        return ticket, [parts.staging.download(*one) for one in zip(places, sizes, strict=True)]
 
     def memory(self) -> MemoryReport:
         return MemoryReport(
@@ -247,19 +263,8 @@ class CudaBackend(Backend):
         )
 
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
-        """Bytes as they are allocated: weights in planes, tables of state, scratch and padding."""
-        weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
-        books = books_bytes(weight.type for weight in weights.values())
-        states = list({state.name: state for plan in plans.values() for state in plan.states}.values())
-        programs = {name: self._program_bytes(plan, pools) for name, plan in plans.items()}
-        tables = table_bytes(states, pools)
-        return Forecast(sum(map(device_bytes, weights.values())) + books, programs, tables)
-
-    def _program_bytes(self, plan: Plan, pools: Mapping[str, PoolSize]) -> int:
-        """Bytes of a program beside its arena, step and results."""
-        arena, scratch = plan_arena(plan).n_bytes, scratch_of(self._context(plan, pools)).n_bytes
-        own = arena + 4 * plan.layout.n_words + result_bytes(plan, plan.key.capacity.outputs)
-        return sum(memory_sizes(plan, arena, scratch).values()) - own
+        """Bytes as they are allocated."""
+        return forecast_of(plans, pools, lambda plan: self._context(plan, pools))
 
     def read_gbps(self) -> float:
         """Measured GB/s of copies on the device."""
@@ -355,10 +360,6 @@ class CudaBackend(Backend):
         self._opened()
         if not any(compiled.program is own for compiled in self._programs):
             raise BackendError("cuda: the program is stale; compile it again", backend="cuda")
-
-    def _write(self, compiled: Compiled, buffer: str, data: bytes) -> None:
-        if data:
-            self._opened().staging.upload(compiled.program.places[buffer], np.frombuffer(data, np.uint8))
 
 
 def _described(parts: Sequence[tuple[Op, Sequence[Kernel]]], context: Context) -> KernelsOfOp:

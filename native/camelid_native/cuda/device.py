@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from camelid_native.cuda.dlpack import DeviceId
+
 Grid = tuple[int, int, int]
 ALIGNMENT = 256  # bytes; of allocated memory
 
@@ -15,7 +17,8 @@ class Facts:
     """A device.
 
     `arch` is its compiler's name for it (sm_90, gfx942), `wave` the lanes that run together, and `clock_khz`
-    the highest clock of its processors. `interface` is what calls the driver, where there is a choice.
+    the highest clock of its processors. `dlpack` is the device in DLPack's terms. `interface` is what calls
+    the driver, where there is a choice.
     """
 
     name: str
@@ -25,6 +28,7 @@ class Facts:
     clock_khz: int
     memory_bytes: int
     driver: str
+    dlpack: DeviceId
     interface: str = ""
 
 
@@ -38,6 +42,7 @@ class Device(Protocol):
 
     def facts(self) -> Facts: ...
     def free_bytes(self) -> int: ...
+    def stream(self) -> int: ...
     def module(self, image: bytes) -> Any: ...
     def kernel(self, module: Any, name: str) -> Any: ...
     def allocate(self, n_bytes: int) -> int: ...

@@ -38,11 +38,15 @@ class CupyDevice:
             clock_khz=self._call(self._cuda.runtime.deviceGetAttribute, CUDA.clock, self._number),
             memory_bytes=found["totalGlobalMem"],
             driver=str(self._cuda.runtime.driverGetVersion()),
+            dlpack=(CUDA.dlpack, self._number),
             interface=f"by CuPy {self._version}",
         )  # fmt: skip
 
     def free_bytes(self) -> int:
         return self._call(self._cuda.runtime.memGetInfo)[0]
+
+    def stream(self) -> int:
+        return self._stream.ptr
 
     def module(self, image: bytes) -> Any:
         module = self._cuda.function.Module()

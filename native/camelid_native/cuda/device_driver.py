@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
+from camelid_native.cuda import dlpack
 from camelid_native.cuda.device import Facts, Grid
 
 WAY_OUT = "; install the GPU's driver"
@@ -45,6 +46,7 @@ class Api:
     processors: int
     clock: int
     arch: Callable[[DriverDevice], str]
+    dlpack: int  # the DLDeviceType
 
 
 def _sm(device: DriverDevice) -> str:
@@ -89,6 +91,7 @@ CUDA = Api(
     processors=16,
     clock=13,
     arch=_sm,
+    dlpack=dlpack.CUDA,
 )  # fmt: skip
 # HIP deprecates contexts: a thread has a device. Numbers are those of HIP 5.2 to 7.1. R0600 is the layout of
 # properties since HIP 6.0, in which gcnArchName is at byte 1160.
@@ -117,6 +120,7 @@ HIP = Api(
     processors=63,
     clock=5,
     arch=_gfx,
+    dlpack=dlpack.ROCM,
 )  # fmt: skip
 
 
@@ -165,6 +169,7 @@ class DriverDevice:
             clock_khz=self.attribute(self._api.clock),
             memory_bytes=total.value,
             driver=str(self._version()),
+            dlpack=(self._api.dlpack, self._device.value),
             interface=self._interface,
         )
 
@@ -191,6 +196,10 @@ class DriverDevice:
         free, total = c_size_t(), c_size_t()
         self._call("MemGetInfo", byref(free), byref(total))
         return free.value
+
+    def stream(self) -> int:
+        """The handle of the stream."""
+        return self._stream.value or 0
 
     def module(self, image: bytes) -> c_void_p:
         """Loads the code of a module."""

@@ -12,6 +12,7 @@ from camelid_native.cuda.device import Device
 from camelid_native.cuda.library import Library
 from camelid_native.cuda.matrix_units import multiplies_codes, multiplies_halves
 from camelid_native.cuda.program import CudaProgram
+from camelid_native.cuda.shared import Lender
 from camelid_native.cuda.staging import Staging
 from camelid_native.cuda.weights import Weights
 
@@ -29,6 +30,7 @@ class Opened:
             self.has_matrix = multiplies_codes(facts.arch)
             self.has_half_matrix = multiplies_halves(facts.arch)
             self.staging = Staging(device)
+            self.lender = Lender(device)
         except BaseException:
             device.close()
             raise
@@ -36,10 +38,10 @@ class Opened:
         self.weights = Weights(device, self.staging, self.library)
 
     def close(self) -> None:
-        """Frees all memory and the device."""
+        """Frees all memory and the device, which arrays of the user keep until the last is freed."""
         self.weights.close()
         self.staging.close()
-        self.device.close()
+        self.lender.close()
 
 
 @dataclass(slots=True)

@@ -21,6 +21,7 @@ from camelid_native.cuda.boundary import Boundary
 from camelid_native.cuda.device import Device, Grid
 from camelid_native.cuda.holdings import Holdings
 
+FLOATS = "floats"  # the results that may stay on the device
 SLOTS = 3  # two steps in flight, and one whose read has begun
 
 
@@ -50,24 +51,29 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Results of one kind: address on the device, bytes per output, offset in a slot.
+    """Results of one kind, as in `result_sizes`: address on the device, bytes per output, offset in a slot.
 
     The graph copies results `of_graph` at full capacity; larger ones follow it, as many as the step has.
     """
 
+    name: str
     at: int
     each: int
     offset: int
-    of_graph: bool
+
+    @property
+    def of_graph(self) -> bool:
+        return self.name == "result"
 
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A submitted step: its slot, number of outputs and event, then its results."""
+    """A submitted step: its slot, number of outputs, results in the slot and event, then their bytes."""
 
     owner: CudaProgram
     slot: int
     n_outputs: int
+    sections: Sequence[Section]
     mark: Any  # None after the step
     step: bytes
     data: bytes | None = None
@@ -95,6 +101,7 @@ class CudaProgram:
         self._results = [holdings.pinned(n_bytes) for _ in range(SLOTS)]
         self._graphs: list[Any] = []
         self._free = list(range(SLOTS))
+        self._held: dict[int, Sequence[object]] = {}
         self.places = {name: memory.arena_at + offset for name, offset in arena.offsets.items()}  # of buffers
         self._boundary = Boundary(device, holdings, plan, self.places, SLOTS)
 
@@ -102,15 +109,23 @@ class CudaProgram:
     def n_launches(self) -> int:
         return len(self.launches)
 
+    @property
+    def float_bytes(self) -> int:
+        """Bytes of the floats of an output; 0 for a program without."""
+        return sum(section.each for section in self._sections if section.name == FLOATS)
+
     def capture(self) -> None:
         """Captures the graphs of all slots."""
         self._graphs = [self.holdings.capture(lambda slot=slot: self._enqueue(slot)) for slot in range(SLOTS)]
 
-    def submit(self, step: bytes, n_outputs: int) -> Flight:
-        """Enqueues a step. Raises BackendError for a step of another size, or beyond the slots."""
+    def submit(self, step: bytes, n_outputs: int, floats_to: int = 0) -> Flight:
+        """Enqueues a step, whose floats go to an address of the device, or to the slot.
+
+        Raises BackendError for a step of another size, or beyond the slots.
+        """
         slot = self.fill_slot(step)
         self.device.replay(self._graphs[slot])
-        return self.flight(slot, step, n_outputs)
+        return self.flight(slot, step, n_outputs, floats_to)
 
     def fill_slot(self, step: bytes) -> int:
         """Puts a step into a free slot. Raises as `submit`."""
@@ -125,13 +140,20 @@ class CudaProgram:
         self._steps[slot][1][:] = step
         return slot
 
-    def flight(self, slot: int, step: bytes, n_outputs: int) -> Flight:
+    def flight(self, slot: int, step: bytes, n_outputs: int, floats_to: int = 0) -> Flight:
         """The step whose graph is enqueued."""
-        for section in self._sections:
+        sections = [s for s in self._sections if not (floats_to and s.name == FLOATS)]
+        for section in sections:
             if n_outputs and not section.of_graph:
                 self._copy_back(slot, section, n_outputs)
+        if floats_to and n_outputs:
+            self.device.copy(floats_to, self.memory.results[FLOATS], self.float_bytes * n_outputs)
         self._boundary.copy(slot, step)
-        return Flight(self, slot, n_outputs, self.device.mark(), step)
+        return Flight(self, slot, n_outputs, sections, self.device.mark(), step)
+
+    def hold(self, flight: Flight, arrays: Sequence[object]) -> None:
+        """Keeps the arrays that a step reads until its slot is used again, or the program is closed."""
+        self._held[flight.slot] = arrays
 
     def is_done(self, flight: Flight) -> bool:
         """True if `read` does not wait: the step is over, or its device is lost."""
@@ -151,7 +173,7 @@ class CudaProgram:
             try:
                 self._settle(flight)
                 held = self._results[flight.slot][1]
-                places = [(s.offset, s.each * flight.n_outputs) for s in self._sections]
+                places = [(s.offset, s.each * flight.n_outputs) for s in flight.sections]
                 flight.data = b"".join(bytes(held[start : start + n]) for start, n in places)
             finally:
                 self._free.append(flight.slot)
@@ -165,6 +187,7 @@ class CudaProgram:
     def close(self) -> None:
         """Frees the memory of the program."""
         self.holdings.close()
+        self._held.clear()
 
     def _enqueue(self, slot: int) -> None:
         self.copy_step(slot)
@@ -207,7 +230,7 @@ class Memory:
         self.results: Mapping[str, int] = {name: self._at[name] for name in each}
         starts = accumulate((n * outputs for n in each.values()), initial=0)
         self.sections = [
-            Section(self._at[name], n, start, name == "result")
+            Section(name, self._at[name], n, start)
             for (name, n), start in zip(each.items(), starts, strict=False)
             if n
         ]
@@ -229,5 +252,5 @@ def result_sizes(plan: Plan) -> dict[str, int]:
     return {
         "result": 4 * RESULT_WORDS * bool(answers),
         "candidates": 4 * CANDIDATE_WORDS * any(op.name == "candidates" for op in plan.ops),
-        "floats": 4 * next(iter(answers.values()), 0) * has_floats,
+        FLOATS: 4 * next(iter(answers.values()), 0) * has_floats,
     }

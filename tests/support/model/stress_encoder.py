@@ -53,7 +53,7 @@ async def _embed(model: Model, requests: Sequence[Request], edit: Edit, each_row
     state = make_state(plan.states, context=CONTEXT, n_sequences=len(requests))
     started = await start(ReferenceBackend(), [plan], state)
     streams = [started.open_stream(ids, static_rows=len(ids)) for ids, _ in requests]
-    step = _whole_step(state, streams, requests)
+    step = whole_step(state, streams, requests)
     firsts = [(sequence.first_row, n, 0) for n, sequence in enumerate(step.sequences)]
     step.outputs = [(i, row.sequence, 0) for i, row in enumerate(step.rows)] if each_row else firsts
     found = await started.run("encode", step)
@@ -90,13 +90,14 @@ async def _decode(
     started = await start(ReferenceBackend(), [encoder, decoder], state)
     streams = [started.open_stream(target, static_rows=len(source)) for source, target in pairs]
     requests = [(source, places(len(source))) for source, _ in pairs]
-    assert await started.run("encode", _whole_step(state, streams, requests)) == []
+    assert await started.run("encode", whole_step(state, streams, requests)) == []
     for stream in streams:
         stream.allocation.static_rows += cross_rows
     return await started.feed(streams, steps)
 
 
-def _whole_step(state: KVCacheManager, streams: Sequence[Stream], requests: Sequence[Request]) -> Step:
+def whole_step(state: KVCacheManager, streams: Sequence[Stream], requests: Sequence[Request]) -> Step:
+    """A step with all rows of the requests, and no outputs."""
     step = Step()
     for number, (stream, (ids, at)) in enumerate(zip(streams, requests, strict=True)):
         first = len(step.rows)

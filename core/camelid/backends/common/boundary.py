@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from itertools import chain
 from struct import unpack_from
+from typing import TypeVar
 
 from camelid.backends.base import Program
 from camelid.errors import BackendError
 from camelid.plan.plan import Buffer, Plan
 from camelid.plan.stages import boundary_bytes
 
-Inputs = Mapping[str, bytes]
+Data = TypeVar("Data", bound=Sized)  # bytes, or an array with a length in bytes
 
 
-def checked_inputs(program: Program, step: bytes, inputs: Inputs | None, *, backend: str) -> Inputs:
+def checked_inputs(
+    program: Program, step: bytes, inputs: Mapping[str, Data] | None, *, backend: str
+) -> Mapping[str, Data]:
     """Returns the inputs.
 
     Raises BackendError if their names or byte lengths are not those of the program's boundary buffers.
     """
-    buffers = _input_buffers(program.plan)
+    buffers = input_buffers(program.plan)
     expected = boundary_bytes(buffers, step) if buffers else {}
     given = {name: len(data) for name, data in (inputs or {}).items()}
     if given != expected:
@@ -36,7 +39,7 @@ def outputs_of(program: Program, step: bytes) -> int:
     return unpack_from("<I", step, 4 * program.plan.layout.header_word("outputs"))[0]
 
 
-def _input_buffers(plan: Plan) -> tuple[Buffer, ...]:
+def input_buffers(plan: Plan) -> tuple[Buffer, ...]:
     """The first stage's inputs; () for a whole plan."""
     return tuple(chain.from_iterable(stage.inputs for stage in plan.stages[:1]))
 
