@@ -27,6 +27,7 @@ def load(
     gpu_layers: int | None = None,
     tensor_parallel: int = 1,
     pipeline_parallel: int = 1,
+    collective: str | None = None,
     activations: str | None = None,
     context: int | None = None,
     parallel: int = 4,
@@ -48,7 +49,8 @@ def load(
     """
     options = LoadOptions.of(
         backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers,
-        tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, activations=activations,
+        tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, collective=collective,
+        activations=activations,
         context=context, parallel=parallel, chunk=chunk, step_ms=step_ms, kv_type=kv_type, kv_rows=kv_rows,
         max_in_flight=max_in_flight, record_tape=record_tape, **unknown,
     )  # fmt: skip

@@ -30,12 +30,14 @@ class OpenSpec:
     `adapter` is a part of the device's name; on `cpu`, a variant of the kernels. `threads` is the number of
     processor threads (None: all that the process may use). `activations` is "q8" or "f32", as in
     `Capabilities` ("": the backend's own). `default_limits` plans for WebGPU's default limits on any adapter.
+    `collective` "nccl" lets NCCL sum over the GPUs of a tensor-parallel model.
     `compiles_all` compiles all pipelines of a program before its first step.
     """
 
     adapter: str = ""
     threads: int | None = None
     activations: str = ""
+    collective: str = ""
     default_limits: bool = False
     compiles_all: bool = False
 

@@ -22,6 +22,7 @@ SAME: Mapping[str, str] = {
     "gpu_layers": "number of layers on the GPU",
     "tensor_parallel": "number of GPUs",
     "pipeline_parallel": "number of stages",
+    "collective": "collective",
     "activations": "activations",
 }
 ABSENT = {"tensor_parallel": 1, "pipeline_parallel": 1}  # of results that are older than these facts

@@ -28,7 +28,7 @@ PrintLine = Callable[[str], object]
 # Flags of `camelid bench` that concern a model loaded here.
 NOT_THERE = (
     "model", "depths", "batches", "repetitions", "kv_type", "compare", "backend", "adapter", "threads",
-    "gpu_layers", "tensor_parallel", "pipeline_parallel", "activations",
+    "gpu_layers", "tensor_parallel", "pipeline_parallel", "collective", "activations",
 )  # fmt: skip
 CLOSED, OPEN = ("streams", "n_requests"), ("rate", "duration_s")
 LOAD_FLAGS = (*CLOSED, *OPEN, "n_shared", "stops_at_eos", "has_logprobs", "nonce")

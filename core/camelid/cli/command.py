@@ -16,7 +16,7 @@ import click
 from camelid.backends.registry import names_with, user_names
 from camelid.cli.gpu_flag import gpu_layers_option
 from camelid.errors import CamelidError, RequestError
-from camelid.loading.options import ACTIVATIONS
+from camelid.loading.options import ACTIVATIONS, COLLECTIVES
 
 F = TypeVar("F", bound=Callable[..., Any])
 BACKEND_NAMES = list(user_names())
@@ -26,6 +26,7 @@ DEVICE_FIELDS = (
     "gpu_layers",
     "tensor_parallel",
     "pipeline_parallel",
+    "collective",
     "activations",
 )  # load options whose errors are usage errors
 TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks SIGHUP
@@ -126,7 +127,12 @@ def activations_option(function: F) -> F:
 
 
 def devices_options(function: F) -> F:
-    """Adds --tensor-parallel and --pipeline-parallel."""
+    """Adds --tensor-parallel, --pipeline-parallel and --collective."""
+    function = click.option(
+        "--collective", type=click.Choice(COLLECTIVES), metavar="NAME",
+        help="Sums over the GPUs of --tensor-parallel: peer (copies, in one order; the default) or nccl "
+        "(through CuPy; for long prompts on many GPUs, but company may change a result).",
+    )(function)  # fmt: skip
     function = click.option(
         "--pipeline-parallel", type=click.IntRange(1), default=1, metavar="N",
         help="Divide the layers among N GPUs (cuda), each with a part of them.",
@@ -165,6 +171,7 @@ def read_backend(options: dict[str, Any]) -> dict[str, Any]:
         "gpu_layers": options.pop("gpu_layers"),
         "tensor_parallel": options.pop("tensor_parallel"),
         "pipeline_parallel": options.pop("pipeline_parallel"),
+        "collective": options.pop("collective"),
         "activations": options.pop("activations"),
     }
 

@@ -301,7 +301,8 @@ async def open_shares(options: LoadOptions, model: Model, *, has_stages: bool = 
     _check_options(name, options.adapter, options.threads)
     backend = open_parallel(name, options.tensor_parallel, shares_of(model, options))
     adapter = ",".join(numbers_for(name, options.adapter, options.tensor_parallel))
-    await backend.open(OpenSpec(adapter=adapter, activations=options.activations or ""))
+    activations, collective = options.activations or "", options.collective or ""
+    await backend.open(OpenSpec(adapter=adapter, activations=activations, collective=collective))
     await _check_activations(backend, options.activations)
     return await _deploy(backend, options, model, _describe(backend))
 

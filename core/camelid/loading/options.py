@@ -8,12 +8,13 @@ from typing import Any
 from camelid.backends.registry import user_names
 from camelid.engine.programs import Limits
 from camelid.engine.request import check_integer
-from camelid.errors import RequestError
+from camelid.errors import RequestError, shown
 from camelid.model.kv_types import KV_TYPES
 
 ACTIVATIONS = ("f32", "q8")
 BACKENDS = ("auto", *user_names())
 KV_TYPE_NAMES = tuple(KV_TYPES)
+COLLECTIVES = ("peer", "nccl")
 INTEGERS = ("context", "chunk", "step_ms", "kv_rows", "threads", "gpu_layers")
 
 
@@ -28,6 +29,8 @@ class LoadOptions:
     one layer, 0 is the CPU alone, -1 the GPU alone (None: no split). `tensor_parallel` is the number of GPUs
     that compute each layer together, `pipeline_parallel` the number that each have a part of the layers;
     `adapter` may list the GPUs' numbers, such as "0,2" (by default the first).
+    `collective` "nccl" lets NCCL sum over the GPUs of `tensor_parallel`, for long prompts on many GPUs, but
+    then other requests may change a result (None: own sums, in one order).
     `activations` "q8" rounds the input of matrix products to 8 bits, as `cpu` always does: on webgpu faster
     where integer dot products are native (most GPUs but Apple's and Adreno), with an NMSE of about 3e-5 per
     product (None: the backend's own).
@@ -47,6 +50,7 @@ class LoadOptions:
     gpu_layers: int | None = None
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    collective: str | None = None
     activations: str | None = None
     context: int | None = None
     parallel: int = 4
@@ -76,6 +80,11 @@ class LoadOptions:
         for name in INTEGERS:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
+        if self.collective is not None and (self.collective not in COLLECTIVES or self.tensor_parallel < 2):
+            raise RequestError(
+                f"collective is {shown(self.collective)}, expected {' or '.join(COLLECTIVES)}, beside "
+                "tensor_parallel of 2 or more GPUs", field="collective",
+            )  # fmt: skip
         if self.activations not in (None, *ACTIVATIONS):
             raise RequestError(
                 f"activations are {self.activations!r}, expected {' or '.join(ACTIVATIONS)}",

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from camelid.loading.options import ACTIVATIONS, BACKENDS, KV_TYPE_NAMES
+from camelid.loading.options import ACTIVATIONS, BACKENDS, COLLECTIVES, KV_TYPE_NAMES
 from camelid.server.setting_kinds import (
     File,
     Kind,
@@ -234,6 +234,11 @@ class Settings:
     )
     tensor_parallel: int = row(1, Whole(1, 64), "Divide every layer among N GPUs (cuda).")
     pipeline_parallel: int = row(1, Whole(1, 64), "Divide the layers among N GPUs (cuda).")
+    collective: str | None = row(
+        None,
+        OneOf(COLLECTIVES),
+        "Sums over the GPUs of tensor_parallel: peer, or nccl, by which company may change a result.",
+    )
     activations: str | None = row(
         None,
         OneOf(ACTIVATIONS),

@@ -46,8 +46,13 @@ def _defines(op: Op, c: Context) -> dict[str, int]:
         "UNIT": _unit(op, c.plan),
         "TAIL_ROWS": TAIL if op.has("tail") else 0,
         "TAIL_BATCH": BATCH,
-        "LEAST_BLOCKS": int(_spills(op, c)),
     }
+
+
+def _rows_defines(op: Op, c: Context) -> dict[str, int]:
+    """Macros of tiles; a compiler that seeks more blocks also spills registers for q4_0 on sm_100."""
+    has_codes = spec_of(op, c.plan).kv_type == "q4_0"
+    return {**_defines(op, c), "LEAST_BLOCKS": int(_spills(op, c) or has_codes)}
 
 
 def _spills(op: Op, c: Context) -> bool:
@@ -57,11 +62,16 @@ def _spills(op: Op, c: Context) -> bool:
 
 
 def _split_defines(op: Op, c: Context) -> dict[str, int]:
-    """Macros of splits, whose sums fill fewer registers: two blocks of up to four heads fit, or three."""
-    defines, n_heads = _defines(op, c), _shared_heads(op)
+    """Macros of splits, whose sums fill fewer registers: two blocks of up to four heads fit, or three; one of
+    float32 in four heads of 256, which spill on sm_100.
+    """
+    n_heads, width = _shared_heads(op), _head_dims(op)[0]
+    is_widest = n_heads * width > 512 and spec_of(op, c.plan).kv_type == "f32"
     if _spills(op, c):
-        return {**defines, "LEAST_BLOCKS": 2} if n_heads <= 4 else defines
-    return {**defines, "LEAST_BLOCKS": 3} if n_heads == 4 and _head_dims(op)[0] >= 128 else defines
+        n_blocks = 2 if n_heads <= 4 and not is_widest else 1
+    else:
+        n_blocks = 3 if n_heads == 4 and width >= 128 else 0
+    return {**_defines(op, c), "LEAST_BLOCKS": n_blocks}
 
 
 def _context(op: Op, c: Context) -> int:
@@ -161,7 +171,7 @@ def _refuses_tail(op: Op, plan: Plan) -> str:
 KERNELS: dict[str, OpKernels] = {
     "attention": OpKernels(
         (
-            Kernel("attention_rows", _rows_grid, _rows_values, headers=kv_header, defines=_defines,
+            Kernel("attention_rows", _rows_grid, _rows_values, headers=kv_header, defines=_rows_defines,
                    when=_is_whole),
             Kernel("attention", _split_grid, _split_values, name="attention_split", headers=kv_header,
                    defines=_split_defines, scratch=_part_scratch, when=_is_split),

@@ -14,9 +14,11 @@ from camelid.backends.base import Capabilities, OpenSpec, Program, Result, Share
 from camelid.backends.common.boundary import checked_inputs, outputs_of
 from camelid.backends.common.results import output_rows
 from camelid.backends.parallel.backend import ParallelBackend, agreed
+from camelid.errors import BackendError
 from camelid.plan.plan import Plan
 from camelid_native.cuda.backend import CudaBackend
 from camelid_native.cuda.device import Device
+from camelid_native.cuda.nccl import Nccl, NcclSums
 from camelid_native.cuda.program import SLOTS, CudaProgram, Flight, Launch
 from camelid_native.cuda.sums import Collective, PeerSums
 
@@ -94,20 +96,37 @@ class CudaParallel(ParallelBackend):
     def __init__(self, backends: Sequence[CudaBackend], shares: Shares) -> None:
         super().__init__(backends, shares)
         self._own = tuple(backends)
+        self._nccl: Nccl | None = None
 
     def capabilities(self) -> Capabilities:
-        return replace(super().capabilities(), max_in_flight=self._own[0].capabilities().max_in_flight)
+        can = replace(super().capabilities(), max_in_flight=self._own[0].capabilities().max_in_flight)
+        return replace(can, promise="none", device=f"{can.device}; sums by NCCL") if self._nccl else can
 
     async def open(self, spec: OpenSpec) -> None:
         """Opens the GPUs whose numbers `adapter` lists, by default the first ones.
 
-        Raises BackendError as `CudaBackend.open`.
+        Raises BackendError as `CudaBackend.open` and `Nccl`.
         """
-        numbers = spec.adapter.split(",") if spec.adapter else map(str, range(len(self._own)))
+        numbers = spec.adapter.split(",") if spec.adapter else [str(i) for i in range(len(self._own))]
         await self._open_each([replace(spec, adapter=number) for number in numbers])
         for one in self._own:
             for other in self._own:
                 one.reach(other)
+        if spec.collective == "nccl":
+            await self._connect([int(number) for number in numbers])
+
+    async def _connect(self, numbers: Sequence[int]) -> None:
+        try:
+            self._nccl = Nccl(numbers)
+        except BackendError:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        nccl, self._nccl = self._nccl, None
+        if nccl:
+            nccl.close()
+        await super().close()
 
     async def compile(self, plan: Plan) -> Program:
         """Compiles each device's plan, loads the missing weights, and captures the graphs of all."""
@@ -117,7 +136,8 @@ class CudaParallel(ParallelBackend):
                 with self._named(i):
                     await self._load_missing(i, own)
                     programs.append(self._own[i].assemble(own))
-            return Program(plan, SharedProgram(programs, PeerSums(programs)))
+            sums = NcclSums(self._nccl, programs) if self._nccl else PeerSums(programs)
+            return Program(plan, SharedProgram(programs, sums))
         except BaseException:
             for backend, program in zip(self._own, programs, strict=False):
                 backend.discard(program)

@@ -29,6 +29,7 @@ LOAD_OPTIONS = (
     "gpu_layers",
     "tensor_parallel",
     "pipeline_parallel",
+    "collective",
     "activations",
     "chunk",
     "step_ms",

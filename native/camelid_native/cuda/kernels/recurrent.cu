@@ -4,6 +4,8 @@
 #include "block.h"
 #include "step.h"
 
+#undef LEAST_BLOCKS
+#define LEAST_BLOCKS 3  /* four blocks spill registers of scan_mamba2 on sm_120 */
 #define THREADS 256
 #define GROUPS 8  /* of 32 lanes: rows of a state matrix in a block */
 
