@@ -121,10 +121,11 @@ def _time(card: Card, op: Op, kernel: Kernel, context: Context, counts: Counts, 
         return Time(title, bytes_s / TILE_ROWS, issue / (ISSUE_FLOAT * card.lanes), 0.0)
     if not is_last or not op.has("weight") or op.weight("weight").type in EXACT_TYPES:
         return Time(title, bytes_s, 0.0, 0.0)
-    weight, rows = op.weight("weight"), context.rows(op, "y")
+    weights = [op.weight(role) for role in ("weight", "v_weight") if op.has(role)]
+    rows = context.rows(op, "y")
     module = kernel.module(op, context)
     issue, ops = per_weight(card.arch, module, kernel.function)
-    n = weight.rows * weight.cols * (-(-rows // 64) if ops else 1)
+    n = sum(weight.rows * weight.cols for weight in weights) * (-(-rows // 64) if ops else 1)
     return Time(
         title, bytes_s, n * issue / ((ISSUE_FLOAT if ops else ISSUE) * card.lanes), n * ops / card.int8
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cache
-from itertools import product
+from itertools import chain, product
 
 from tests.cuda.rig import open_rig
 from tests.support.parity.cases import OP_CASES, one_of_each_kind
@@ -48,7 +48,7 @@ def sample() -> Sequence[Module]:
     seen, chosen = set[object](), list[Module]()
     for module in all_modules():
         is_half = "MANY" in dict(module.defines) and bool(weight_types(module) & HALF_TYPES)
-        parts = {module.file, *module.headers, *((module.file, one, is_half) for one in module.defines)}
+        parts = {module.file, *headers_of(module), *((module.file, one, is_half) for one in module.defines)}
         if not parts <= seen:
             chosen.append(module)
             seen |= parts
@@ -62,7 +62,12 @@ def kernels_of(module: Module) -> Sequence[Signature]:
 
 def weight_types(module: Module) -> set[str]:
     """The types of weights of a module."""
-    return {name.removeprefix(CODEC) for name in module.headers if name.startswith(CODEC)}
+    return {name.removeprefix(CODEC) for name in headers_of(module) if name.startswith(CODEC)}
+
+
+def headers_of(module: Module) -> Sequence[str]:
+    """The headers of a module, those of its namespaces too."""
+    return (*module.headers, *dict.fromkeys(chain.from_iterable(own for _, own in module.spaces)))
 
 
 def is_product(module: Module, kernel: Signature) -> bool:
@@ -76,7 +81,7 @@ def has_instructions(arch: str, module: Module) -> bool:
     tiles of experts would have.
     """
     macros = dict(module.defines)
-    if "SORTED" in macros and "codes" in module.headers:
+    if "SORTED" in macros and "codes" in headers_of(module):
         return multiplies_codes(arch) == ("GEMM" in macros)
     if "GEMM" in macros:
         return multiplies_codes(arch)
@@ -85,7 +90,8 @@ def has_instructions(arch: str, module: Module) -> bool:
 
 def title(module: Module, kernel: Signature) -> str:
     """The kernel with its module's headers and macros, for a table."""
-    return " ".join((kernel.name, *module.headers, *("=".join(define) for define in module.defines)))
+    own = [name for name in headers_of(module) if not module.spaces or name.startswith((CODEC, "kv_"))]
+    return " ".join((kernel.name, *own, *("=".join(define) for define in module.defines)))
 
 
 def _uses() -> Iterator[tuple[Op, Context]]:
@@ -105,6 +111,8 @@ def _uses() -> Iterator[tuple[Op, Context]]:
 
 
 def _modules_of(op: Op, context: Context) -> Iterator[Module]:
-    if not refusal(op, context.plan):
-        launches = (kernel for kernel in KERNELS[op.name].launches if kernel.when(op, context))
-        yield from (kernel.module(op, context) for kernel in launches)
+    if refusal(op, context.plan):
+        return
+    for part in KERNELS[op.name].lower(op, context.plan):
+        launches = (kernel for kernel in KERNELS[part.name].launches if kernel.when(part, context))
+        yield from (kernel.module(part, context) for kernel in launches)

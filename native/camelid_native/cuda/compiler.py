@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 FOLDER = Path(__file__).parent / "kernels"
+Space = tuple[str, tuple[str, ...]]  # a namespace and its headers
 INCLUDE = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)
 
 
@@ -17,20 +18,28 @@ INCLUDE = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)
 class Module:
     """A kernel file with the headers that it is compiled with, such as a codec, and macros.
 
+    `spaces` are headers in namespaces, which each have a copy of what the others include, but for `headers`.
     No slots: `cached_property` needs a `__dict__`.
     """
 
     file: str
     headers: tuple[str, ...] = ()
     defines: tuple[tuple[str, str], ...] = ()
+    spaces: tuple[Space, ...] = ()
 
     @cached_property
     def text(self) -> str:
         """The text with every header in place, once, and with the macros before it."""
         seen: set[str] = set()
         macros = "".join(f"#define {name} {value}\n" for name, value in self.defines)
-        headers = (f"{name}.h" for name in self.headers)
-        return macros + "".join(_inlined(name, seen) for name in (*headers, f"{self.file}.cu"))
+        common = "".join(_inlined(f"{name}.h", seen) for name in self.headers)
+        spaces = "".join(_space(name, headers, set(seen)) for name, headers in self.spaces)
+        return macros + common + spaces + _inlined(f"{self.file}.cu", seen)
+
+
+def _space(name: str, headers: tuple[str, ...], seen: set[str]) -> str:
+    """A namespace with headers."""
+    return f"namespace {name} {{\n{''.join(_inlined(f'{one}.h', seen) for one in headers)}}}\n"
 
 
 def _inlined(name: str, seen: set[str]) -> str:

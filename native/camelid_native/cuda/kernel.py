@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from camelid.backends.base import PoolSize
 from camelid.plan.plan import Op, Plan
-from camelid_native.cuda.compiler import Module
+from camelid_native.cuda.compiler import Module, Space
 from camelid_native.cuda.device import Grid
 from camelid_native.cuda.signature import Values
 
@@ -36,6 +36,7 @@ class Kernel:
     - `values` are arguments by name beside those of `places.py`: step, views, weights, state, results.
     - `headers` are compiled before the file: a codec, a cache type. `defines` are macros: sizes that the
       compiler must know.
+    - `spaces` are headers in namespaces, as of `Module`.
     - `scratch` are bytes of memory between the launches of the op, by parameter.
     - `counters` is a number of words that are 0 before and after the launch, its parameter of this name.
     - `when` is false for an op that does not need the launch.
@@ -47,6 +48,7 @@ class Kernel:
     name: str = ""
     headers: Callable[[Op, Context], tuple[str, ...]] = lambda op, c: ()
     defines: Callable[[Op, Context], Mapping[str, int]] = lambda op, c: {}
+    spaces: Callable[[Op, Context], tuple[Space, ...]] = lambda op, c: ()
     scratch: Callable[[Op, Context], Mapping[str, int]] = lambda op, c: {}
     counters: Callable[[Op, Context], int] = lambda op, c: 0
     when: Callable[[Op, Context], bool] = lambda op, c: True
@@ -54,7 +56,7 @@ class Kernel:
     def module(self, op: Op, context: Context) -> Module:
         """The module with the kernel."""
         defines = tuple((name, str(value)) for name, value in self.defines(op, context).items())
-        return Module(self.file, self.headers(op, context), defines)
+        return Module(self.file, self.headers(op, context), defines, self.spaces(op, context))
 
     @property
     def function(self) -> str:

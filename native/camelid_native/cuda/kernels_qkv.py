@@ -9,6 +9,7 @@ from camelid.plan.norm_rope import norm_rope_parts
 from camelid.plan.op_rows_fused import QUAD
 from camelid.plan.plan import Op, Plan
 from camelid.plan.qkv import qkv_halves, qkv_parts
+from camelid_native.cuda.compiler import Space
 from camelid_native.cuda.device import Grid
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, tiles
 from camelid_native.cuda.kernels_matrix import (
@@ -26,6 +27,7 @@ from camelid_native.cuda.kernels_matrix import (
 )
 from camelid_native.cuda.kernels_state import kv_header, refuses_type, spec_of, turn_values
 from camelid_native.cuda.signature import Values
+from camelid_native.cuda.types import EXACT_TYPES
 
 FLOATS = ("f32", "f16")  # cache types whose values are stored one by one
 KV_BLOCK = 32  # values of a block of the other types
@@ -39,6 +41,21 @@ def _cols(op: Op) -> Values:
 
 def _values(op: Op, c: Context) -> Values:
     return {**product_values(op, c, one), **_write_values(op, c)}
+
+
+def _mixed_headers(op: Op, c: Context) -> tuple[str, ...]:
+    """Headers of both weights' products, whose own are in namespaces."""
+    return ("bits", "deferred", "input", "turn", *kv_header(op, c))
+
+
+def _spaces(task: str) -> Callable[[Op, Context], tuple[Space, ...]]:
+    """A namespace for each weight, with the products of its type."""
+
+    def spaces(op: Op, _: Context) -> tuple[Space, ...]:
+        roles = {"first": "weight", "second": "v_weight"}
+        return tuple((name, (f"codec_{op.weight(role).type}", "codes", task)) for name, role in roles.items())
+
+    return spaces
 
 
 def _headers(op: Op, c: Context) -> tuple[str, ...]:
@@ -62,7 +79,14 @@ def _lower(op: Op, plan: Plan) -> tuple[Op, ...]:
     fits = _fits_heads(op, plan) if _is_by_heads(op, plan) else not any(size % QUAD for size in sizes)
     if not fits:
         return qkv_parts(op)
-    return qkv_halves(op) if op.has("v_weight") else (op,)
+    return qkv_halves(op) if op.has("v_weight") and not _fits_launch(op, plan) else (op,)
+
+
+def _fits_launch(op: Op, plan: Plan) -> bool:
+    """True if weights of two types fit one launch: rounded, for few rows, without a block of both."""
+    types = {op.weight(role).type for role in ("weight", "v_weight")}
+    is_few = plan.rows[op.view("y").rows] <= TOKENS
+    return is_few and not types & EXACT_TYPES and _turned(op, "y") % ROWS == 0
 
 
 def _counters(op: Op, c: Context) -> int:
@@ -76,11 +100,19 @@ def _is_many(op: Op, c: Context) -> bool:
 
 
 def _is_at_once(op: Op, c: Context) -> bool:
-    return not _is_by_heads(op, c.plan)
+    return not _is_by_heads(op, c.plan) and not op.has("v_weight")
 
 
 def _is_by_last_block(op: Op, c: Context) -> bool:
-    return _is_by_heads(op, c.plan) and not _is_many(op, c)
+    return _is_by_heads(op, c.plan) and not _is_many(op, c) and not op.has("v_weight")
+
+
+def _is_mixed_at_once(op: Op, c: Context) -> bool:
+    return op.has("v_weight") and not _is_by_heads(op, c.plan)
+
+
+def _is_mixed_by_last_block(op: Op, c: Context) -> bool:
+    return op.has("v_weight") and _is_by_heads(op, c.plan)
 
 
 def _is_apart(op: Op, c: Context) -> bool:
@@ -120,6 +152,16 @@ def _lower_write(op: Op, plan: Plan) -> tuple[Op, ...]:
 
 QKV = Kernel("qkv", product_grid, _values, headers=_headers, defines=block_macros, when=_is_at_once)
 QKV_HEADS = replace(QKV, file="qkv_heads", counters=_counters, when=_is_by_last_block)
+QKV_MIXED = replace(
+    QKV, file="qkv_mixed", headers=_mixed_headers, spaces=_spaces("qkv"), when=_is_mixed_at_once
+)
+QKV_HEADS_MIXED = replace(
+    QKV_MIXED,
+    file="qkv_heads_mixed",
+    spaces=_spaces("linear"),
+    counters=_counters,
+    when=_is_mixed_by_last_block,
+)
 NORM_ROPE = Kernel("norm_rope", _heads_grid("x", lambda op: _turned(op, "x")), _head_values)
 NORM_ROPE_WRITE = Kernel(
     "norm_rope_write", _heads_grid("x", lambda op: op.view("x").cols), _head_values, headers=kv_header
@@ -134,7 +176,8 @@ QKV_WRITE = replace(
 
 
 def _row(*attrs: str, before: tuple[Kernel, ...] = ()) -> OpKernels:
-    launches = (quantize(one), *before, QKV, QKV_HEADS, replace(LINEAR, when=_is_apart), QKV_WRITE)
+    mixed = (QKV_MIXED, QKV_HEADS_MIXED)
+    launches = (quantize(one), *before, QKV, QKV_HEADS, *mixed, replace(LINEAR, when=_is_apart), QKV_WRITE)
     return OpKernels(launches, (*CUT, "head_eps", *attrs), refuses=_refuses, lower=_lower)
 
 

@@ -1,6 +1,7 @@
 /* heads_write: columns of keys and values to the row's page, in the type of the state, and to a tail of halves. */
 #pragma once
 #include "heads.h"
+#include "matrix.h"
 
 /* Writes n <= head_dim columns of keys or values from their column `first` on. */
 template <class Rows>
@@ -25,4 +26,19 @@ DEVICE void write_head(const Heads &h, Pool state, Pool tail, Step step, int row
     const int first = column - (is_value ? h.turned : h.turned - h.k_cols), n_put = first < 0 ? 0 : n;
     put_columns<KvRows>(state, step, own, x + column, is_value, first, n_put, h.head_dim);
     if (tail.keys) put_columns<HalfRows>(tail, step, own, x + column, is_value, first, n_put, h.head_dim);
+}
+
+/* The last block of a head turns and writes it: one of N_ROWS rows of the matrix and N_TOKENS rows of y. All threads of
+ * the block, CLASSES a row, call it. */
+template <int N_ROWS, int N_TOKENS>
+DEVICE void write_last(const Heads &h, Pool state, Pool tail, Step step, View y, int rows, u32 *counters) {
+    const int head = BLOCK_X * N_ROWS / h.head_dim, token = BLOCK_Y * N_TOKENS;
+    if (!is_last_block(counters + BLOCK_Y * (rows / h.head_dim) + head, h.head_dim / N_ROWS)) return;
+#pragma unroll 1
+    for (int first = 0; first < N_TOKENS; first += CLASSES * N_ROWS / GROUP_LANES) {
+        const int own = token + first + THREAD / GROUP_LANES;
+        const bool is_row = !is_unused(step, y, own);
+        const int row = is_row ? own : token;
+        write_head(h, state, tail, step, row, row_of(y, row), head * h.head_dim, is_row ? h.head_dim : 0);
+    }
 }

@@ -15,15 +15,7 @@ KERNEL(qkv_heads, THREADS)(Step step, View y, View x, Matrix weight, const float
     const Input in = input_of(all, weight.cols, 0, token, left < BLOCK_TOKENS ? left : BLOCK_TOKENS);
     const Norm norm = {x, token, norm_cols, eps};
     outputs(Linear{weight, in, norm, row_of(y, token), bias, 0, weight.rows, y.stride});
-    const int head = BLOCK_X * BLOCK_ROWS / head_dim, n_heads = weight.rows / head_dim;
-    if (!is_last_block(counters + BLOCK_Y * n_heads + head, head_dim / BLOCK_ROWS)) return;
     const Angles angles = {fine, coarse, fine_rows, coarse_rows, pairs};
     const Heads heads = {turned, k_cols, head_dim, offset, next, pitch, q_gain, k_gain, head_eps, angles};
-#pragma unroll 1
-    for (int first = 0; first < BLOCK_TOKENS; first += THREADS / GROUP_LANES) {
-        const int own = token + first + THREAD / GROUP_LANES;
-        const bool is_row = !is_unused(step, y, own);
-        const int row = is_row ? own : token;
-        write_head(heads, state, tail, step, row, row_of(y, row), head * head_dim, is_row ? head_dim : 0);
-    }
+    write_last<BLOCK_ROWS, BLOCK_TOKENS>(heads, state, tail, step, y, weight.rows, counters);
 }
