@@ -204,8 +204,8 @@ EMU_OWN static void exchange(int first, int lanes) {
     Fiber *f = &block->fibers[first];
     int threads[64];
     for (int lane = 0; lane < lanes; lane++) {
-        if (f[lane].site != f[0].site || !f[lane].sums != !f[0].sums || f[lane].mma != f[0].mma)
-            fail("lanes meet at different shuffles");
+        if (f[lane].site != f[0].site || !f[lane].sums != !f[0].sums) fail("lanes meet at different shuffles");
+        if (f[0].sums && f[lane].mma != f[0].mma) fail("lanes meet at different matrix instructions");
         f[lane].got = f[(lane & ~31) | (f[lane].from & 31)].given;
         threads[lane] = first + lane;
     }
