@@ -25,7 +25,7 @@ MOST_SCRATCH = 8
 MOST_OF_GEMMS = 104
 # In attention with four heads of 128 on AMD's GPUs whose threads have 256 registers: up to 42 of some 7,000
 # instructions of a prompt's kernel, and of a split two-tier cache's on gfx906 5 of 2,900.
-SMALL = ("gfx906", "gfx1030", "gfx1100", "gfx1201")
+FEW_REGISTERS = ("gfx906", "gfx1030", "gfx1100", "gfx1201")
 MOST_OF_HEADS = {"attention_rows": 100, "attention_split": 32}
 HEAD = (
     "| arch | kernel | registers | scratch | shared | waves | load | dots | mma | instructions |\n"
@@ -53,7 +53,7 @@ class Row:
     def most_scratch(self) -> int:
         if "GEMM=64" in self.title:
             return MOST_OF_GEMMS
-        if self.arch in SMALL:
+        if self.arch in FEW_REGISTERS:
             return MOST_OF_HEADS.get(self.title.split()[0], MOST_SCRATCH)
         return MOST_SCRATCH
 

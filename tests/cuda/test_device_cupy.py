@@ -159,6 +159,7 @@ def test_a_step_is_recorded_and_replayed(monkeypatch: pytest.MonkeyPatch) -> Non
     device, calls = opened(monkeypatch)
     facts = device.facts()
     assert (facts.arch, facts.n_processors, facts.clock_khz) == ("sm_90", 132, 1980000)
+    assert (facts.dlpack, device.stream()) == ((2, 0), 7)
     assert device.free_bytes() == 5
     kernel = device.kernel(device.module(b"image"), "kernel_norm")
     at, (pinned, view) = device.allocate(64), device.pinned(64)

@@ -17,6 +17,7 @@ from tests.support.gguf_files import write_tiny_llama
 import camelid
 from camelid.errors import BackendError, RequestError
 from camelid_native.cuda import backend, nccl
+from camelid_native.cuda.device_driver import DriverDevice
 from camelid_native.cuda.program import SLOTS
 from camelid_native.cuda.sums import PeerSums
 
@@ -36,7 +37,7 @@ class Double:
         self.calls: list[tuple[Any, ...]] = []
         self.group: list[tuple[Any, ...]] | None = None
         self.sums: list[tuple[PeerSums, Any]] = []  # of the sums under way
-        self.alive, self.opened = 0, list[list[int]]()
+        self.alive, self.opened, self.graphs = 0, list[list[int]](), set[Any]()
         self.NcclCommunicator = SimpleNamespace(initAll=self.init_all)
 
     def init_all(self, numbers: list[int]) -> list[Any]:
@@ -52,6 +53,7 @@ class Double:
         return all_reduce
 
     def destroy(self) -> None:
+        assert not self.graphs, "NCCL waits for graphs with its sums"
         self.alive -= 1
 
     def groupStart(self) -> None:
@@ -81,6 +83,19 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Double:
         made.sums.append((PeerSums(programs), launches))
         own(self, programs, launches)
 
+    capture, drop = DriverDevice.capture, DriverDevice.drop
+
+    def captured(self: DriverDevice, work: Any) -> Any:
+        graph = capture(self, work)
+        made.graphs.add(graph.value)
+        return graph
+
+    def dropped(self: DriverDevice, graph: Any) -> None:
+        made.graphs.remove(graph.value)
+        drop(self, graph)
+
+    monkeypatch.setattr(DriverDevice, "capture", captured)
+    monkeypatch.setattr(DriverDevice, "drop", dropped)
     monkeypatch.setattr(nccl, "import_module", lambda name: made)
     monkeypatch.setattr(nccl.Nccl, "all_reduce", followed)
     monkeypatch.setattr(backend, "open_parallel", open_rigs)
@@ -119,12 +134,22 @@ def test_a_failure_of_nccl_is_named_and_frees_the_devices(double: Double, path: 
     with pytest.raises(BackendError, match="NCCL: unhandled system error"):
         camelid.load(path, **HOW, collective="nccl")
     double.available = False
-    with pytest.raises(BackendError, match=r"finds no NCCL; install it .*or omit collective"):
+    with pytest.raises(BackendError, match=r"finds no NCCL; on NVIDIA install .*, or omit collective"):
         camelid.load(path, **HOW, collective="nccl")
     assert live() == before
 
 
-@pytest.mark.parametrize("options", [{"collective": "ring", "tensor_parallel": 2}, {"collective": "nccl"}])
-def test_the_option_is_checked(options: dict[str, Any], path: str) -> None:
-    with pytest.raises(RequestError, match="expected peer or nccl, beside tensor_parallel of 2 or more"):
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"collective": "ring", "tensor_parallel": 2}, "'ring', expected peer or nccl"),
+        ({"collective": "nccl"}, "tensor_parallel is 1; give 2 or more GPUs, or omit collective"),
+        (
+            {"collective": "nccl", "tensor_parallel": 2, "backend": "reference"},
+            "backend 'reference' has one way to sum; it is for cuda",
+        ),
+    ],
+)
+def test_the_option_is_checked(options: dict[str, Any], told: str, path: str) -> None:
+    with pytest.raises(RequestError, match=told):
         camelid.load(path, **options)

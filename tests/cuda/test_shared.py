@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,7 @@ from camelid.plan.weights import inline_f32
 from camelid_native.cuda import backend, dlpack
 from camelid_native.cuda.backend import CudaBackend
 from camelid_native.cuda.device_driver import CUDA, DriverDevice
+from camelid_native.cuda.program import SLOTS
 
 IDS = tuple(range(3, 153))  # more than a step of the rig
 
@@ -66,7 +68,6 @@ def test_logits_stay_on_the_device(llm: Any, monkeypatch: pytest.MonkeyPatch) ->
     got = np.from_dlpack(array)
     assert got.ctypes.data == array._at and array.shape == got.shape == (len(IDS), 320)
     assert np.array_equal(got, want) and len(np.unique(want)) > 1000
-    assert repr(array) == "<CudaArray 150x320 f32 on emulator>"
 
 
 def no_floats(self: Any, slot: int, section: Any, n: int) -> None:
@@ -94,9 +95,11 @@ def test_an_array_of_a_closed_device_gets_no_rows(llm: Any) -> None:
     own, array = llm._running.backend, llm.logits_on_device(IDS[:4])
     program = llm._engine.programs._programs["all_logits"][0]
     words = bytes(4 * program.plan.layout.n_words)
-    with pytest.raises(BackendError, match="returns 0 rows of 320 for row 5 on, and the array is 4x320"):
+    with pytest.raises(
+        BackendError, match="returns 0 rows of 320 floats for row 5 on of an array 4x320; make"
+    ):
         own.run_into(program, words, array, 5)
-    with pytest.raises(BackendError, match="array is 4x8"):
+    with pytest.raises(BackendError, match="of an array 4x8"):
         own.run_into(program, words, own.array(4, 8), 0)
     asyncio.run(own.recover())  # which opens the device anew
     with pytest.raises(BackendError, match="closed or lost"):
@@ -104,6 +107,81 @@ def test_an_array_of_a_closed_device_gets_no_rows(llm: Any) -> None:
     llm.close()
     with pytest.raises(RequestError, match="was closed"):
         llm.logits_on_device(IDS)
+
+
+def test_a_gpus_memory_is_not_for_numpy(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NumPy raises an error of its own, or drops the capsule: the loan ends."""
+    monkeypatch.setattr(backend, "open_backend", lambda: opened(dlpack.CUDA))
+    empty = live()
+    with camelid.load(path, backend="cuda", parallel=2) as llm:
+        array = llm.logits_on_device(IDS[:4])
+        with pytest.raises(BufferError, match=r"in a GPU's memory: use torch or CuPy, or logits\(\)"):
+            np.from_dlpack(array)
+        for options in ({"copy": True}, {"dl_device": (dlpack.CPU, 0)}):
+            with pytest.raises(BufferError, match="shared in place"):
+                array.__dlpack__(stream=None, **options)
+        with suppress(Exception):  # NumPy's error, which the end of the capsule may replace
+            np.from_dlpack(Streamed(array))
+        del array
+    gc.collect()
+    assert live() == empty
+
+
+class Streamed:
+    """An array that hides from its consumer that the consumer has no streams."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __dlpack_device__(self) -> dlpack.DeviceId:
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return self.array.__dlpack__(stream=None)
+
+
+def test_a_recovery_takes_the_arrays_with_it(llm: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An array keeps no lost device from being opened again, and a loss on the way is made good."""
+    want = np.asarray(llm.logits(IDS))
+    held = llm.logits_on_device(IDS[:4])
+    monkeypatch.setattr("camelid.engine.recovery.PAUSE_S", 0.0)
+    array, run_into = None, CudaBackend.run_into
+
+    def lost_once(self: CudaBackend, *arguments: Any) -> Any:
+        monkeypatch.setattr(CudaBackend, "run_into", run_into)
+        ticket = self.run_into(*arguments)
+        monkeypatch.setenv("EMU_LOST", "1")
+        assert self._opened().device.is_done  # the loss shows at the next wait
+        return ticket
+
+    reopened = CudaBackend.recover
+
+    async def recovered(self: CudaBackend) -> bool:
+        monkeypatch.delenv("EMU_LOST", raising=False)
+        return await reopened(self)
+
+    monkeypatch.setattr(CudaBackend, "run_into", lost_once)
+    monkeypatch.setattr(CudaBackend, "recover", recovered)
+    array = llm.logits_on_device(IDS)
+    assert np.array_equal(np.from_dlpack(array), want) and llm.counters.recoveries == 1
+    assert held.is_lost and not array.is_lost
+    with pytest.raises(BufferError, match="lost with its device"):
+        np.from_dlpack(held)
+
+
+def test_an_array_with_full_slots_is_not_copied(path: str) -> None:
+    """An error before the step, so that nothing reads the array later."""
+    with camelid.load(path, backend="cuda", parallel=2) as llm:
+        own: Any = llm._running.backend
+        llm.logits(IDS[:2])
+        program = llm._engine.programs._programs["all_logits"][0]
+        words = bytes(4 * program.plan.layout.n_words)
+        tickets = [own.run(program, words) for _ in range(SLOTS)]
+        array = own.array(2, 320)
+        with pytest.raises(BackendError, match="read one first"):
+            own.run_into(program, words, array, 0)
+        for ticket in tickets:
+            asyncio.run(own.read(ticket))
 
 
 def test_a_backend_without_a_device_names_the_way_out() -> None:
@@ -182,7 +260,9 @@ async def normed(own: CudaBackend, given: list[Any], seen: list[Any] | None = No
         words = encode_step(step, plan.layout)
         ticket = own.run(started.programs["mixed"][0], words, {name: given.pop()})
         assert "freed" not in (seen or []), "the device has yet to read it"
-        return np.stack([np.asarray(row.logits) for row in await own.read(ticket)])
+        found = np.stack([np.asarray(row.logits) for row in await own.read(ticket)])
+        assert not seen or "freed" in seen, "the step is over"
+        return found
     finally:
         await own.close()
 
@@ -206,17 +286,29 @@ def test_an_array_of_the_device_is_made_ready_for_its_stream() -> None:
     assert isinstance(stream, int) and stream > 2, "1 and 2 are the default streams"
 
 
+class Odd:
+    """An array whose capsule is none."""
+
+    def __dlpack_device__(self) -> dlpack.DeviceId:
+        return (dlpack.CPU, 0)
+
+    def __dlpack__(self, **_: Any) -> Any:
+        return "capsule"
+
+
 @pytest.mark.parametrize(
     ("x", "told"),
     [
-        (np.ones((3, 8), np.float64), "another dtype than f32"),
-        (np.ones((3, 8), np.int32), "another dtype than f32"),
-        (np.ones((3, 16), np.float32)[:, ::2], "not contiguous"),
+        (np.ones((3, 8), np.float64), r"another dtype \(.*2, 64, 1\)\) than f32; convert"),
+        (np.ones((3, 8), np.int32), r"another dtype \(.*0, 32, 1\)\) than f32; convert"),
+        (np.ones((3, 16), np.float32)[:, ::2], "gaps between its elements"),
+        (np.ones((8, 3), np.float32), r"has the shape \[8, 3\]; \[rows, 8\] is expected"),
         (np.ones((4, 8), np.float32), "expects boundary buffers with byte sizes .*96.*got .*128"),
-        (Rows(np.ones((3, 8), np.float32), (dlpack.ROCM, 1), []), "on device rocm:1, the model on cpu:0"),
-        (np.broadcast_to(np.float32(1), (3, 8)), "cannot be shared: .*read-?only"),
+        (Rows(np.ones((3, 8), np.float32), (dlpack.ROCM, 1), []), "is on rocm:1, the model on cpu:0"),
+        (np.broadcast_to(np.float32(1), (3, 8)), "'x' cannot be shared: .*read-?only.*; copy the array"),
+        (Odd(), "__dlpack__ returned no unread capsule"),
     ],
-    ids=["f64", "i32", "strided", "rows", "device", "readonly"],
+    ids=["f64", "i32", "strided", "shape", "rows", "device", "readonly", "no capsule"],
 )
 def test_other_arrays_are_refused(x: Any, told: str) -> None:
     with pytest.raises(BackendError, match=told):

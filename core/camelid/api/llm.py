@@ -17,7 +17,7 @@ from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.recovery import Notice
 from camelid.engine.request import Request
 from camelid.engine.sequence import Stream
-from camelid.errors import RequestError, shown
+from camelid.errors import BackendError, DeviceLostError, RequestError, shown
 from camelid.loading.model_file import ModelSource, find_source
 from camelid.loading.start import RunningModel
 from camelid.model.spec import ModelSpec
@@ -184,14 +184,20 @@ class LLM:
 
     async def alogits_on_device(self, token_ids: Sequence[int]) -> DeviceArray:
         """The logits after each token in the GPU's memory, as an array [T, V] of float32 that
-        `torch.from_dlpack` and `cupy.from_dlpack` use in place. It outlives the model.
+        `torch.from_dlpack` and `cupy.from_dlpack` use in place. It outlives the model. NumPy cannot read it.
 
         Raises RequestError on a backend other than cuda on one GPU; OutOfMemoryError.
         """
         self._check_open()
-        array = self._running.backend.array(len(token_ids), self.spec.vocab_size)
-        await self._logits(token_ids, array)
-        return array
+        while True:
+            array = self._running.backend.array(len(token_ids), self.spec.vocab_size)
+            try:
+                await self._logits(token_ids, array)
+            except BackendError as error:
+                if isinstance(error, DeviceLostError) or not array.is_lost:
+                    raise
+            else:
+                return array
 
     async def _logits(self, token_ids: Sequence[int], into: DeviceArray | None = None) -> list[Any]:
         self._check_open()

@@ -174,10 +174,12 @@ class Forecast:
 
 
 class DeviceArray(Protocol):
-    """Memory of a device that torch, CuPy and NumPy use in place, by `from_dlpack`."""
+    """Memory of a GPU that torch and CuPy use in place, by `from_dlpack`. `is_lost`: its device was lost."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
+    @property
+    def is_lost(self) -> bool: ...
     def __dlpack__(self, *, stream: Any = None, **options: Any) -> Any: ...
     def __dlpack_device__(self) -> tuple[int, int]: ...
 
@@ -194,7 +196,8 @@ class OpKernels:
 class Backend(Protocol):
     """The contract of a backend, with every call that other modules make. `run` never waits for the device.
 
-    A program may be one stage of several: `inputs` are the boundary buffers that its plan reads, and
+    A program may be one stage of several: `inputs` are the boundary buffers that its plan reads (on cuda also
+    as arrays with `__dlpack__`), and
     `read_boundary` returns the boundary buffers that it writes, before the program runs again. Both have as
     many rows as the step, each element in the buffer's dtype.
     """
@@ -234,9 +237,11 @@ class Backend(Protocol):
 
     def run_into(self, program: Program, step: bytes, array: Any, row: int) -> Ticket:
         """As `run`, but the step's logits or emitted floats go to rows `row` on of an array of `array`, whose
-        consumers wait for the step, and not to the host. Raises BackendError for an array of another size.
+        consumers wait for the step, and not to the host. No consumer may read these rows meanwhile. Raises
+        BackendError for an array of another size or device.
         """
-        raise BackendError(f"backend {self.capabilities().name!r} has no arrays of a device")
+        name = self.capabilities().name
+        raise BackendError(f"backend {name!r} keeps no results on a device; call run", backend=name)
 
     async def run_buffers(
         self, program: Program, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]

@@ -177,7 +177,7 @@ def about(bench: Bench, run_options: BenchOptions, rival: LlamaCpp | None) -> Re
         "gpu_layers": run_options.options.gpu_layers,
         "tensor_parallel": run_options.options.tensor_parallel,
         "pipeline_parallel": run_options.options.pipeline_parallel,
-        "collective": run_options.options.collective,
+        "collective": run_options.options.collective or "peer",
         "kv_type": run_options.options.kv_type,
         "activations": llm.capabilities.activations,
         "repetitions": run_options.repetitions,

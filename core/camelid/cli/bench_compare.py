@@ -22,10 +22,11 @@ SAME: Mapping[str, str] = {
     "gpu_layers": "number of layers on the GPU",
     "tensor_parallel": "number of GPUs",
     "pipeline_parallel": "number of stages",
-    "collective": "collective",
+    "collective": "way to sum over GPUs",
     "activations": "activations",
 }
-ABSENT = {"tensor_parallel": 1, "pipeline_parallel": 1}  # of results that are older than these facts
+# Of results that are older than these facts.
+ABSENT = {"tensor_parallel": 1, "pipeline_parallel": 1, "collective": "peer"}
 
 
 @dataclass(frozen=True, slots=True)

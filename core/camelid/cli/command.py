@@ -131,7 +131,7 @@ def devices_options(function: F) -> F:
     function = click.option(
         "--collective", type=click.Choice(COLLECTIVES), metavar="NAME",
         help="Sums over the GPUs of --tensor-parallel: peer (copies, in one order; the default) or nccl "
-        "(through CuPy; for long prompts on many GPUs, but company may change a result).",
+        "(through CuPy; for long prompts on many GPUs, but other requests may change a result).",
     )(function)  # fmt: skip
     function = click.option(
         "--pipeline-parallel", type=click.IntRange(1), default=1, metavar="N",

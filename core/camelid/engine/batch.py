@@ -85,7 +85,7 @@ class PendingStep:
                 self.error = error
 
 
-def run(backend: Backend, program: Program, batch: Batch, step: bytes) -> Ticket:
+def submit_batch(backend: Backend, program: Program, batch: Batch, step: bytes) -> Ticket:
     """Submits a batch's step; logits go to the array of a request with one."""
     for item in batch.scheduled:
         if item.sequence.request.into is not None and batch.program == ALL_LOGITS:
@@ -150,7 +150,10 @@ class OutputProcessor:
                 f"backend {self._name!r} computes no logits; choose another backend", backend=self._name
             )
         rows, score = s.outbox.logits, s.request.score
-        rows.append(score(len(rows), row.logits, row.log_sum_exp) if score and row.logits else row.logits)
+        if score and row.logits is not None:
+            rows.append(score(len(rows), row.logits, row.log_sum_exp))
+        else:
+            rows.append(row.logits)
         return "stop" if len(rows) == s.request.n_prompt else None
 
     def _token(self, s: Sequence, row: OutputRow) -> FinishReason | None:

@@ -17,7 +17,7 @@ from time import perf_counter
 from typing import Any
 
 from camelid.backends.base import Backend
-from camelid.engine.batch import Batch, OutputProcessor, PendingStep, build_step, run
+from camelid.engine.batch import Batch, OutputProcessor, PendingStep, build_step, submit_batch
 from camelid.engine.delivery import Delivery
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
@@ -321,7 +321,7 @@ class StepEngine:
         try:
             step = build_step(batch, self.state, self.counters.steps_submitted)
             program = self.programs.smallest(batch.program, step)
-            ticket = run(self.backend, program, batch, encode_step(step, program.plan.layout))
+            ticket = submit_batch(self.backend, program, batch, encode_step(step, program.plan.layout))
         except DeviceLostError:
             raise
         except Exception as error:

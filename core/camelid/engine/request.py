@@ -109,6 +109,11 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
             f"{limits.chunk - limits.parallel + 1} beside other sequences' rows; load with a larger chunk",
             field="is_atomic",
         )
+    if request.into is not None and (request.score or not request.all_logits):
+        raise RequestError(
+            "into is for all_logits without score: the array gets all logits of the prompt",
+            field="into",
+        )
     if request.proposer and (request.samples_on_host or request.sampling.logprobs):
         raise RequestError(
             "speculation needs sampling on the device; leave out the grammar, logprobs, and samplers that "

@@ -299,6 +299,12 @@ async def open_shares(options: LoadOptions, model: Model, *, has_stages: bool = 
         )
     name = several_backend(options, "tensor_parallel")
     _check_options(name, options.adapter, options.threads)
+    if options.collective and "collective" not in row_of(name).options:
+        raise RequestError(
+            f"collective is {options.collective!r}, but backend {name!r} has one way to sum; it is for "
+            f"{', '.join(names_with('collective'))}",
+            field="collective",
+        )
     backend = open_parallel(name, options.tensor_parallel, shares_of(model, options))
     adapter = ",".join(numbers_for(name, options.adapter, options.tensor_parallel))
     activations, collective = options.activations or "", options.collective or ""

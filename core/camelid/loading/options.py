@@ -72,6 +72,19 @@ class LoadOptions:
             )
         return cls(**options)
 
+    def _check_collective(self) -> None:
+        if self.collective not in (None, *COLLECTIVES):
+            known = " or ".join(COLLECTIVES)
+            raise RequestError(
+                f"collective is {shown(self.collective)}, expected {known}", field="collective"
+            )
+        if self.collective and self.tensor_parallel < 2:
+            raise RequestError(
+                f"collective is {self.collective!r}, but tensor_parallel is {self.tensor_parallel}; give "
+                "2 or more GPUs, or omit collective",
+                field="collective",
+            )
+
     def check(self) -> None:
         """Raises RequestError for a value out of range, and for `parallel` above `chunk`."""
         check_integer("parallel", self.parallel, 1)
@@ -80,11 +93,7 @@ class LoadOptions:
         for name in INTEGERS:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
-        if self.collective is not None and (self.collective not in COLLECTIVES or self.tensor_parallel < 2):
-            raise RequestError(
-                f"collective is {shown(self.collective)}, expected {' or '.join(COLLECTIVES)}, beside "
-                "tensor_parallel of 2 or more GPUs", field="collective",
-            )  # fmt: skip
+        self._check_collective()
         if self.activations not in (None, *ACTIVATIONS):
             raise RequestError(
                 f"activations are {self.activations!r}, expected {' or '.join(ACTIVATIONS)}",

@@ -237,7 +237,7 @@ class Settings:
     collective: str | None = row(
         None,
         OneOf(COLLECTIVES),
-        "Sums over the GPUs of tensor_parallel: peer, or nccl, by which company may change a result.",
+        "Sums over the GPUs of tensor_parallel: peer, or nccl (then other requests may change a result).",
     )
     activations: str | None = row(
         None,

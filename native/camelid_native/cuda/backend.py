@@ -33,7 +33,7 @@ from camelid.plan.weights import Weight
 from camelid_native.cuda.compiler import Compiler
 from camelid_native.cuda.device import Device
 from camelid_native.cuda.forecast import forecast_of
-from camelid_native.cuda.given import Given, taken, write
+from camelid_native.cuda.given import Given, shared_inputs, write
 from camelid_native.cuda.holdings import Holdings
 from camelid_native.cuda.kernel import Context, Kernel
 from camelid_native.cuda.kernels import KERNELS, plan_refusal
@@ -116,7 +116,7 @@ class CudaBackend(Backend):
         check_weight_types(weights, self.capabilities())
         loaded = self._opened().weights
         if loaded.has_any(weights):
-            self._drop_programs()
+            self.drop_programs()
         loaded.load(weights, sources)
         self._kept.weights |= {weight.name: weight for weight in weights}
         self._kept.sources |= sources
@@ -124,7 +124,7 @@ class CudaBackend(Backend):
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
         """Allocates zeroed state. Programs compiled earlier become invalid."""
         parts = self._opened()
-        self._drop_programs()
+        self.drop_programs()
         before, self._states = self._states, None
         if before:
             before.close()
@@ -181,29 +181,29 @@ class CudaBackend(Backend):
 
     def run(self, program: Program, step: bytes, inputs: Given | None = None) -> Ticket:
         """Enqueues a step. An input is bytes, or an array with `__dlpack__` on this device or the host."""
-        parts, own = self._opened(), self._own(program).program
-        given = taken(program.plan, inputs, parts.device)
+        parts, own = self._opened().entered(), self._own(program).program
+        given = shared_inputs(program.plan, inputs, parts.device, parts.lender.number)
         checked = checked_inputs(program, step, given, backend="cuda")
-        unread = write(checked, own.places, parts.device, parts.staging)
-        flight = self._submitted(program, step)
+        own.check(step)  # before the copies of arrays, which an error would free
+        unread = write(checked, own.places, parts.device, parts.lender.number, parts.staging)
+        flight = self._submitted(own, step, outputs_of(program, step))
         own.hold(flight, unread)
         return Ticket(program, flight.n_outputs, flight)
 
     def array(self, rows: int, cols: int) -> CudaArray:
-        return self._opened().lender.array(rows, cols)
+        return self._opened().entered().lender.array(rows, cols)
 
     def run_into(self, program: Program, step: bytes, array: CudaArray, row: int) -> Ticket:
         own, n_outputs = self._own(program).program, outputs_of(program, step)
         checked_inputs(program, step, None, backend="cuda")
-        at = array.take(self._opened().device, row, n_outputs, own.float_bytes // 4)
-        flight = self._submitted(program, step, at)
+        at = array.rows_at(self._opened().entered().device, row, n_outputs, own.float_bytes // 4)
+        flight = self._submitted(own, step, n_outputs, at)
         array.written()
         return Ticket(program, n_outputs, flight)
 
-    def _submitted(self, program: Program, step: bytes, floats_to: int = 0) -> Flight:
-        own = self._own(program).program
+    def _submitted(self, own: CudaProgram, step: bytes, n_outputs: int, floats_to: int = 0) -> Flight:
         self.count(own)
-        return own.submit(step, outputs_of(program, step), floats_to)
+        return own.submit(step, n_outputs, floats_to)
 
     def count(self, own: CudaProgram) -> None:
         """Counts a step of a program."""
@@ -246,7 +246,7 @@ class CudaBackend(Backend):
         """Runs a step with bytes in the input views, and returns the bytes of the output views."""
         compiled = self._own(program)
         parts, given = self._opened(), {view.buffer.name: data for view, data in inputs.items()}
-        write(given, compiled.program.places, parts.device, parts.staging)
+        write(given, compiled.program.places, parts.device, parts.lender.number, parts.staging)
         ticket = self.run(program, step)
         await self.read(ticket)
         rows = program.plan.rows
@@ -284,13 +284,13 @@ class CudaBackend(Backend):
         return [_described(list(islice(used, n)), context) for n in part_counts(plan)]
 
     async def close(self) -> None:
-        """Waits for the steps in flight and frees all memory."""
+        """Waits for the steps in flight and frees all memory but arrays of the user."""
         self._kept, self._gone = Kept(), ""
-        self._release()
+        self._release(Opened.close)
         self._programs = []
 
-    def _release(self) -> None:
-        """Frees the device and everything on it; programs keep their plans."""
+    def _release(self, end: Callable[[Opened], None] = Opened.abandon) -> None:
+        """Frees the device and everything on it, by `end`; programs keep their plans."""
         parts, self._parts = self._parts, None
         states, self._states = self._states, None
         if parts is None:
@@ -302,7 +302,7 @@ class CudaBackend(Backend):
         if states:
             states.close()
         with suppress(BackendError):  # of a lost device
-            parts.close()
+            end(parts)
 
     async def recover(self) -> bool:
         """Opens the device again, with its weights, empty state and all programs."""
@@ -323,7 +323,7 @@ class CudaBackend(Backend):
         self._gone = ""
         return True
 
-    def _drop_programs(self) -> None:
+    def drop_programs(self) -> None:
         """Frees all programs, after the steps in flight."""
         if self._programs and self._parts:
             self._parts.device.wait(self._parts.device.mark())

@@ -18,7 +18,7 @@ INCLUDE = re.compile(r'^#include "(\w+\.h)"\n', re.MULTILINE)
 class Module:
     """A kernel file with the headers that it is compiled with, such as a codec, and macros.
 
-    `spaces` are headers in namespaces, which each have a copy of what the others include, but for `headers`.
+    Each of `spaces` is a namespace with its own copy of its headers; `headers` stand before all, once.
     No slots: `cached_property` needs a `__dict__`.
     """
 

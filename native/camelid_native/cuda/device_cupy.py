@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
+from threading import RLock
 from typing import Any
 
 from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
@@ -27,6 +28,7 @@ class CupyDevice:
         self._version = str(cupy.__version__)
         self._number, self._held = number, dict[int, Any]()
         self._sizes: dict[int, int] = {}  # of the pool's memory, by address
+        self._lock = RLock()  # the pool's: other threads free arrays
         self._stream: Any = self._call(lambda: self._cuda.Stream(non_blocking=True))
         self._pool: Any = self._cuda.MemoryPool()
 
@@ -59,16 +61,18 @@ class CupyDevice:
     def allocate(self, n_bytes: int) -> int:
         """Memory of a pool of this device alone, whose limit is exactly what is allocated."""
         size = -(-n_bytes // POOL_BYTES) * POOL_BYTES
-        self._bound(size)
-        at = self._keep(self._call(self._pool.malloc, n_bytes))
-        self._sizes[at] = size
+        with self._lock:
+            self._bound(size)
+            at = self._keep(self._call(self._pool.malloc, n_bytes))
+            self._sizes[at] = size
         return at
 
     def free(self, at: int) -> None:
         """Gives memory back to the device: other processes and the next load find it free."""
-        del self._held[at], self._sizes[at]
-        self._call(self._pool.free_all_blocks)
-        self._bound()
+        with self._lock:
+            del self._held[at], self._sizes[at]
+            self._call(self._pool.free_all_blocks)
+            self._bound()
 
     def pinned(self, n_bytes: int) -> tuple[int, memoryview[int]]:
         at = self._keep(self._call(self._cuda.alloc_pinned_memory, n_bytes))

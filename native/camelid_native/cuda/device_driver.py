@@ -323,12 +323,7 @@ class DriverDevice:
         Raises the error of another code; `want` bytes were asked for.
         """
         if self._has_context and getattr(CURRENT, "device", None) is not self:
-            self._has_context = False
-            try:
-                self._call("CtxSetCurrent", self._context, self._device)
-            finally:
-                self._has_context = True
-            CURRENT.device = self
+            self._enter()
         name, given = self._api.functions[role], self._api.arguments.get(role)
         if not name:
             return 0
@@ -336,6 +331,15 @@ class DriverDevice:
         if code not in (0, fine):
             raise self._error(role, code, want)
         return code
+
+    def _enter(self) -> None:
+        """Makes the device the thread's."""
+        CURRENT.device = self
+        try:
+            self._call("CtxSetCurrent", self._context, self._device)
+        except BaseException:
+            CURRENT.device = None
+            raise
 
     def _function(self, name: str) -> Any:
         try:

@@ -13,12 +13,14 @@ from math import prod
 from typing import Any, ClassVar
 
 from camelid.errors import BackendError
+from camelid.plan.plan import Buffer
 
 DeviceId = tuple[int, int]  # a DLDeviceType, and a number among its devices
-CPU, CUDA, ROCM = 1, 2, 10
-NAMES = {CPU: "cpu", CUDA: "cuda", ROCM: "rocm"}
+CPU, CUDA, CUDA_HOST, ROCM, ROCM_HOST, MANAGED = 1, 2, 3, 10, 11, 13
+NAMES = {CPU: "cpu", CUDA: "cuda", ROCM: "rocm", MANAGED: "managed memory"}
+HOST = frozenset({CPU, CUDA_HOST, ROCM_HOST})  # the processor's memory, also pinned
 DTYPES = {"f32": (2, 32), "f16": (2, 16), "bf16": (4, 16)}  # code and bits of an activation's dtype
-GIVEN, TAKEN = b"dltensor", b"used_dltensor"  # names of a capsule before and after its consumer
+UNREAD, USED = b"dltensor", b"used_dltensor"  # names of a capsule before and after its consumer
 
 
 class Tensor(Structure):
@@ -42,6 +44,7 @@ _is_named = ctypes.PYFUNCTYPE(c_int, c_void_p, c_char_p)(("PyCapsule_IsValid", c
 _pointer = ctypes.PYFUNCTYPE(c_void_p, c_void_p, c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
 _rename = ctypes.PYFUNCTYPE(c_int, c_void_p, c_char_p)(("PyCapsule_SetName", ctypes.pythonapi))
 _keep = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("Py_IncRef", ctypes.pythonapi))
+_clear_error = ctypes.PYFUNCTYPE(None)(("PyErr_Clear", ctypes.pythonapi))
 _drop = ctypes.PYFUNCTYPE(None, c_void_p)(("Py_DecRef", ctypes.pythonapi))
 _Deleter = ctypes.CFUNCTYPE(None, c_void_p)
 
@@ -54,9 +57,10 @@ def _delete(managed: int) -> None:
 
 @_Deleter
 def _destroy(capsule: int) -> None:
-    """Ends the loan of a capsule without a consumer."""
-    if _is_named(capsule, GIVEN):
-        _delete(_pointer(capsule, GIVEN))
+    """Ends the loan of an unread capsule. Calls would fail beside an exception of its consumer."""
+    _clear_error()
+    if _is_named(capsule, UNREAD):
+        _delete(_pointer(capsule, UNREAD))
 
 
 class Lent:
@@ -73,15 +77,19 @@ def capsule_of(owner: object, at: int, shape: Sequence[int], device: DeviceId) -
     """A capsule of contiguous float32 at an address, which keeps its owner."""
     lent = Lent(owner, at, shape, device)
     _keep(lent)  # until the deleter
-    return _new(addressof(lent.managed), GIVEN, ctypes.cast(_destroy, c_void_p))
+    return _new(addressof(lent.managed), UNREAD, ctypes.cast(_destroy, c_void_p))
 
 
 class Borrowed:
     """The memory of another library's array, `n_bytes` bytes from `at`, until it is deleted."""
 
     def __init__(self, capsule: Any) -> None:
-        self._managed = Managed.from_address(_pointer(id(capsule), GIVEN))
-        _rename(id(capsule), TAKEN)
+        """Raises ValueError for another object than an unread capsule of version 0."""
+        self._managed: Managed | None = None
+        if not _is_named(id(capsule), UNREAD):
+            raise ValueError("__dlpack__ returned no unread capsule 'dltensor'")
+        self._managed = Managed.from_address(_pointer(id(capsule), UNREAD))
+        _rename(id(capsule), USED)
         self._tensor: Tensor = self._managed.tensor
         self.shape = self._tensor.shape[: self._tensor.n_dims]
         self.at: int = (self._tensor.data or 0) + self._tensor.byte_offset
@@ -91,36 +99,45 @@ class Borrowed:
     def __len__(self) -> int:
         return self.n_bytes
 
-    def is_of(self, dtype: str) -> bool:
-        """True for contiguous elements of an activation's dtype."""
+    @property
+    def is_dense(self) -> bool:
+        """True for rows without gaps, in order."""
         steps = [prod(self.shape[i + 1 :]) for i in range(len(self.shape))]
         found = self._tensor.strides[: len(self.shape)] if self._tensor.strides else steps
-        is_dense = all(a == b for a, b, n in zip(found, steps, self.shape, strict=True) if n > 1)
-        return is_dense and (self._tensor.code, self._tensor.bits, self._tensor.lanes) == (*DTYPES[dtype], 1)
+        return all(a == b for a, b, n in zip(found, steps, self.shape, strict=True) if n > 1)
+
+    def fault(self, buffer: Buffer) -> str:
+        """The reason why the array is no input of a buffer; "" if it is one."""
+        dtype = (self._tensor.code, self._tensor.bits, self._tensor.lanes)
+        if dtype != (*DTYPES[buffer.dtype], 1):
+            return f"has another dtype (code, bits and lanes {dtype}) than {buffer.dtype}; convert it"
+        if self.shape[-1:] != [buffer.cols]:
+            return f"has the shape {self.shape}; [rows, {buffer.cols}] is expected"
+        return "" if self.is_dense else "has gaps between its elements, or another order; copy it"
 
     def __del__(self) -> None:
-        if self._managed.deleter:
+        if self._managed is not None and self._managed.deleter:
             _Deleter(self._managed.deleter)(addressof(self._managed))
 
 
-def borrowed(array: Any, dtype: str, device: DeviceId, stream: int) -> Borrowed:
+def borrowed(array: Any, buffer: Buffer, device: DeviceId, stream: int) -> Borrowed:
     """The memory of an array on a device or on the host, ready for what `stream` does next.
 
-    Raises BackendError for an array of another dtype, order or device.
+    Raises BackendError for an array of another device, dtype, shape or order.
     """
     found: DeviceId = tuple(map(int, array.__dlpack_device__()))  # pyright: ignore[reportAssignmentType]
-    if found != device and found[0] != CPU:
+    if found != device and found[0] not in HOST:
         kind, number = found
         raise BackendError(
-            f"cuda: the array is on device {NAMES.get(kind, kind)}:{number}, the model on "
-            f"{NAMES[device[0]]}:{device[1]}; copy the array there first",
+            f"cuda: the array for the input {buffer.name!r} is on {NAMES.get(kind, kind)}:{number}, the "
+            f"model on {NAMES[device[0]]}:{device[1]}; copy the array there first",
             backend="cuda",
         )
     try:
-        held = Borrowed(array.__dlpack__(stream=None if found[0] == CPU else stream))
-    except (BufferError, TypeError, ValueError) as error:
-        raise BackendError(f"cuda: the array cannot be shared: {error}", backend="cuda") from error
-    if not held.is_of(dtype):
-        told = f"cuda: the array has another dtype than {dtype}, or is not contiguous; convert or copy it"
-        raise BackendError(told, backend="cuda")
+        held = Borrowed(array.__dlpack__(stream=None if found[0] in HOST else stream))
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        told = f"cuda: the input {buffer.name!r} cannot be shared: {error}; copy the array, or give its bytes"
+        raise BackendError(told, backend="cuda") from error
+    if fault := held.fault(buffer):
+        raise BackendError(f"cuda: the array for the input {buffer.name!r} {fault}", backend="cuda")
     return held

@@ -11,31 +11,30 @@ import numpy as np
 from camelid.backends.common.boundary import input_buffers
 from camelid.plan.plan import Plan
 from camelid_native.cuda.device import Device
-from camelid_native.cuda.dlpack import Borrowed, borrowed
+from camelid_native.cuda.dlpack import Borrowed, DeviceId, borrowed
 from camelid_native.cuda.staging import Staging
 
 Given = Mapping[str, Any]  # bytes or an array, by the buffer's name
+Shared = bytes | Borrowed
 
 
-def taken(plan: Plan, inputs: Given | None, device: Device) -> dict[str, bytes | Borrowed]:
+def shared_inputs(plan: Plan, inputs: Given | None, device: Device, own: DeviceId) -> dict[str, Shared]:
     """The inputs, arrays as their memory. Raises BackendError as `borrowed`."""
-    dtypes = {buffer.name: buffer.dtype for buffer in input_buffers(plan)}
-    return {name: _one(data, dtypes.get(name, "f32"), device) for name, data in (inputs or {}).items()}
-
-
-def _one(data: Any, dtype: str, device: Device) -> bytes | Borrowed:
-    if not hasattr(data, "__dlpack__"):
-        return data
-    return borrowed(data, dtype, device.facts().dlpack, device.stream())
+    buffers = {buffer.name: buffer for buffer in input_buffers(plan) if inputs}
+    found: dict[str, Shared] = dict(inputs or {})
+    for name, data in found.items():
+        if name in buffers and hasattr(data, "__dlpack__"):
+            found[name] = borrowed(data, buffers[name], own, device.stream())
+    return found
 
 
 def write(
-    inputs: Mapping[str, bytes | Borrowed], places: Mapping[str, int], device: Device, staging: Staging
+    inputs: Mapping[str, Shared], places: Mapping[str, int], device: Device, own: DeviceId, staging: Staging
 ) -> Sequence[Borrowed]:
     """Enqueues the copies of inputs to their places. Returns the arrays that the device has yet to read."""
     unread: list[Borrowed] = []
     for name, data in inputs.items():
-        if isinstance(data, Borrowed) and data.device == device.facts().dlpack:
+        if isinstance(data, Borrowed) and data.device == own:
             device.copy(places[name], data.at, data.n_bytes)
             unread.append(data)
         elif data:
@@ -43,7 +42,7 @@ def write(
     return unread
 
 
-def _bytes(data: bytes | Borrowed) -> Any:
+def _bytes(data: Shared) -> Any:
     if not isinstance(data, Borrowed):
         return np.frombuffer(data, np.uint8)
     memory = (ctypes.c_ubyte * data.n_bytes).from_address(data.at)

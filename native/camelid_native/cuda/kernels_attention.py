@@ -62,8 +62,8 @@ def _spills(op: Op, c: Context) -> bool:
 
 
 def _split_defines(op: Op, c: Context) -> dict[str, int]:
-    """Macros of splits, whose sums fill fewer registers: two blocks of up to four heads fit, or three; one of
-    float32 in four heads of 256, which spill on sm_100.
+    """Macros of splits, whose sums fill fewer registers: two blocks of up to four heads fit, or three.
+    Float32 in four heads of 256 spills on sm_100 with two, so it has one.
     """
     n_heads, width = _shared_heads(op), _head_dims(op)[0]
     is_widest = n_heads * width > 512 and spec_of(op, c.plan).kv_type == "f32"

@@ -44,7 +44,7 @@ def _values(op: Op, c: Context) -> Values:
 
 
 def _mixed_headers(op: Op, c: Context) -> tuple[str, ...]:
-    """Headers of both weights' products, whose own are in namespaces."""
+    """Headers that the products of both weights share."""
     return ("bits", "deferred", "input", "turn", *kv_header(op, c))
 
 

@@ -1,7 +1,7 @@
 """Sums over GPUs by NCCL, through CuPy's interface of it.
 
-A ring sends 2 (n - 1) / n of a sum's bytes from each device, copies between all devices n - 1. Its order of
-sums depends on the number of rows, so company may change bits.
+A ring sends 2 (n - 1) / n of a sum's bytes from each device; copies between all devices send n - 1 of it.
+The order of a ring's sums depends on the number of rows, so other requests may change bits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from camelid_native.cuda.program import CudaProgram, Launch
 from camelid_native.cuda.sums import Collective
 
 FLOAT32, SUM = 7, 0  # ncclDataType_t, ncclRedOp_t
-WAY_OUT = "install it (`pip install nvidia-nccl-cu12`, or -cu13), or omit collective"
+WAY_OUT = "on NVIDIA install 'camelid[cuda]' and nvidia-nccl-cu12 (or cuda13 and -cu13), or omit collective"
 
 
 class Nccl:
@@ -28,7 +28,9 @@ class Nccl:
         try:
             self._api: Any = import_module("cupy.cuda.nccl")
         except ImportError as error:
-            raise BackendError(f"cuda: CuPy cannot be imported: {error}; {WAY_OUT}", backend="cuda") from None
+            raise BackendError(
+                f"cuda: NCCL needs CuPy, which cannot be imported: {error}; {WAY_OUT}", backend="cuda"
+            ) from None
         if not self._api.available:
             raise BackendError(f"cuda: CuPy finds no NCCL; {WAY_OUT}", backend="cuda")
         self._communicators: Sequence[Any] = self.call(
@@ -47,7 +49,7 @@ class Nccl:
             self.call(self._api.groupEnd)
 
     def close(self) -> None:
-        """Frees the communicators."""
+        """Frees the communicators. NCCL waits for the end of graphs with its sums: free programs before."""
         for communicator in self._communicators:
             with suppress(BackendError):
                 self.call(communicator.destroy)

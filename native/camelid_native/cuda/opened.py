@@ -9,6 +9,7 @@ from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.weights import Weight
 from camelid_native.cuda.compiler import Compiler, fingerprint
 from camelid_native.cuda.device import Device
+from camelid_native.cuda.device_driver import CURRENT
 from camelid_native.cuda.library import Library
 from camelid_native.cuda.matrix_units import multiplies_codes, multiplies_halves
 from camelid_native.cuda.program import CudaProgram
@@ -30,18 +31,31 @@ class Opened:
             self.has_matrix = multiplies_codes(facts.arch)
             self.has_half_matrix = multiplies_halves(facts.arch)
             self.staging = Staging(device)
-            self.lender = Lender(device)
+            self.lender = Lender(device, facts.dlpack)
         except BaseException:
             device.close()
             raise
         self.library = Library(device, compiler, facts.arch)
         self.weights = Weights(device, self.staging, self.library)
 
+    def entered(self) -> Opened:
+        """Itself; the next call selects the device, since a user's torch may have selected another."""
+        CURRENT.device = None
+        return self
+
     def close(self) -> None:
         """Frees all memory and the device, which arrays of the user keep until the last is freed."""
+        self._free()
+        self.lender.close()
+
+    def abandon(self) -> None:
+        """Frees a lost device, with the arrays of the user."""
+        self._free()
+        self.lender.abandon()
+
+    def _free(self) -> None:
         self.weights.close()
         self.staging.close()
-        self.lender.close()
 
 
 @dataclass(slots=True)

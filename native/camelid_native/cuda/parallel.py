@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 from camelid.backends.base import Capabilities, OpenSpec, Program, Result, Shares, Ticket
@@ -107,6 +108,7 @@ class CudaParallel(ParallelBackend):
 
         Raises BackendError as `CudaBackend.open` and `Nccl`.
         """
+        await self.close()
         numbers = spec.adapter.split(",") if spec.adapter else [str(i) for i in range(len(self._own))]
         await self._open_each([replace(spec, adapter=number) for number in numbers])
         for one in self._own:
@@ -118,13 +120,17 @@ class CudaParallel(ParallelBackend):
     async def _connect(self, numbers: Sequence[int]) -> None:
         try:
             self._nccl = Nccl(numbers)
-        except BackendError:
+        except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
+        """Frees the programs, NCCL's communicators, then the devices."""
         nccl, self._nccl = self._nccl, None
         if nccl:
+            for backend in self._own:
+                with suppress(BackendError):
+                    backend.drop_programs()
             nccl.close()
         await super().close()
 

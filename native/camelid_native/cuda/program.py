@@ -68,15 +68,15 @@ class Section:
 
 @dataclass(slots=True, eq=False)
 class Flight:
-    """A submitted step: its slot, number of outputs, results in the slot and event, then their bytes."""
+    """A submitted step, then its results."""
 
     owner: CudaProgram
     slot: int
     n_outputs: int
-    sections: Sequence[Section]
+    sections: Sequence[Section]  # results that are copied to the slot
     mark: Any  # None after the step
     step: bytes
-    data: bytes | None = None
+    data: bytes | None = None  # the results' bytes
 
 
 class CudaProgram:
@@ -127,8 +127,8 @@ class CudaProgram:
         self.device.replay(self._graphs[slot])
         return self.flight(slot, step, n_outputs, floats_to)
 
-    def fill_slot(self, step: bytes) -> int:
-        """Puts a step into a free slot. Raises as `submit`."""
+    def check(self, step: bytes) -> None:
+        """Raises as `submit`."""
         if len(step) != self.memory.step_bytes:
             raise BackendError(
                 f"cuda: a step of program {self.plan.key.entry!r} has {len(step):,} bytes, expected "
@@ -136,6 +136,10 @@ class CudaProgram:
             )  # fmt: skip
         if not self._free:
             raise BackendError(f"cuda: {SLOTS} steps are in flight; read one first", backend="cuda")
+
+    def fill_slot(self, step: bytes) -> int:
+        """Puts a step into a free slot. Raises as `submit`."""
+        self.check(step)
         slot = self._free.pop(0)
         self._steps[slot][1][:] = step
         return slot
@@ -152,8 +156,9 @@ class CudaProgram:
         return Flight(self, slot, n_outputs, sections, self.device.mark(), step)
 
     def hold(self, flight: Flight, arrays: Sequence[object]) -> None:
-        """Keeps the arrays that a step reads until its slot is used again, or the program is closed."""
-        self._held[flight.slot] = arrays
+        """Keeps the arrays that a step reads until it is over."""
+        if arrays:
+            self._held[flight.slot] = arrays
 
     def is_done(self, flight: Flight) -> bool:
         """True if `read` does not wait: the step is over, or its device is lost."""
@@ -183,6 +188,7 @@ class CudaProgram:
         if flight.mark is not None:
             self.device.wait(flight.mark)
             flight.mark = None
+            self._held.pop(flight.slot, None)
 
     def close(self) -> None:
         """Frees the memory of the program."""

@@ -1,51 +1,59 @@
 """Results that stay on the device, as arrays for DLPack's consumers: torch, CuPy, JAX.
 
-An array outlives its backend: the device closes with the last one.
+An array outlives its backend: the device closes with the last one, unless it was lost.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 from camelid.errors import BackendError
 from camelid_native.cuda.device import Device
-from camelid_native.cuda.dlpack import DeviceId, capsule_of
+from camelid_native.cuda.dlpack import HOST, DeviceId, capsule_of
+
+ABSENT: Any = object()
 
 
 class Lender:
-    """The arrays of one device. A consumer frees its array in any thread."""
+    """The arrays of one device. A consumer may free its array in any thread."""
 
-    def __init__(self, device: Device) -> None:
-        self._device, self._lock = device, Lock()
-        self._n_lent, self._is_closed = 0, False
+    def __init__(self, device: Device, number: DeviceId) -> None:
+        """`number` is the device in DLPack's terms."""
+        self.device, self.number, self.lock = device, number, RLock()
+        self.is_lost = self._is_closed = False
+        self._n_lent = 0
 
     def array(self, rows: int, cols: int) -> CudaArray:
         """A new array of zeros. Raises OutOfMemoryError."""
-        at = self._device.allocate(max(4 * rows * cols, 4))
-        with self._lock:
+        at = self.device.allocate(max(4 * rows * cols, 4))
+        with self.lock:
             self._n_lent += 1
-        return CudaArray(self, self._device, at, rows, cols)
+        return CudaArray(self, at, rows, cols)
 
-    def take_back(self, at: int) -> None:
+    def free(self, at: int) -> None:
         """Frees an array's memory; a lost device has nothing to free."""
-        with suppress(BackendError):
-            self._device.free(at)
-        with self._lock:
+        with self.lock, suppress(BackendError):
             self._n_lent -= 1
-            is_last = self._is_closed and not self._n_lent
-        if is_last:
-            with suppress(BackendError):
-                self._device.close()
+            if self.is_lost:
+                return
+            self.device.free(at)
+            if self._is_closed and not self._n_lent:
+                self.device.close()
 
     def close(self) -> None:
         """Closes the device, now or with the last array."""
-        with self._lock:
+        with self.lock:
             self._is_closed = True
-            is_last = not self._n_lent
-        if is_last:
-            self._device.close()
+            if not self._n_lent:
+                self.device.close()
+
+    def abandon(self) -> None:
+        """Closes a lost device, whose arrays have no memory any more."""
+        with self.lock:
+            self.is_lost = True
+            self.device.close()
 
 
 class CudaArray:
@@ -54,53 +62,70 @@ class CudaArray:
     `torch.from_dlpack` and `cupy.from_dlpack` use the memory in place, which is freed with its last user.
     """
 
-    def __init__(self, lender: Lender, device: Device, at: int, rows: int, cols: int) -> None:
+    def __init__(self, lender: Lender, at: int, rows: int, cols: int) -> None:
         self.shape = (rows, cols)
-        self._lender, self._device, self._at = lender, device, at
+        self._lender, self._at = lender, at
         self._mark: Any = None
-        device.fill(at, 0, 4 * rows * cols)
+        lender.device.fill(at, 0, 4 * rows * cols)
         self.written()
 
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.shape[0]}x{self.shape[1]} f32 on {self._device.facts().name}>"
+    @property
+    def is_lost(self) -> bool:
+        """True if the device was lost, and the array with it."""
+        return self._lender.is_lost
 
     def __dlpack_device__(self) -> DeviceId:
-        return self._device.facts().dlpack
+        return self._lender.number
 
-    def __dlpack__(self, *, stream: Any = None, **_: Any) -> Any:
-        """A capsule of the memory, after the steps that fill it: so any `stream` of the consumer is right."""
+    def __dlpack__(
+        self, *, stream: Any = ABSENT, dl_device: Any = None, copy: bool | None = None, **_: Any
+    ) -> Any:
+        """A capsule of the memory, after the steps that fill it: so any `stream` of the consumer is right.
+
+        Raises BufferError for a copy, another device, a consumer without streams (NumPy) of a GPU's memory,
+        and a lost array.
+        """
+        if self.is_lost:
+            raise BufferError("the array was lost with its device; compute it again")
+        if copy or dl_device not in (None, self._lender.number):
+            raise BufferError(f"the array is shared in place, on device {self._lender.number}; copy it there")
+        if stream is ABSENT and self._lender.number[0] not in HOST:
+            raise BufferError("the array is in a GPU's memory: use torch or CuPy, or logits() for NumPy")
         self._settle()
-        return capsule_of(self, self._at, self.shape, self.__dlpack_device__())
+        return capsule_of(self, self._at, self.shape, self._lender.number)
 
-    def take(self, device: Device, row: int, n_rows: int, cols: int) -> int:
+    def rows_at(self, device: Device, row: int, n_rows: int, cols: int) -> int:
         """The address of rows that a step is to fill.
 
         Raises BackendError for other rows than the array has, and on another device.
         """
-        if device is not self._device:
+        if device is not self._lender.device:
             raise BackendError(
                 "cuda: the array is of a device that was closed or lost; make a new one", backend="cuda"
             )
         if cols != self.shape[1] or not 0 <= row <= self.shape[0] - n_rows:
             raise BackendError(
-                f"cuda: a step returns {n_rows} rows of {cols} for row {row} on, and the array is "
-                f"{self.shape[0]}x{self.shape[1]}",
+                f"cuda: the step returns {n_rows} rows of {cols} floats for row {row} on of an array "
+                f"{self.shape[0]}x{self.shape[1]}; make an array with room for them",
                 backend="cuda",
             )
         return self._at + 4 * cols * row
 
     def written(self) -> None:
         """Notes that everything enqueued so far fills the array."""
-        mark, self._mark = self._mark, self._device.mark()
-        if mark is not None:
-            self._device.forget(mark)
+        with self._lender.lock:
+            mark, self._mark = self._mark, self._lender.device.mark()
+            if mark is not None:
+                self._lender.device.forget(mark)
 
     def _settle(self) -> None:
-        mark, self._mark = self._mark, None
-        if mark is not None:
-            self._device.wait(mark)
+        with self._lender.lock:
+            mark, self._mark = self._mark, None
+            if mark is not None:
+                self._lender.device.wait(mark)
 
     def __del__(self) -> None:
-        with suppress(BackendError):
-            self._settle()
-        self._lender.take_back(self._at)
+        if not self.is_lost:
+            with suppress(BackendError):
+                self._settle()
+        self._lender.free(self._at)

@@ -28,8 +28,8 @@ DEVICE void write_head(const Heads &h, Pool state, Pool tail, Step step, int row
     if (tail.keys) put_columns<HalfRows>(tail, step, own, x + column, is_value, first, n_put, h.head_dim);
 }
 
-/* The last block of a head turns and writes it: one of N_ROWS rows of the matrix and N_TOKENS rows of y. All threads of
- * the block, CLASSES a row, call it. */
+/* The last block of a head to finish turns and writes the head. A block has N_ROWS rows of the matrix, CLASSES threads a
+ * row, and N_TOKENS rows of y. All threads of the block call it. */
 template <int N_ROWS, int N_TOKENS>
 DEVICE void write_last(const Heads &h, Pool state, Pool tail, Step step, View y, int rows, u32 *counters) {
     const int head = BLOCK_X * N_ROWS / h.head_dim, token = BLOCK_Y * N_TOKENS;

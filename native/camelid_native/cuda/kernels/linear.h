@@ -11,8 +11,9 @@ struct Linear {
     float *y;
     const float *bias;
     int first, rows, y_stride;
+    int base;  /* the row of all blocks that is row 0 of the matrix and of y */
 
-    DEVICE int row() const { return BLOCK_X * BLOCK_ROWS + THREAD / CLASSES; }
+    DEVICE int row() const { return BLOCK_X * BLOCK_ROWS + THREAD / CLASSES - base; }
     /* Rows behind the last are computed as the last one and not written. */
     DEVICE void find_rows(int (&own)[R]) const { own[0] = first + (row() < rows ? row() : rows - 1); }
     DEVICE void finish(const float (&own)[R], int token) const {

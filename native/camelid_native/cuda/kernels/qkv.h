@@ -14,7 +14,7 @@ struct Place { int row, pair; bool is_second; };  /* a column; its pair in the h
 struct Qkv {
     enum { R = 1 };
     Step step;
-    Matrix weight;  /* of columns `base` on */
+    Matrix weight;  /* its row 0 is column `base` of y */
     Input in;
     Norm norm;
     Columns columns;

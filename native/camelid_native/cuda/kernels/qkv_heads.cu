@@ -14,7 +14,7 @@ KERNEL(qkv_heads, THREADS)(Step step, View y, View x, Matrix weight, const float
     const Parts all = {x, codes, factors, 1, 0};
     const Input in = input_of(all, weight.cols, 0, token, left < BLOCK_TOKENS ? left : BLOCK_TOKENS);
     const Norm norm = {x, token, norm_cols, eps};
-    outputs(Linear{weight, in, norm, row_of(y, token), bias, 0, weight.rows, y.stride});
+    outputs(Linear{weight, in, norm, row_of(y, token), bias, 0, weight.rows, y.stride, 0});
     const Angles angles = {fine, coarse, fine_rows, coarse_rows, pairs};
     const Heads heads = {turned, k_cols, head_dim, offset, next, pitch, q_gain, k_gain, head_eps, angles};
     write_last<BLOCK_ROWS, BLOCK_TOKENS>(heads, state, tail, step, y, weight.rows, counters);

@@ -17,10 +17,10 @@ KERNEL(qkv_heads_mixed, THREADS)(Step step, View y, View x, Matrix weight, const
     const Norm norm = {x, token, norm_cols, eps};
     float *to = row_of(y, token);
     if (BLOCK_X * BLOCK_ROWS < weight.rows)
-        first::outputs(first::Linear{weight, in, norm, to, bias, 0, rows, y.stride});
+        first::outputs(first::Linear{weight, in, norm, to, bias, 0, weight.rows, y.stride, 0});
     else
-        second::outputs(second::Linear{v_weight, in, norm, to, v_bias ? v_bias - weight.rows : 0, -weight.rows, rows,
-                                       y.stride});
+        second::outputs(second::Linear{v_weight, in, norm, to + weight.rows, v_bias, 0, v_weight.rows, y.stride,
+                                       weight.rows});
     const Angles angles = {fine, coarse, fine_rows, coarse_rows, pairs};
     const Heads heads = {turned, k_cols, head_dim, offset, next, pitch, q_gain, k_gain, head_eps, angles};
     write_last<BLOCK_ROWS, TOKENS>(heads, state, tail, step, y, rows, counters);
