@@ -19,6 +19,9 @@ from camelid.plan.ops import OPS
 
 KEPT, DRAWS = 256, 8  # random blocks kept per type, and blocks drawn for each kept block
 PLAIN = {"f64": "<f8", "i8": "<i1", "i16": "<i2", "i32": "<i4", "i64": "<i8"}  # neither blocks nor encoder
+# Columns of a row. Longer rows have small integers, so that their sums stay small: exp(-400) of a gate has no
+# digits beside the rounding of 400.
+SHORT = 256
 FIELDS = frozenset(f.name for f in fields(OpCase))
 DRAWN_FIELDS = frozenset({"keys", "values", "slots"})
 CaseFact = F32 | tuple[int, ...]  # an array, or the shape of a random array
@@ -140,7 +143,7 @@ def matrix(weight_type: str, *shape: int) -> Quantized:
     """A random weight of a type. For a type without an encoder it consists of random blocks of bytes."""
     name, n = f"{weight_type} {shape}", int(np.prod(shape))
     if weight_type in PLAIN:
-        raw = normal(name, n, scale=9.0).astype(PLAIN[weight_type])
+        raw = normal(name, n, scale=9.0 if shape[-1] <= SHORT else 0.5).astype(PLAIN[weight_type])
     elif CODECS[weight_type].encodes:
         raw = encode(weight_type, normal(name, *shape, scale=shape[-1] ** -0.5))
     else:
