@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -209,3 +210,35 @@ def test_history_is_readable_by_the_user_alone(tmp_path: Path, monkeypatch: pyte
 
 def test_pipe_has_no_prompt() -> None:
     assert isinstance(open_reader((), None, print), PlainReader)
+
+
+LOST = """
+import os, signal, sys, time, weakref
+from camelid.cli.command import AGAIN_S, Terminated, termination_signals
+
+class Thing:
+    pass
+
+try:
+    with termination_signals():
+        try:
+            thing = Thing()
+            kept = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGHUP))
+            del thing  # an exception in the callback is lost
+            time.sleep(60)
+        finally:
+            time.sleep(3 * AGAIN_S)
+            print("cleaned up")
+except Terminated as termination:
+    sys.exit(128 + termination.signal)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such signals")
+def test_a_lost_exception_of_a_signal_is_raised_again_but_not_in_cleanup() -> None:
+    environment = {**os.environ, "PYTHONPATH": str(CORE)}
+    done = subprocess.run(
+        [sys.executable, "-c", LOST], capture_output=True, text=True, timeout=PATIENCE_S, env=environment
+    )
+    assert "Exception ignored" in done.stderr and done.stdout == "cleaned up\n"
+    assert done.returncode == 128 + signal.SIGHUP

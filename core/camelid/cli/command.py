@@ -29,6 +29,7 @@ DEVICE_FIELDS = (
     "collective",
     "activations",
 )  # load options whose errors are usage errors
+AGAIN_S = 0.5  # from a termination signal to the check that its exception has not been lost
 TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks SIGHUP
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -75,7 +76,8 @@ class Terminated(KeyboardInterrupt):
 def termination_signals() -> Generator[None]:
     """Raises `Terminated` on SIGTERM and SIGHUP, so that cleanup runs as after Ctrl-C.
 
-    Later signals are ignored: a closing terminal sends several, and a session file must be written whole.
+    Later signals are ignored: a closing terminal sends several, and a session file must be written whole. An
+    exception that is lost, as one in a weak reference's callback, is raised again.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -84,6 +86,7 @@ def termination_signals() -> Generator[None]:
     try:
         yield
     finally:
+        _raise_again(None)
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -95,7 +98,23 @@ def _signal_numbers() -> list[int]:
 def _terminate(number: int, _: object) -> None:
     for each in _signal_numbers():
         signal.signal(each, signal.SIG_IGN)
+    _raise_again(number)
     raise Terminated(number)
+
+
+def _raise_again(number: int | None) -> None:
+    """Raises `Terminated` every AGAIN_S while no exception is being handled; None ends it. Not on Windows."""
+    if not hasattr(signal, "setitimer"):
+        return
+
+    def check(*_: object) -> None:
+        if number is not None and sys.exc_info()[1] is None:
+            raise Terminated(number)
+
+    signal.setitimer(signal.ITIMER_REAL, 0.0)
+    signal.signal(signal.SIGALRM, check if number is not None else signal.SIG_DFL)
+    if number is not None:
+        signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
 
 
 def one_line(error: Exception) -> str:

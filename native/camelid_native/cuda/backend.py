@@ -181,11 +181,11 @@ class CudaBackend(Backend):
 
     def run(self, program: Program, step: bytes, inputs: Given | None = None) -> Ticket:
         """Enqueues a step. An input is bytes, or an array with `__dlpack__` on this device or the host."""
-        parts, own = self._opened().entered(), self._own(program).program
-        given = shared_inputs(program.plan, inputs, parts.device, parts.lender.number)
-        checked = checked_inputs(program, step, given, backend="cuda")
-        own.check(step)  # before the copies of arrays, which an error would free
-        unread = write(checked, own.places, parts.device, parts.lender.number, parts.staging)
+        parts, own, unread = self._opened().entered(), self._own(program).program, ()
+        given = shared_inputs(program.plan, inputs, parts.device, parts.lender.number) if inputs else None
+        if checked := checked_inputs(program, step, given, backend="cuda"):
+            own.check(step)  # before the copies of arrays, which an error would free
+            unread = write(checked, own.places, parts.device, parts.lender.number, parts.staging)
         flight = self._submitted(own, step, outputs_of(program, step))
         own.hold(flight, unread)
         return Ticket(program, flight.n_outputs, flight)

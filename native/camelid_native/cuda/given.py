@@ -18,10 +18,10 @@ Given = Mapping[str, Any]  # bytes or an array, by the buffer's name
 Shared = bytes | Borrowed
 
 
-def shared_inputs(plan: Plan, inputs: Given | None, device: Device, own: DeviceId) -> dict[str, Shared]:
+def shared_inputs(plan: Plan, inputs: Given, device: Device, own: DeviceId) -> dict[str, Shared]:
     """The inputs, arrays as their memory. Raises BackendError as `borrowed`."""
-    buffers = {buffer.name: buffer for buffer in input_buffers(plan) if inputs}
-    found: dict[str, Shared] = dict(inputs or {})
+    buffers = {buffer.name: buffer for buffer in input_buffers(plan)}
+    found: dict[str, Shared] = dict(inputs)
     for name, data in found.items():
         if name in buffers and hasattr(data, "__dlpack__"):
             found[name] = borrowed(data, buffers[name], own, device.stream())

@@ -73,7 +73,7 @@ class Flight:
     owner: CudaProgram
     slot: int
     n_outputs: int
-    sections: Sequence[Section]  # results that are copied to the slot
+    has_floats: bool  # in the slot
     mark: Any  # None after the step
     step: bytes
     data: bytes | None = None  # the results' bytes
@@ -96,6 +96,7 @@ class CudaProgram:
         self.holdings = holdings
         outputs = plan.key.capacity.outputs
         self._sections = memory.sections
+        self._after_graph = [section for section in self._sections if not section.of_graph]
         n_bytes = max(sum(s.each for s in self._sections) * outputs, 16)
         self._steps = [holdings.pinned(memory.step_bytes) for _ in range(SLOTS)]
         self._results = [holdings.pinned(n_bytes) for _ in range(SLOTS)]
@@ -146,14 +147,13 @@ class CudaProgram:
 
     def flight(self, slot: int, step: bytes, n_outputs: int, floats_to: int = 0) -> Flight:
         """The step whose graph is enqueued."""
-        sections = [s for s in self._sections if not (floats_to and s.name == FLOATS)]
-        for section in sections:
-            if n_outputs and not section.of_graph:
+        for section in self._after_graph if n_outputs else ():
+            if floats_to and section.name == FLOATS:
+                self.device.copy(floats_to, section.at, section.each * n_outputs)
+            else:
                 self._copy_back(slot, section, n_outputs)
-        if floats_to and n_outputs:
-            self.device.copy(floats_to, self.memory.results[FLOATS], self.float_bytes * n_outputs)
         self._boundary.copy(slot, step)
-        return Flight(self, slot, n_outputs, sections, self.device.mark(), step)
+        return Flight(self, slot, n_outputs, not floats_to, self.device.mark(), step)
 
     def hold(self, flight: Flight, arrays: Sequence[object]) -> None:
         """Keeps the arrays that a step reads until it is over."""
@@ -178,7 +178,8 @@ class CudaProgram:
             try:
                 self._settle(flight)
                 held = self._results[flight.slot][1]
-                places = [(s.offset, s.each * flight.n_outputs) for s in flight.sections]
+                sections = [s for s in self._sections if flight.has_floats or s.name != FLOATS]
+                places = [(s.offset, s.each * flight.n_outputs) for s in sections]
                 flight.data = b"".join(bytes(held[start : start + n]) for start, n in places)
             finally:
                 self._free.append(flight.slot)
