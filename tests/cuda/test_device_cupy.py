@@ -211,8 +211,12 @@ def test_cupy_is_nvidia_s_default_and_its_absence_is_stated(monkeypatch: pytest.
     told = "by the driver's interface (CuPy cannot be imported: No module named 'cupy')"
     found = vendors.open_device(CUDA)
     assert found.facts().interface == told
-    assert told in Opened(found, RigCompiler()).name
-    assert vendors.open_device(HIP).facts().interface == ""
+    shown = Opened(found, RigCompiler())
+    assert told in shown.name
+    shown.close()
+    hip = vendors.open_device(HIP)
+    assert hip.facts().interface == ""
+    hip.close()
 
 
 def test_a_machine_without_the_library_imports_no_cupy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ struct Held {
     size_t n;
     int device;
 };
-/* EMU_LOST: a fault of a kernel, which the host sees when it waits, and from then on until nobody has the context. */
+/* EMU_LOST: a fault of a kernel, which the host sees when it waits. */
 enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_DEVICE = 101, INVALID_IMAGE = 200, INVALID_HANDLE = 400,
        NOT_FOUND = 500, NOT_READY = 600, LOST = 700, PEER_ENABLED = 704, CAPTURING = 900, UNJOINED = 904, NOT_CAPTURED = 905 };
 enum { N_DEVICES = 8 };
@@ -35,13 +35,7 @@ static std::set<Event *> asked;  /* events that cuEventQuery has seen */
 static std::vector<std::unique_ptr<Stream>> streams;  /* destroyed ones too, since events may name them */
 
 static int n_retained[N_DEVICES];  /* holders of a device's context */
-static bool is_faulty[N_DEVICES];
-
-static bool is_lost(int device) {
-    is_faulty[device] |= getenv("EMU_LOST") && n_retained[device];
-    return is_faulty[device] || getenv("EMU_LOST");
-}
-
+static bool is_lost() { return getenv("EMU_LOST"); }
 static bool is_own(Stream *s) { return s->device == current; }
 static size_t limit() {
     const char *text = getenv("EMU_MEMORY");
@@ -90,7 +84,6 @@ int cuDevicePrimaryCtxRetain(void **context, int device) {
 /* The last holder ends the context, its work and its memory. */
 int cuDevicePrimaryCtxRelease_v2(int device) {
     if (--n_retained[device]) return OK;
-    is_faulty[device] = false;
     for (auto &s : streams)
         if (s->device == device) s->n_done = s->n_added(), s->queue.clear();
     for (auto held = sizes.begin(); held != sizes.end();)
@@ -103,7 +96,6 @@ int cuCtxEnablePeerAccess(void *, unsigned) { return PEER_ENABLED; }
 int cuMemGetInfo_v2(size_t *free, size_t *total) { return *total = limit(), *free = limit() - n_allocated[current], OK; }
 int cuMemAlloc_v2(void **p, size_t n) {
     if (current < 0) return INVALID_DEVICE;
-    if (is_lost(current)) return LOST;
     if (!n) return INVALID_VALUE;
     if (n_allocated[current] + n > limit()) return NO_MEMORY;
     *p = aligned_alloc(256, (n + 255) / 256 * 256);
@@ -135,7 +127,7 @@ int cuStreamCreate(Stream **s, unsigned) {
 int cuStreamDestroy_v2(Stream *) { return n_live--, OK; }
 int cuStreamSynchronize(Stream *s) {
     if (s->capture) return CAPTURING;
-    if (is_lost(s->device)) return s->n_done = s->n_added(), s->queue.clear(), LOST;
+    if (is_lost()) return s->n_done = s->n_added(), s->queue.clear(), LOST;
     return drain(s, s->n_added()), OK;
 }
 int cuMemcpyAsync(void *to, const void *from, size_t n, Stream *s) {
@@ -199,11 +191,11 @@ int cuStreamWaitEvent(Stream *s, Event *e, unsigned) {
 }
 int cuEventSynchronize(Event *e) {
     if (e->graph) return CAPTURING;
-    return is_lost(e->stream->device) ? LOST : (drain(e->stream, e->at), OK);
+    return is_lost() ? LOST : (drain(e->stream, e->at), OK);
 }
 /* The first question comes too early; the second finds the work done. */
 int cuEventQuery(Event *e) {
-    if (is_lost(e->stream->device)) return LOST;
+    if (is_lost()) return LOST;
     return asked.insert(e).second ? NOT_READY : (drain(e->stream, e->at), OK);
 }
 int cuEventElapsedTime(float *ms, Event *, Event *) { return *ms = 0.0f, OK; }
