@@ -17,6 +17,7 @@ from tests.support.gguf_files import write_tiny_llama
 
 import camelid
 from camelid.cli.chat_reader import PlainReader, TerminalReader, default_history, open_reader
+from camelid.cli.command import termination_signals
 
 if sys.platform != "win32":
     import pexpect
@@ -225,9 +226,9 @@ try:
             thing = Thing()
             kept = weakref.ref(thing, lambda _: os.kill(os.getpid(), signal.SIGHUP))
             del thing  # an exception in the callback is lost
-            time.sleep(60)
+            time.sleep(60)  # until the exception comes again, after AGAIN_S
         finally:
-            time.sleep(3 * AGAIN_S)
+            time.sleep(3 * AGAIN_S)  # longer than a check: it leaves cleanup alone
             print("cleaned up")
 except Terminated as termination:
     sys.exit(128 + termination.signal)
@@ -242,3 +243,16 @@ def test_a_lost_exception_of_a_signal_is_raised_again_but_not_in_cleanup() -> No
     )
     assert "Exception ignored" in done.stderr and done.stdout == "cleaned up\n"
     assert done.returncode == 128 + signal.SIGHUP
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such signals")
+def test_a_timer_of_another_owner_stays() -> None:
+    before = signal.signal(signal.SIGALRM, lambda *_: None)
+    kept = signal.setitimer(signal.ITIMER_REAL, 1000.0)
+    try:
+        with termination_signals():
+            pass
+        assert signal.getitimer(signal.ITIMER_REAL)[0] > 900 and callable(signal.getsignal(signal.SIGALRM))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, *kept)
+        signal.signal(signal.SIGALRM, before)

@@ -23,8 +23,8 @@ MOST_SCRATCH = 8
 # In products of 64 rows, whose 512 threads have 128 registers each: a block of weights on its way here,
 # and the sums of the first half of a gated product, once a turn of 16 or 32 matrix instructions.
 MOST_OF_GEMMS = 104
-# In attention with four heads of 128 on AMD's GPUs whose threads have 256 registers: up to 42 of some 7,000
-# instructions of a prompt's kernel, and of a split two-tier cache's on gfx906 5 of 2,900.
+# In attention with four heads of 128 on AMD's GPUs whose threads have 256 registers: in a prompt's kernel (80
+# bytes on gfx1201 are 42 of 7,000 instructions), and on gfx906 in the split of a two-tier cache.
 FEW_REGISTERS = ("gfx906", "gfx1030", "gfx1100", "gfx1201")
 MOST_OF_HEADS = {"attention_rows": 100, "attention_split": 32}
 HEAD = (

@@ -145,16 +145,13 @@ def test_a_recovery_takes_the_arrays_with_it(llm: Any, monkeypatch: pytest.Monke
     want = np.asarray(llm.logits(IDS))
     held = llm.logits_on_device(IDS[:4])
     monkeypatch.setattr("camelid.engine.recovery.PAUSE_S", 0.0)
-    array, run_into = None, CudaBackend.run_into
+    run_into, reopened = CudaBackend.run_into, CudaBackend.recover
 
     def lost_once(self: CudaBackend, *arguments: Any) -> Any:
         monkeypatch.setattr(CudaBackend, "run_into", run_into)
         ticket = self.run_into(*arguments)
-        monkeypatch.setenv("EMU_LOST", "1")
-        assert self._opened().device.is_done  # the loss shows at the next wait
+        monkeypatch.setenv("EMU_LOST", "1")  # which the next wait shows
         return ticket
-
-    reopened = CudaBackend.recover
 
     async def recovered(self: CudaBackend) -> bool:
         monkeypatch.delenv("EMU_LOST", raising=False)
@@ -169,19 +166,22 @@ def test_a_recovery_takes_the_arrays_with_it(llm: Any, monkeypatch: pytest.Monke
         np.from_dlpack(held)
 
 
-def test_an_array_with_full_slots_is_not_copied(path: str) -> None:
-    """An error before the step, so that nothing reads the array later."""
-    with camelid.load(path, backend="cuda", parallel=2) as llm:
-        own: Any = llm._running.backend
-        llm.logits(IDS[:2])
-        program = llm._engine.programs._programs["all_logits"][0]
-        words = bytes(4 * program.plan.layout.n_words)
-        tickets = [own.run(program, words) for _ in range(SLOTS)]
-        array = own.array(2, 320)
+def test_full_slots_take_no_array(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error comes before a copy is enqueued, which would read an array that the error frees."""
+
+    async def work() -> None:
+        own, plan, x = open_rig(), second_stage(), np.ones((3, 8), np.float32)
+        started = await start(own, [plan], make_state(plan.states, context=CONTEXT, n_sequences=1))
+        program, words = started.programs["mixed"][0], words_of(plan)
+        tickets = [own.run(program, words, {"x": x}) for _ in range(SLOTS)]
+        monkeypatch.setattr(backend, "write", None)
         with pytest.raises(BackendError, match="read one first"):
-            own.run_into(program, words, array, 0)
+            own.run(program, words, {"x": x})
         for ticket in tickets:
-            asyncio.run(own.read(ticket))
+            await own.read(ticket)
+        await own.close()
+
+    asyncio.run(work())
 
 
 def test_a_backend_without_a_device_names_the_way_out() -> None:
@@ -226,6 +226,14 @@ def second_stage() -> Plan:
     return split(plan.build(), layer_ranges((1,), 2))[1]
 
 
+def words_of(plan: Plan) -> bytes:
+    """A step of three rows."""
+    step = Step(rows=[StepRow(FROM_ID, 0, 0, i, (i,)) for i in range(3)])
+    step.sequences = [StepSequence(first_row=0, rows=3, groups=((0, 0, 0),), sampling=0)]
+    step.sampling, step.outputs = [StepSampling()], [(i, 0, 0) for i in range(3)]
+    return encode_step(step, plan.layout)
+
+
 class Rows:
     """Rows of NumPy on a device of DLPack's, which notes its stream and its end."""
 
@@ -252,13 +260,8 @@ async def normed(own: CudaBackend, given: list[Any], seen: list[Any] | None = No
     """The rows that the stage emits for the only input in a list, which loses it."""
     plan = second_stage()
     started = await start(own, [plan], make_state(plan.states, context=CONTEXT, n_sequences=1))
-    step = Step(rows=[StepRow(FROM_ID, 0, 0, i, (i,)) for i in range(3)])
-    step.sequences = [StepSequence(first_row=0, rows=3, groups=((0, 0, 0),), sampling=0)]
-    step.sampling, step.outputs = [StepSampling()], [(i, 0, 0) for i in range(3)]
-    (name,) = [buffer.name for buffer in plan.stages[0].inputs]
     try:
-        words = encode_step(step, plan.layout)
-        ticket = own.run(started.programs["mixed"][0], words, {name: given.pop()})
+        ticket = own.run(started.programs["mixed"][0], words_of(plan), {"x": given.pop()})
         assert "freed" not in (seen or []), "the device has yet to read it"
         found = np.stack([np.asarray(row.logits) for row in await own.read(ticket)])
         assert not seen or "freed" in seen, "the step is over"

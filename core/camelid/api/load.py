@@ -50,9 +50,8 @@ def load(
     options = LoadOptions.of(
         backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers,
         tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, collective=collective,
-        activations=activations,
-        context=context, parallel=parallel, chunk=chunk, step_ms=step_ms, kv_type=kv_type, kv_rows=kv_rows,
-        max_in_flight=max_in_flight, record_tape=record_tape, **unknown,
+        activations=activations, context=context, parallel=parallel, chunk=chunk, step_ms=step_ms,
+        kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight, record_tape=record_tape, **unknown,
     )  # fmt: skip
     return load_with(model, options, progress=progress)
 

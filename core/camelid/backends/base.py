@@ -196,10 +196,10 @@ class OpKernels:
 class Backend(Protocol):
     """The contract of a backend, with every call that other modules make. `run` never waits for the device.
 
-    A program may be one stage of several: `inputs` are the boundary buffers that its plan reads (on cuda also
-    as arrays with `__dlpack__`), and
+    A program may be one stage of several: `inputs` are the boundary buffers that its plan reads, and
     `read_boundary` returns the boundary buffers that it writes, before the program runs again. Both have as
-    many rows as the step, each element in the buffer's dtype.
+    many rows as the step, each element in the buffer's dtype. On cuda an input may be an array with
+    `__dlpack__`.
     """
 
     def capabilities(self) -> Capabilities: ...

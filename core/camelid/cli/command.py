@@ -9,6 +9,7 @@ import threading
 import traceback
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
@@ -29,7 +30,7 @@ DEVICE_FIELDS = (
     "collective",
     "activations",
 )  # load options whose errors are usage errors
-AGAIN_S = 0.5  # from a termination signal to the check that its exception has not been lost
+AGAIN_S = 0.5  # from a termination signal to a check whether Python has dropped its exception
 TERMINATION_SIGNALS = ("SIGTERM", "SIGHUP")  # Windows lacks SIGHUP
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -76,8 +77,8 @@ class Terminated(KeyboardInterrupt):
 def termination_signals() -> Generator[None]:
     """Raises `Terminated` on SIGTERM and SIGHUP, so that cleanup runs as after Ctrl-C.
 
-    Later signals are ignored: a closing terminal sends several, and a session file must be written whole. An
-    exception that is lost, as one in a weak reference's callback, is raised again.
+    Later signals are ignored: a closing terminal sends several, and a session file must be written whole.
+    An exception that Python drops is raised again (`LostCheck`).
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -86,7 +87,7 @@ def termination_signals() -> Generator[None]:
     try:
         yield
     finally:
-        _raise_again(None)
+        _end_check()
         for number, handler in before.items():
             signal.signal(number, handler)
 
@@ -98,23 +99,35 @@ def _signal_numbers() -> list[int]:
 def _terminate(number: int, _: object) -> None:
     for each in _signal_numbers():
         signal.signal(each, signal.SIG_IGN)
-    _raise_again(number)
+    if hasattr(signal, "setitimer"):  # not on Windows
+        LostCheck(number).start()
     raise Terminated(number)
 
 
-def _raise_again(number: int | None) -> None:
-    """Raises `Terminated` every AGAIN_S while no exception is being handled; None ends it. Not on Windows."""
-    if not hasattr(signal, "setitimer"):
-        return
+@dataclass(frozen=True, slots=True)
+class LostCheck:
+    """A handler of SIGALRM, which raises `Terminated` unless an exception is being handled.
 
-    def check(*_: object) -> None:
-        if number is not None and sys.exc_info()[1] is None:
-            raise Terminated(number)
+    Python drops an exception that a signal raises in some places, such as a weak reference's callback.
+    """
 
-    signal.setitimer(signal.ITIMER_REAL, 0.0)
-    signal.signal(signal.SIGALRM, check if number is not None else signal.SIG_DFL)
-    if number is not None:
+    number: int
+
+    def __call__(self, *_: object) -> None:
+        if sys.exc_info()[1] is None:
+            raise Terminated(self.number)
+
+    def start(self) -> None:
+        """Checks every AGAIN_S from now on."""
+        signal.signal(signal.SIGALRM, self)
         signal.setitimer(signal.ITIMER_REAL, AGAIN_S, AGAIN_S)
+
+
+def _end_check() -> None:
+    """Ends a check that runs; a timer of another owner stays."""
+    if hasattr(signal, "setitimer") and isinstance(signal.getsignal(signal.SIGALRM), LostCheck):
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
 
 def one_line(error: Exception) -> str:

@@ -86,10 +86,10 @@ class PendingStep:
 
 
 def submit_batch(backend: Backend, program: Program, batch: Batch, step: bytes) -> Ticket:
-    """Submits a batch's step; logits go to the array of a request with one."""
-    for item in batch.scheduled:
-        if item.sequence.request.into is not None and batch.program == ALL_LOGITS:
-            return backend.run_into(program, step, item.sequence.request.into, item.sequence.n_rows)
+    """Submits a batch's step; the logits of a prompt go to its request's array, if it has one."""
+    s = batch.scheduled[0].sequence  # with `all_logits` the only one
+    if batch.program == ALL_LOGITS and s.request.into is not None:
+        return backend.run_into(program, step, s.request.into, s.n_rows)
     return backend.run(program, step)
 
 

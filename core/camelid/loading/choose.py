@@ -191,7 +191,7 @@ async def _check_activations(backend: Backend, wanted: str | None) -> None:
         )
 
 
-def _check_options(name: str, adapter: str, threads: int | None) -> None:
+def _check_options(name: str, adapter: str, threads: int | None, collective: str | None = None) -> None:
     """Raises RequestError for an option that the backend does not accept."""
     options = row_of(name).options
     if adapter and "adapter" not in options:
@@ -205,6 +205,12 @@ def _check_options(name: str, adapter: str, threads: int | None) -> None:
             f"threads is {threads}, but backend {name!r} has no threads to set; it is for "
             f"{', '.join(names_with('threads'))}",
             field="threads",
+        )
+    if collective and "collective" not in options:
+        raise RequestError(
+            f"collective is {collective!r}, but backend {name!r} has one way to sum; it is for "
+            f"{', '.join(names_with('collective'))}",
+            field="collective",
         )
 
 
@@ -298,13 +304,7 @@ async def open_shares(options: LoadOptions, model: Model, *, has_stages: bool = 
             field="tensor_parallel",
         )
     name = several_backend(options, "tensor_parallel")
-    _check_options(name, options.adapter, options.threads)
-    if options.collective and "collective" not in row_of(name).options:
-        raise RequestError(
-            f"collective is {options.collective!r}, but backend {name!r} has one way to sum; it is for "
-            f"{', '.join(names_with('collective'))}",
-            field="collective",
-        )
+    _check_options(name, options.adapter, options.threads, options.collective)
     backend = open_parallel(name, options.tensor_parallel, shares_of(model, options))
     adapter = ",".join(numbers_for(name, options.adapter, options.tensor_parallel))
     activations, collective = options.activations or "", options.collective or ""

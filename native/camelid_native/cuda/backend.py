@@ -182,10 +182,10 @@ class CudaBackend(Backend):
     def run(self, program: Program, step: bytes, inputs: Given | None = None) -> Ticket:
         """Enqueues a step. An input is bytes, or an array with `__dlpack__` on this device or the host."""
         parts, own, unread = self._opened().entered(), self._own(program).program, ()
-        given = shared_inputs(program.plan, inputs, parts.device, parts.lender.number) if inputs else None
+        given = shared_inputs(program.plan, inputs, parts.device, parts.lender.device_id) if inputs else None
         if checked := checked_inputs(program, step, given, backend="cuda"):
             own.check(step)  # before the copies of arrays, which an error would free
-            unread = write(checked, own.places, parts.device, parts.lender.number, parts.staging)
+            unread = write(checked, own.places, parts.device, parts.lender.device_id, parts.staging)
         flight = self._submitted(own, step, outputs_of(program, step))
         own.hold(flight, unread)
         return Ticket(program, flight.n_outputs, flight)
@@ -246,7 +246,7 @@ class CudaBackend(Backend):
         """Runs a step with bytes in the input views, and returns the bytes of the output views."""
         compiled = self._own(program)
         parts, given = self._opened(), {view.buffer.name: data for view, data in inputs.items()}
-        write(given, compiled.program.places, parts.device, parts.lender.number, parts.staging)
+        write(given, compiled.program.places, parts.device, parts.lender.device_id, parts.staging)
         ticket = self.run(program, step)
         await self.read(ticket)
         rows = program.plan.rows

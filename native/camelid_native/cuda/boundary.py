@@ -29,6 +29,8 @@ class Boundary:
 
     def copy(self, slot: int, step: bytes) -> None:
         """Enqueues the copies of a step's rows."""
+        if not self._buffers:
+            return
         for name, n in boundary_bytes(self._buffers, step).items():
             if n:
                 self._device.copy(self._slots[slot][0] + self._starts[name], self._places[name], n)

@@ -33,29 +33,29 @@ class Nccl:
             ) from None
         if not self._api.available:
             raise BackendError(f"cuda: CuPy finds no NCCL; {WAY_OUT}", backend="cuda")
-        self._communicators: Sequence[Any] = self.call(
+        self._communicators: Sequence[Any] = self._call(
             lambda: self._api.NcclCommunicator.initAll(list(numbers))
         )
 
     def all_reduce(self, programs: Sequence[CudaProgram], launches: Sequence[Launch]) -> None:
         """Enqueues the sum of all devices' parts, in place."""
-        self.call(self._api.groupStart)
+        self._call(self._api.groupStart)
         try:
             for communicator, program, launch in zip(self._communicators, programs, launches, strict=True):
                 if own := launch.sum:
                     n, stream = own.n_bytes // 4, program.device.stream()
-                    self.call(communicator.allReduce, own.at, own.at, n, FLOAT32, SUM, stream)
+                    self._call(communicator.allReduce, own.at, own.at, n, FLOAT32, SUM, stream)
         finally:
-            self.call(self._api.groupEnd)
+            self._call(self._api.groupEnd)
 
     def close(self) -> None:
         """Frees the communicators. NCCL waits for the end of graphs with its sums: free programs before."""
         for communicator in self._communicators:
             with suppress(BackendError):
-                self.call(communicator.destroy)
+                self._call(communicator.destroy)
         self._communicators = ()
 
-    def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
+    def _call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Calls NCCL, which may change the thread's device. Raises BackendError."""
         try:
             return function(*arguments)

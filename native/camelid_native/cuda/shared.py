@@ -19,9 +19,9 @@ ABSENT: Any = object()
 class Lender:
     """The arrays of one device. A consumer may free its array in any thread."""
 
-    def __init__(self, device: Device, number: DeviceId) -> None:
-        """`number` is the device in DLPack's terms."""
-        self.device, self.number, self.lock = device, number, RLock()
+    def __init__(self, device: Device, device_id: DeviceId) -> None:
+        """`device_id` is the device in DLPack's terms."""
+        self.device, self.device_id, self.lock = device, device_id, RLock()
         self.is_lost = self._is_closed = False
         self._n_lent = 0
 
@@ -75,7 +75,7 @@ class CudaArray:
         return self._lender.is_lost
 
     def __dlpack_device__(self) -> DeviceId:
-        return self._lender.number
+        return self._lender.device_id
 
     def __dlpack__(
         self, *, stream: Any = ABSENT, dl_device: Any = None, copy: bool | None = None, **_: Any
@@ -87,12 +87,14 @@ class CudaArray:
         """
         if self.is_lost:
             raise BufferError("the array was lost with its device; compute it again")
-        if copy or dl_device not in (None, self._lender.number):
-            raise BufferError(f"the array is shared in place, on device {self._lender.number}; copy it there")
-        if stream is ABSENT and self._lender.number[0] not in HOST:
+        if copy or dl_device not in (None, self._lender.device_id):
+            raise BufferError(
+                f"the array is shared in place, on device {self._lender.device_id}; copy it there"
+            )
+        if stream is ABSENT and self._lender.device_id[0] not in HOST:
             raise BufferError("the array is in a GPU's memory: use torch or CuPy, or logits() for NumPy")
         self._settle()
-        return capsule_of(self, self._at, self.shape, self._lender.number)
+        return capsule_of(self, self._at, self.shape, self._lender.device_id)
 
     def rows_at(self, device: Device, row: int, n_rows: int, cols: int) -> int:
         """The address of rows that a step is to fill.

@@ -11,7 +11,7 @@ struct Linear {
     float *y;
     const float *bias;
     int first, rows, y_stride;
-    int base;  /* the row of all blocks that is row 0 of the matrix and of y */
+    int base;  /* rows of the launch before this matrix */
 
     DEVICE int row() const { return BLOCK_X * BLOCK_ROWS + THREAD / CLASSES - base; }
     /* Rows behind the last are computed as the last one and not written. */
