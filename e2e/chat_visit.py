@@ -183,7 +183,7 @@ async def converse(page: Page, seen: Visit) -> None:
     await wait_ready(page)
     await page.evaluate(AXE.read_text("utf-8"))
     seen.turns["reloaded"] = await turns(page)
-    seen.listed["reloaded"] = await listed(page)
+    seen.listed["reloaded"] = await listed(page, 1)
     await act(page, "user", "edit", 0)
     await page.fill("#transcript .edit textarea", EDITED)
     await look(page, "editing", seen)
@@ -203,7 +203,10 @@ async def converse(page: Page, seen: Visit) -> None:
     await look(page, "branches", seen)
 
 
-async def listed(page: Page) -> list[str]:
+async def listed(page: Page, count: int) -> list[str]:
+    """Titles in the sidebar once it has `count` of them: a list shows after the store is read."""
+    rows = "document.querySelectorAll('#conversations .open').length"
+    await page.wait_for_function(f"(count) => {rows} === count", arg=count)
     return await page.locator("#conversations .open").all_inner_texts()
 
 
@@ -220,10 +223,9 @@ async def exchange(page: Page, seen: Visit) -> None:
         seen.turns[kind] = await turns(page)
         seen.words[f"{kind} branches"] = str(await page.locator(".branches").count())
         await page.click("#clear")
-    await page.fill("#search", "france capital")
-    seen.listed["found"] = await listed(page)
-    await page.fill("#search", "no such words")
-    seen.listed["not found"] = await listed(page)
+    for name, words, count in (("found", "france capital", 2), ("not found", "no such words", 0)):
+        await page.fill("#search", words)
+        seen.listed[name] = await listed(page, count)
     await page.fill("#search", "")
     bad = {
         "cut": seen.files["json"][:-20],
