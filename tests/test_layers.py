@@ -28,6 +28,7 @@ from tests.tools.draw_layers import FILE, svg
 # File (or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {
     "backends/reference/": {"numpy"},
+    "backends/common/join_groups.py": {"numpy"},
     "backends/common/load_ops.py": {"numpy"},
     "backends/common/mapped_file.py": {"numpy"},
     "backends/common/part_reader.py": {"numpy"},

@@ -110,7 +110,7 @@ def test_text_groups_layers_unless_every_tensor_is_requested(tmp_path: Path) -> 
     ("changes", "reason", "n_known"),
     [
         ({"model_type": "llama9"}, "model_type 'llama9' is not supported; supported: ", 0),
-        ({"quantization_config": {"bits": 4}}, "quantization_config", 21),
+        ({"quantization_config": {"quant_method": "awq"}}, "quantization_config is 'awq'", 21),
         ({"rope_scaling": {"rope_type": "spiral"}}, "'spiral'", 21),
         ({"num_hidden_layers": 1}, "no rule of model_type 'llama' uses it", 12),
         ({"hidden_size": 32}, "expected shape", 21),

@@ -107,7 +107,7 @@ def test_experts_have_the_bits_of_a_matrix(type_: str) -> None:
 
 
 @pytest.mark.parametrize("cols", [1, 8, 20, 33, 260])
-@pytest.mark.parametrize("type_", sorted(EXACT_TYPES))
+@pytest.mark.parametrize("type_", sorted(name for name in EXACT_TYPES if QUANTS[name].block == 1))
 def test_floats_have_any_number_of_columns(type_: str, cols: int) -> None:
     """Rows of weights and views of activations at any address."""
     cases = [replace(product(type_, n, cols), margins=margins) for n, margins in ((1, (0, 0)), (3, (3, 2)))]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from fractions import Fraction
-from math import copysign, inf
+from math import copysign, inf, nan
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,7 @@ FINITE: dict[str, tuple[tuple[int, int, int], ...]] = {
     **dict.fromkeys(("iq1_s", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s"), (FIRST,)),
     **dict.fromkeys(("iq4_nl", "iq4_xs"), (FIRST,)),
     **dict.fromkeys(("q4_1", "q5_1", "q4_k", "q5_k"), (FIRST, SECOND)),
+    **dict.fromkeys(("affine2", "affine3", "affine6", "affine8"), (FIRST, SECOND)),
     "f32": ((3, 0xBF, 0),),
     "f64": ((7, 0x80, 0x3F),),
     "q2_k": ((81, 0xBF, 0), (83, 0xBF, 0)),
@@ -38,6 +39,7 @@ FINITE: dict[str, tuple[tuple[int, int, int], ...]] = {
     "tq1_0": ((53, 0xBF, 0),),
     "tq2_0": ((65, 0xBF, 0),),
     "mxfp4": ((0, 0x1F, 0x60),),
+    "mxfp8": ((0, 0x1F, 0x60), *((i, 0xBF, 0) for i in range(1, 33))),  # no NaN
     **dict.fromkeys(("i8", "i16", "i32", "i64", "nvfp4"), ()),
 }
 
@@ -56,7 +58,8 @@ def oracle_type(name: str) -> gguf.GGMLQuantizationType:
 def oracle_decode(name: str, raw: Any) -> Any:  # uint8 [n, block_bytes] -> float32 [n * block]
     if name in EXACT:
         values = [value for block in raw for value in EXACT[name](block.tobytes())]
-        return np.array(values, dtype=np.float32)
+        with np.errstate(over="ignore"):
+            return np.array(values, dtype=np.float32)
     with np.errstate(all="ignore"):
         return dequantize(raw.reshape(-1), oracle_type(name)).reshape(-1)
 
@@ -88,6 +91,29 @@ def double(block: bytes) -> Iterator[float]:
         yield copysign(inf, number)
 
 
+def affine(bits: int) -> Callable[[bytes], Iterator[float]]:
+    """d * q + m of a stream of integers, lowest bits first; exact in float64, before one rounding."""
+
+    def values(block: bytes) -> Iterator[float]:
+        d, m = struct.unpack_from("<ee", block)
+        stream = int.from_bytes(block[4:], "little")
+        yield from (d * (stream >> bits * i & 2**bits - 1) + m for i in range(32))
+
+    return values
+
+
+def e4m3(code: int) -> float:
+    """The OCP 8-bit floating point number: 4 bits of exponent, 3 of mantissa, no infinity."""
+    exponent, mantissa = code >> 3 & 15, code & 7
+    size = mantissa * 2.0**-9 if exponent == 0 else (8 + mantissa) * 2.0 ** (exponent - 10)
+    return copysign(nan if code & 127 == 127 else size, 1 - (code >> 7) * 2)
+
+
+def microscaled(block: bytes) -> Iterator[float]:
+    scale = 2.0 ** (block[0] - 127)
+    yield from (scale * e4m3(code) for code in block[1:])
+
+
 EXACT: dict[str, Callable[[bytes], Iterator[float]]] = {
     "i8": whole,
     "i16": whole,
@@ -96,4 +122,6 @@ EXACT: dict[str, Callable[[bytes], Iterator[float]]] = {
     "f64": double,
     "q1_0": binary,
     "q2_0": quaternary,
+    **{f"affine{bits}": affine(bits) for bits in (2, 3, 6, 8)},
+    "mxfp8": microscaled,
 }

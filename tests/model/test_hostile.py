@@ -194,7 +194,7 @@ HF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("hidden_act", "mish", UnsupportedModelError, "hidden_act is 'mish'"),
     ("sliding_window", -1, ModelFormatError, "sliding_window is -1"),
     ("tie_word_embeddings", 1, ModelFormatError, "tie_word_embeddings is 1"),
-    ("quantization_config", {"bits": 4}, UnsupportedModelError, "quantization_config is"),
+    ("quantization_config", {"quant_method": "gptq"}, UnsupportedModelError, "quantization_config is .gptq."),
 ]
 
 

@@ -14,7 +14,7 @@ ROWS, COLS = 37, 512  # three panels, the last one partial
 # grid points with four bits per coordinate, ternary digits and single bits with two bits.
 EXACT = (
     *("f32", "f16", "bf16", "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_k", "q6_k"),
-    *("iq4_nl", "mxfp4", "nvfp4", "tq2_0", "q2_0"),
+    *("iq4_nl", "mxfp4", "nvfp4", "tq2_0", "q2_0", "affine2", "affine3", "affine6", "affine8"),
 )
 POINTS = ("iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
 LARGER = {"q3_k": 114, "q4_k": 148, "q5_k": 180, "iq4_xs": 138, "tq1_0": 66, "q1_0": 68}

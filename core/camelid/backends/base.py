@@ -48,7 +48,7 @@ class Capabilities:
 
     `refuses` returns the reason against a plan of known ops, e.g. an attribute without a kernel, or "".
     `activations` is "q8" where a matrix product rounds its input to int8 first, in blocks of 32 columns with
-    the scale max|x| / 127 (to bf16 for a matrix of bf16); weights of `exact_types` multiply unrounded input.
+    the scale max|x| / 127 (to bf16 for a matrix of bf16 or mxfp8); `exact_types` multiply unrounded input.
     `dtypes` are the activation types of the kernels. `build` distinguishes builds of the kernels where
     `device` does not, e.g. a library's hash. A plan begins a new stage before each layer of `cuts`.
 

@@ -32,7 +32,7 @@ from camelid.formats.gguf import (
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_values import encode_entry, encode_name, infer_kind
 from camelid.formats.progress import Progress
-from camelid.formats.quants import QUANTS, quant
+from camelid.formats.quants import GGUF_TYPES, QUANTS, quant
 from camelid.formats.source import MAX_HEADER_BYTES, U64, format_error, located
 
 Chunks: TypeAlias = Callable[[], Iterable[bytes | bytearray | memoryview]]
@@ -161,8 +161,8 @@ def _plan(tensors: Sequence[TensorOut], alignment: int) -> _Plan:
 
 def _tensor_bytes(tensor: TensorOut) -> int:
     name, shape = tensor.name, tensor.shape
-    if tensor.type not in QUANTS:
-        known = tuple(QUANTS)
+    if tensor.type not in GGUF_TYPES:
+        known = tuple(name for name in QUANTS if name in GGUF_TYPES)
         message = f"{name}: unknown tensor type {tensor.type!r}; known: {', '.join(known)}"
         raise UnsupportedModelError(message, kind="tensor type", name=tensor.type, known=known, tensor=name)
     if not 1 <= len(shape) <= MAX_DIMS:

@@ -20,7 +20,11 @@ ENDING = ".safetensors"
 
 @dataclass(frozen=True, slots=True)
 class HfTensor:
-    """A tensor. `file` is the name of its file in the directory, `offset` is from that file's start."""
+    """A tensor. `file` is the name of its file in the directory, `offset` is from that file's start.
+
+    A matrix that MLX quantized is one tensor of its values' shape, in the type that its groups become:
+    `planes` are its words, scales and biases, and `groups` the arguments of their load op (mlx_quant.py).
+    """
 
     name: str
     type: str
@@ -28,6 +32,8 @@ class HfTensor:
     file: str
     offset: int
     n_bytes: int
+    planes: tuple[HfTensor, ...] = ()
+    groups: tuple[int | str, ...] = ()
 
 
 def is_plain(name: str) -> bool:

@@ -27,13 +27,15 @@ ESCAPES = re.compile(rb"\\.", re.DOTALL)
 BACKSLASHES = re.compile(rb"\\*+")
 BETWEEN_VALUES = bytes(set(range(256)) - set(b"[]{},"))
 STEPS = bytes.maketrans(b"[]{},", b"\1\xff\1\xff\0")  # a bracket -> its change of the depth
+FLOAT, INFINITIES = "__float__", ("Infinity", "-Infinity", "NaN")
 SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def parse_object(data: bytes, *, path: str, what: str, allow_infinity: bool = False) -> JsonObject:
     """Parses a JSON object. Raises ModelFormatError for any other text; the message names the text as `what`.
 
-    `allow_infinity` reads NaN and Infinity as floats, as transformers writes them.
+    `allow_infinity` reads NaN and Infinity as floats, as transformers writes them: by name, and since version
+    5 in an object, {"__float__": "Infinity"}.
     """
     return _Parser(path, what, allow_infinity).parse(data)
 
@@ -116,7 +118,9 @@ class _Parser:
         except json.JSONDecodeError as error:
             self.fail(f"not valid JSON: {error.msg} at line {error.lineno}, column {error.colno}")
 
-    def pairs(self, pairs: list[tuple[str, Any]]) -> JsonObject:
+    def pairs(self, pairs: list[tuple[str, Any]]) -> JsonObject | float:
+        if self.allow_infinity and len(pairs) == 1 and pairs[0][0] == FLOAT and pairs[0][1] in INFINITIES:
+            return float(pairs[0][1])
         found = dict(pairs)
         if len(found) != len(pairs):
             key = Counter(key for key, _ in pairs).most_common(1)[0][0]

@@ -1,7 +1,8 @@
-"""Tensor types of GGUF: id, values per block, bytes per block.
+"""Tensor types: id, values per block, bytes per block.
 
 A row gives the size of a tensor. Computing with it needs a codec; each backend lists the codecs that it has.
-Source: ggml.h and ggml-common.h of llama.cpp.
+Source: ggml.h and ggml-common.h of llama.cpp. The last rows are of matrices that MLX quantized, which GGUF
+cannot store; their ids are our own, for kernels.
 """
 
 from __future__ import annotations
@@ -59,7 +60,18 @@ _ROWS = (
     QuantType("q2_0", 42, 64, 18),
 )
 
-QUANTS: dict[str, QuantType] = {row.name: row for row in _ROWS}
+# affineN: {d: f16, m: f16, q: u8[4 * N]}, N bits a value, lowest bits first, value = d * q + m.
+# mxfp8: {e: E8M0, q: E4M3[32]}, value = 2**(e - 127) * q (OCP microscaling formats 1.0).
+_MLX_ROWS = (
+    QuantType("affine2", 64, 32, 12),
+    QuantType("affine3", 65, 32, 16),
+    QuantType("affine6", 66, 32, 28),
+    QuantType("affine8", 67, 32, 36),
+    QuantType("mxfp8", 68, 32, 33),
+)
+
+QUANTS: dict[str, QuantType] = {row.name: row for row in (*_ROWS, *_MLX_ROWS)}
+GGUF_TYPES = frozenset(row.name for row in _ROWS)
 _BY_ID: dict[int, QuantType] = {row.id: row for row in _ROWS}
 
 # Ids of types that llama.cpp removed.
@@ -82,6 +94,11 @@ def quant(name: str) -> QuantType:
     """
     row = QUANTS.get(name)
     return row if row else _unknown(f"unknown tensor type {name!r}", name)
+
+
+def name_of_id(type_id: int) -> str:
+    """The name of the type of an id, of GGUF or our own; as kernels know types."""
+    return next(row.name for row in QUANTS.values() if row.id == type_id)
 
 
 def quant_by_id(type_id: int) -> QuantType:

@@ -16,6 +16,7 @@ from camelid.errors import RequestError
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import TensorOut, infer_kinds, write_gguf
 from camelid.formats.progress import Progress
+from camelid.formats.quants import GGUF_TYPES
 from camelid.loading.model_file import ModelFile, open_model
 from camelid.model.arch import ELEMENTWISE
 from camelid.model.sizes import type_at
@@ -67,6 +68,7 @@ def convert(
     mix = _TypeMix(to, pure, "output.weight" if not file.model.spec.is_tied else "token_embd.weight")
     weights = list(file.checkpoint.tensors.values())
     types = {w.name: mix.type_of(w) for w in weights}
+    _check_types(file, types)
     metadata = _metadata(file, types, to)
     tensors = [_out(w, types[w.name], file.sources) for w in weights]
     kinds = infer_kinds(metadata, {k: v for k, v in file.gguf.kinds.items() if k in metadata})
@@ -83,6 +85,17 @@ def _check_target(file: ModelFile, target: Path) -> None:
         raise RequestError(f"{target}: the target is the source; give another name", field="target")
     if target.is_dir():
         raise RequestError(f"{target} is a directory; give the name of a .gguf file", field="target")
+
+
+def _check_types(file: ModelFile, types: Mapping[str, str]) -> None:
+    """Raises RequestError for a type of MLX's that GGUF cannot store."""
+    own = sorted({kind for kind in types.values() if kind not in GGUF_TYPES})
+    if own:
+        raise RequestError(
+            f"{file.name}: a GGUF cannot store {', '.join(own)}; give a type to convert to, such as "
+            "--type f32 (nothing is lost) or --type q8_0",
+            field="type",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,26 +149,24 @@ def _notes(file: ModelFile, types: Mapping[str, str], to: str) -> Iterator[str]:
 
 
 def _out(weight: Weight, to: str, sources: Mapping[str, Any]) -> TensorOut:
-    """One tensor of the result, copied or encoded."""
-    is_copy = to == weight.type and not _changes_values(weight)
-    chunks = _copied(weight, sources) if is_copy else _encoded(weight, to, sources)
+    """One tensor of the result, in its own type or encoded anew."""
+    chunks = _stored(weight, sources) if to == weight.type else _encoded(weight, to, sources)
     return TensorOut(weight.name, to, weight.shape, chunks)
 
 
-def _changes_values(weight: Weight) -> bool:
-    """True if load ops change the stored bytes."""
-    return any(op.name != "concat" for op in weight.load_ops)
-
-
-def _copied(weight: Weight, sources: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
-    """A function that yields the stored bytes."""
+def _stored(weight: Weight, sources: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
+    """A function that yields rows in the weight's own type, tile by tile; load ops that only move rows keep
+    their bytes."""
 
     def chunks() -> Iterator[bytes]:
+        from camelid.backends.common.load_ops import tiles
         from camelid.backends.common.part_reader import PartReader
+        from camelid.backends.common.stored_rows import stored_rows
 
         with PartReader(sources) as reader:
-            for part in weight.parts:
-                yield from reader.pieces(part)
+            stored = stored_rows(weight, reader.read)
+            for start, n in tiles(weight, TILE_VALUES):
+                yield stored(start, n).tobytes()
 
     return chunks
 

@@ -11,11 +11,13 @@ from camelid.formats.gguf import Gguf
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
+from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors
 from camelid.model.hf_rows import HfRow
-from camelid.plan.weights import Part, Weight, inline_f32, take_rows
+from camelid.model.mlx_rows import row_of_mlx
+from camelid.plan.weights import Part, Weight, cut_each, cut_rows, inline_f32, take_rows
 
 FLOATS = ("f32", "f16", "bf16")
 ENDINGS = (".weight", ".bias", "")  # per-head vectors such as A_log are published without an ending
@@ -66,7 +68,7 @@ def _row(directory: HfDirectory) -> HfRow:
             name=name,
             known=known,
         )
-    return row
+    return row_of_mlx(name, row, directory.tensors)
 
 
 def _weights(directory: HfDirectory, settings: HfSettings) -> Iterator[Weight]:
@@ -90,8 +92,11 @@ class Naming:
 
 
 def name_tensors(directory: HfDirectory, settings: HfSettings) -> Naming:
-    """Matches tensors to GGUF names; types, shapes and counts are not checked."""
-    tensors = dict(directory.tensors)
+    """Matches tensors to GGUF names, a matrix that MLX quantized as one tensor.
+
+    Types, shapes and counts are not checked. Raises the errors of `fold_planes`.
+    """
+    tensors = fold_planes(directory.tensors, read_quantization(directory.settings))
     prefix = settings.row.outer["token_embd"].split(".")[0] + "."
     if not any(name.startswith(prefix) for name in tensors):  # published from the inner model, without prefix
         tensors = {prefix + name: tensor for name, tensor in tensors.items()}
@@ -136,23 +141,24 @@ def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) 
     is_stack = name.endswith("_exps") and settings.counts_experts
     _check_alike(full_name, tensors, settings.n_experts if is_stack else 1)
     shape = (len(tensors), *first.shape) if is_stack else first.shape
-    parts = tuple(Part(t.file, t.offset, t.n_bytes) for t in tensors)
+    parts = tuple(Part(p.file, p.offset, p.n_bytes) for t in tensors for p in t.planes or (t,))
     weight = Weight(name=full_name, type=first.type, shape=shape, parts=parts)
+    weight = weight.then("join_groups", *first.groups) if first.groups else weight
     fold = settings.row.folds.get(name)
     return FOLDS[fold](weight, settings) if fold else weight
 
 
 def _check_alike(name: str, tensors: list[HfTensor], want: int) -> None:
-    kinds = {(t.type, t.shape) for t in tensors}
+    kinds = {(t.type, t.shape, *t.groups) for t in tensors}
     if len(tensors) != want or len(kinds) > 1:
         got = f"{len(tensors)} of {sorted(kinds)[:2]}"
         raise TensorShapeError(
             f"{name}: found {got}, expected {want} of one type and shape", name=name, got=got, want=want
         )
-    if tensors[0].type not in FLOATS:
+    if tensors[0].type not in FLOATS and not tensors[0].planes:
         raise UnsupportedModelError(
             f"{tensors[0].name}: type {tensors[0].type}, expected one of {', '.join(FLOATS)}; quantized "
-            "repositories are not supported, load the unquantized original",
+            "repositories are supported in MLX's format alone, load the unquantized original",
             kind="tensor type",
             name=tensors[0].type,
             known=FLOATS,
@@ -187,6 +193,9 @@ def _half(weight: Weight, i: int) -> Weight:
     if len(weight.shape) < 2 or weight.shape[-2] % 2 or prod(weight.shape[:-2]) > MAX_EXPERTS:
         return weight  # match_tensors refuses the shape
     *stack, rows, cols = weight.shape
+    if weight.load_ops:
+        cut = cut_each if stack else cut_rows
+        return cut(weight, weight.name, i * rows // 2, rows // 2)
     n = prod(stack)
     part, n_bytes = weight.parts[0], weight.n_bytes // (2 * n)
     parts = tuple(Part(part.source, part.offset + (2 * k + i) * n_bytes, n_bytes) for k in range(n))

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.hf_config import Config
+from camelid.formats.mlx_quant import refuse_other_library
 from camelid.model.arch import Arch
 from camelid.model.archs import ARCHS
 from camelid.model.hf_rows import HfRow
@@ -26,7 +27,7 @@ ACTS: Mapping[str, str] = {
     "gelu_fast": "gelu", "relu": "relu", "relu2": "relu2",
 }  # fmt: skip
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
-REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "quantization_config": (), "is_decoder": (True,)}
+REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "is_decoder": (True,)}
 SLIDING, FULL = "sliding_attention", "full_attention"
 ATTENTION, RECURRENT = ("attention", FULL), ("mamba", "linear_attention")  # values of layer_types
 MAX_EXPERTS = 1 << 12  # published models have at most 512
@@ -352,6 +353,7 @@ def _llama3_factors(settings: HfSettings) -> list[float]:
 
 
 def _check_refused(settings: HfSettings) -> None:
+    refuse_other_library(settings.config)
     for key, supported in {**REFUSED, **settings.row.refused}.items():
         value = settings.config.values.get(key)
         if value is not None and value not in supported:

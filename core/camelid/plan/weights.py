@@ -31,6 +31,9 @@ class Part:
 class LoadOp:
     """One operation of loading a weight. Load ops run in order:
 
+    - `join_groups(mode, bits, group_size, parameters)`: the parts are planes of matrices that MLX quantized:
+      of each, words, scales and, in mode affine, biases of type `parameters`. Joins them to rows of the
+      weight's stored type; always the first op. See formats/mlx_quant.py.
     - `concat`: the parts follow each other as rows. No-op, since parts always do; it documents the join.
     - `cast(type)`: the stored bytes have this type; the weight's own type is that of the result.
     - `transpose(rows, cols)`: transposes the stored matrix.
@@ -73,6 +76,11 @@ class Weight:
     def stored_type(self) -> str:
         """Type of the stored bytes, before a cast."""
         return next((str(op.args[0]) for op in self.load_ops if op.name == "cast"), self.type)
+
+    @property
+    def has_planes(self) -> bool:
+        """True if the parts are planes of a matrix that MLX quantized."""
+        return bool(self.load_ops) and self.load_ops[0].name == "join_groups"
 
     def then(self, name: str, *args: int | float | str) -> Weight:
         """The weight with one more load op at the end."""

@@ -36,7 +36,15 @@ from camelid_native.cpu.api import Library
 from camelid_native.cpu.forecast import forecast
 from camelid_native.cpu.memory import Memory
 from camelid_native.cpu.peak import peak_gflops
-from camelid_native.cpu.records import MOST_RUNS, Placed, StateRecord, op_records, program_record, refusal
+from camelid_native.cpu.records import (
+    AS_BF16,
+    MOST_RUNS,
+    Placed,
+    StateRecord,
+    op_records,
+    program_record,
+    refusal,
+)
 from camelid_native.cpu.runner import CpuProgram, CpuStep, Runner, result_places
 from camelid_native.cpu.state_layout import stale
 from camelid_native.cpu.states import StateMemory, group_of, state_memory
@@ -71,7 +79,7 @@ class CpuBackend(Backend):
             name="cpu",
             device=f"{variant}, {n} thread{'s' if n > 1 else ''}",
             ops=frozenset(self._library.kinds),
-            weight_types=self._library.weight_types,
+            weight_types=self._library.weight_types | AS_BF16,
             promise="A+B",
             max_in_flight=MOST_RUNS,
             fused=frozenset({"add_norm", "linear_glu"}),

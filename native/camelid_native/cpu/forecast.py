@@ -22,6 +22,7 @@ from camelid_native.cpu.records import (
     StateRecord,
     form_of,
     op_records,
+    panel_type,
     program_record,
     stacked,
     weight_record,
@@ -82,7 +83,7 @@ def _records(library: Library, plan: Plan, pools: Mapping[str, PoolSize]) -> cty
 
 def _panels(library: Library, weight: Weight, *, turns: int) -> int:
     stack, rows, cols = stacked(weight)
-    return stack * turns * library.panel_bytes(weight.type, rows // turns, cols)
+    return stack * turns * library.panel_bytes(panel_type(weight.type), rows // turns, cols)
 
 
 FORM_BYTES: Mapping[int, Callable[[Library, Weight], int]] = {

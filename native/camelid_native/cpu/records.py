@@ -25,6 +25,7 @@ MOST_RUNS = 8  # one running, seven queued
 ROWS = {"T": 0, "S": 1, "O": 2}
 FORM_F32, FORM_ROWS, FORM_PANELS, FORM_GATED = range(4)
 TURNS = {FORM_PANELS: 1, FORM_GATED: 2}  # form -> parts of the rows whose panels alternate
+AS_BF16 = frozenset({"mxfp8"})  # 8-bit floats, whose values bf16 has, in panels of bf16
 FLAG_SAME_X = 1
 PANEL_ROWS = 16
 FEATURES = {"all_logits": 1, "candidates": 2}
@@ -205,10 +206,15 @@ def stacked(weight: Weight) -> tuple[int, int, int]:
     return (outer[0], outer[1], cols) if len(outer) == 2 else (1, weight.rows, cols)
 
 
+def panel_type(weight_type: str) -> str:
+    """The type of a weight's panels."""
+    return "bf16" if weight_type in AS_BF16 else weight_type
+
+
 def weight_record(weight: Weight, form: int, at: int, stack_bytes: int = 0) -> WeightRecord:
     """Record of a weight at address `at`."""
     stack, rows, cols = stacked(weight)
-    type_id = quant(weight.type).id if form else 0
+    type_id = quant(panel_type(weight.type) if form in TURNS else weight.type).id if form else 0
     return WeightRecord(
         at=at, stack_bytes=stack_bytes, form=form, type=type_id, stack=stack, rows=rows, cols=cols
     )

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -34,6 +35,7 @@ from camelid_native.cpu.records import (
     PANEL_ROWS,
     TURNS,
     WeightRecord,
+    panel_type,
     stacked,
     weight_record,
 )
@@ -136,6 +138,7 @@ class WeightForms:
 
     def panels(self, weight: Weight, begin: Begin, *, form: int) -> WeightRecord:
         """Record of panels of 16 rows, matrix by matrix; FORM_GATED alternates panels of the two halves."""
+        weight = _in_panel_type(weight)
         stack, rows, cols = stacked(weight)
         turns, height, stored = TURNS[form], _piece_rows(weight), stored_rows(weight, self._read)
         rows //= turns
@@ -190,6 +193,11 @@ FORMS: dict[int, Callable[[WeightForms, Weight, Begin], WeightRecord]] = {
 def is_mapped(weight: Weight) -> bool:
     """True if kernels look rows up in the mapped file, so that the weight needs no memory of its own."""
     return len(weight.parts) == 1 and not weight.load_ops and weight.parts[0].source != INLINE
+
+
+def _in_panel_type(weight: Weight) -> Weight:
+    stored, to = weight.type, panel_type(weight.type)
+    return weight if to == stored else replace(weight, type=to).then("cast", stored)
 
 
 def _piece_rows(weight: Weight) -> int:

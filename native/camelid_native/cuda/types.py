@@ -28,6 +28,11 @@ CUTS: Mapping[str, Sequence[tuple[int, int]]] = {
     "nvfp4": ((4, 36), (0, 4)),
     "q1_0": ((2, 18), (0, 2)),
     "q2_0": ((2, 18), (0, 2)),
+    "affine2": ((4, 12), (0, 4)),
+    "affine3": ((4, 16), (0, 4)),
+    "affine6": ((4, 28), (0, 4)),
+    "affine8": ((4, 36), (0, 4)),
+    "mxfp8": ((1, 33), (0, 1)),
 }
 # Bytes per block of planes in another order (repack_TYPE.h): a product has half the instructions.
 REPACKED: Mapping[str, Sequence[int]] = {"q4_k": (128, 16, 4), "q5_k": (128, 48, 4), "q6_k": (128, 80, 2)}
@@ -35,7 +40,9 @@ REPACKED: Mapping[str, Sequence[int]] = {"q4_k": (128, 16, 4), "q5_k": (128, 48,
 BOOKS: Mapping[str, str] = {"iq1_s": "iq1", "iq1_m": "iq1"} | {
     name: name for name in ("iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s")
 }
-EXACT_TYPES = frozenset({"f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64"})  # multiply unrounded x
+EXACT_TYPES = frozenset(
+    {"f32", "f16", "bf16", "f64", "i8", "i16", "i32", "i64", "mxfp8"}
+)  # multiply unrounded x
 HALF_TYPES = frozenset({"f16", "bf16"})
 WEIGHT_TYPES = EXACT_TYPES | CUTS.keys() | REPACKED.keys()
 # Of rounded activations: columns of a block, and bytes of its factors (rounding.h).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from camelid.backends.base import Sources
-from camelid.formats.quants import quant, quant_by_id
+from camelid.formats.quants import name_of_id, quant
 from camelid.plan.weights import INLINE, Part, Weight
 from camelid_native.cpu.records import (
     FORM_F32,
@@ -75,7 +75,7 @@ class WasmWeights:
 
 def panels_of(answer: Mapping[str, tuple[int, int]]) -> Panels:
     """Panel sizes by type name; the executor's answer has GGUF type ids."""
-    return {quant_by_id(int(type_id)).name: (cols, n_bytes) for type_id, (cols, n_bytes) in answer.items()}
+    return {name_of_id(int(type_id)): (cols, n_bytes) for type_id, (cols, n_bytes) in answer.items()}
 
 
 def weight_data(weight: Weight) -> Json:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.common.codecs import decode, encode
+from camelid.backends.common.join_groups import (
+    joined,
+    n_rows,
+    plane_parts,
+    plane_widths,
+    values_of_groups,
+)
 from camelid.errors import ModelFormatError
 from camelid.formats.quants import QUANTS, row_bytes
 from camelid.plan.weights import LoadOp, Part, Weight, with_all_cols
@@ -32,8 +39,7 @@ def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, col
     if names & {"transpose", "pick"} or ("rows" in names and len(weight.shape) == 1):
         return _whole(weight, read)[start : start + n]
     first = start + sum(int(op.args[0]) for op in weight.load_ops if op.name == "rows")
-    each = row_bytes(weight.stored_type, weight.cols)
-    values = decode(weight.stored_type, part_bytes(weight, read, first * each, n * each), n * weight.cols)
+    values = _stored_values(weight, read, first, n)
     for op in weight.load_ops:
         if op.name != "rows":
             values = LOAD_OPS[op.name](values.reshape(n, weight.cols), op)
@@ -75,18 +81,52 @@ def encode_rows(name: str, to: str, values: F32) -> bytes:
 
 def _whole(weight: Weight, read: Read) -> F32:
     row = QUANTS[weight.stored_type]
-    raw = np.concatenate([read(part, 0, part.n_bytes) for part in weight.parts])
-    values = decode(row.name, raw, len(raw) // row.block_bytes * row.block)
+    if weight.has_planes:
+        values = _stored_values(weight, read, 0, n_rows(weight))
+    else:
+        raw = _range(weight.parts, read, 0, stored_bytes(weight))
+        values = decode(row.name, raw, len(raw) // row.block_bytes * row.block)
     for op in weight.load_ops:
         values = LOAD_OPS[op.name](values, op)
     return values.reshape(-1, weight.cols)
 
 
+def _stored_values(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n * cols]
+    """Values of stored rows, before load ops that change them."""
+    if weight.has_planes:
+        return values_of_groups(weight, _planes(weight, read, start, n))
+    each = row_bytes(weight.stored_type, weight.cols)
+    return decode(weight.stored_type, part_bytes(weight, read, start * each, n * each), n * weight.cols)
+
+
 def part_bytes(weight: Weight, read: Read, start: int, n: int) -> U8:
+    """Bytes `start .. start + n` of the weight in its stored type, without its load ops: of the concatenated
+    parts, or of whole rows that are joined from planes."""
+    if weight.has_planes:
+        each = row_bytes(weight.stored_type, weight.cols)
+        return joined(weight, _planes(weight, read, start // each, n // each))
+    return _range(weight.parts, read, start, n)
+
+
+def stored_bytes(weight: Weight) -> int:
+    """Bytes of the weight in its stored type, before load ops that select rows."""
+    if weight.has_planes:
+        return n_rows(weight) * row_bytes(weight.stored_type, weight.cols)
+    return sum(part.n_bytes for part in weight.parts)
+
+
+def _planes(weight: Weight, read: Read, start: int, n: int) -> list[U8]:
+    """Rows of each plane, [n, bytes of a row]."""
+    widths = plane_widths(weight.load_ops[0], weight.cols)
+    parts = zip(plane_parts(weight), widths, strict=True)
+    return [_range(each, read, start * width, n * width).reshape(n, width) for each, width in parts]
+
+
+def _range(parts: Sequence[Part], read: Read, start: int, n: int) -> U8:
     """Bytes `start .. start + n` of the concatenated parts."""
     pieces: list[U8] = []
     at = 0
-    for part in weight.parts:
+    for part in parts:
         low, high = max(start, at), min(start + n, at + part.n_bytes)
         if low < high:
             pieces.append(read(part, low - at, high - low))
@@ -135,6 +175,7 @@ def _neg_exp(values: F32, _: LoadOp) -> F32:
 
 
 LOAD_OPS: dict[str, Callable[[F32, LoadOp], F32]] = {
+    "join_groups": _same,
     "concat": _same,
     "cast": _same,
     "transpose": _transpose,

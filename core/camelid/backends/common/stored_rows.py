@@ -9,7 +9,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from camelid.backends.common.load_ops import LOAD_OPS, Read, encode_rows, load_rows, part_bytes
+from camelid.backends.common.load_ops import LOAD_OPS, Read, encode_rows, load_rows, part_bytes, stored_bytes
 from camelid.formats.quants import row_bytes
 from camelid.plan.weights import Weight, with_all_cols
 
@@ -17,7 +17,7 @@ U8: TypeAlias = npt.NDArray[np.uint8]
 Stored: TypeAlias = Callable[[int, int], U8]  # (first row, n rows) -> rows in the weight's type
 Order: TypeAlias = npt.NDArray[np.intp]  # [rows]
 # Load ops that keep every byte in place, that move whole rows, and that need the whole matrix at once.
-KEEPS, MOVES, TAKES_ALL = {"concat"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
+KEEPS, MOVES, TAKES_ALL = {"concat", "join_groups"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
 
 
 def stored_rows(weight: Weight, read: Read) -> Stored:
@@ -73,7 +73,7 @@ def _changed(weight: Weight, read: Read, start: int, n: int) -> U8:  # [n * row_
 
 def _order(weight: Weight) -> Order:
     """Index of the stored row for each row of a weight whose load ops only move rows."""
-    n_stored = sum(part.n_bytes for part in weight.parts) // row_bytes(weight.type, weight.cols)
+    n_stored = stored_bytes(weight) // row_bytes(weight.type, weight.cols)
     order = np.arange(n_stored, dtype=np.float32).reshape(-1, 1)  # exact below 2**24
     for op in weight.load_ops:
         order = LOAD_OPS[op.name](order, op)  # row indices move as the rows would

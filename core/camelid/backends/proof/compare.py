@@ -24,6 +24,7 @@ FLOAT32, ROUNDED = 1e-10, 1e-6  # largest NMSE of float32 paths, and of paths wi
 STORED = {"f32": FLOAT32, "f16": ROUNDED, "bf16": 8e-6}
 BLOCK, MOST = 32, 127  # activations "q8": columns per scale, and the largest code
 NEAR_TIE = 1e-3
+BY_BF16 = ("bf16", "mxfp8")  # weights that "q8" multiplies with activations of bf16
 PRODUCTS = ("linear", "norm_linear", "qkv", "norm_qkv")  # first words of ops with a matrix product
 
 
@@ -103,7 +104,7 @@ def rounded(case: OpCase) -> OpCase:
 def _with_activations(case: OpCase, choose: Choose) -> OpCase:
     """The case with the columns of `x` that each head multiplies with its matrix replaced by `choose`."""
     weight, x = case.weights["weight"], case.views["x"].copy()
-    shape, to_type = weight.shape, _as_bf16 if weight.type == "bf16" else _as_int8
+    shape, to_type = weight.shape, _as_bf16 if weight.type in BY_BF16 else _as_int8
     n_heads = shape[0] if case.op == "linear_heads" else x.shape[1] // shape[-1]
     met = x.reshape(len(x), n_heads, -1)[..., : shape[-1]]
     met[...] = choose(met, *to_type(met))

@@ -159,7 +159,7 @@ class WebGpuBackend(Hosted):
         check_weight_types(weights, self.capabilities())
         section = self._section(load_section(weights, shaders.join, self._bounds))
         with self._building_errors(section):
-            await self._host.load(section, sources)
+            await self._host.load(section, {**sources, **_joined(weights, sources)})
         self._weights.update({w.name: w for w in weights})
         self._sources.update(sources)
 
@@ -299,6 +299,15 @@ class WebGpuBackend(Hosted):
         data = section.json()
         limits.check_buffers(data, self._limits)
         return self._steps.recording.section(data)
+
+
+def _joined(weights: Sequence[Weight], sources: Sources) -> Sources:
+    """The sources of weights that MLX quantized; a page has none, so it needs no NumPy."""
+    if not any(weight.has_planes for weight in weights):
+        return {}
+    from camelid.backends.common.joined_source import joined_sources
+
+    return joined_sources(weights, sources)
 
 
 def launched(launches: Mapping[frozenset[int], int], step: bytes) -> int:

@@ -66,7 +66,7 @@ class WgpuHost:
         with ExitStack() as stack:
             stack.enter_context(self._undone(section))
             built = self._build(section)
-            files = {name: stack.enter_context(Path(path).open("rb")) for name, path in sources.items()}
+            files = {name: stack.enter_context(_opened(handle)) for name, handle in sources.items()}
             for command in section["commands"]:
                 self._execute(command, built, files)
         for buffer in section["buffers"]:
@@ -208,6 +208,11 @@ class WgpuHost:
         if len(data) != n_bytes:
             raise OSError(f"source {source!r} ends after {len(data)} of {n_bytes} bytes at {offset}")
         self._device.queue.write_buffer(self._buffers[buffer], at, data + bytes(-n_bytes % 4))
+
+
+def _opened(handle: Any) -> Any:
+    """The open file of a source: of a path, or of a handle that opens itself."""
+    return (handle if hasattr(handle, "open") else Path(handle)).open("rb")
 
 
 class Program:

@@ -31,6 +31,7 @@ class WeightLayout:
     - `planes` split a block; without planes the buffer has the file's bytes.
     - `span` is the distance of the two runs of a chunk in weights; see chunk.wgsl.
     - `book` names the codebook that follows the planes.
+    - `bits` are those of a code in a stream, for codec_affine.wgsl.
     - `pair` is the distance of the two weights of a byte, for codecs with pairs.wgsl.
     - `scales` counts the scales of a chunk whose runs are side by side.
     - `shift`: the weights of the type are integers in bytes, those of the second run times 2^shift; None for
@@ -45,6 +46,7 @@ class WeightLayout:
     shift: int | None = None
     zero: int = 0
     pair: int = 0
+    bits: int = 0
 
 
 def _row(name: str, *planes: Plane, more: tuple[str, ...] = (), **facts: Any) -> tuple[str, WeightLayout]:
@@ -70,6 +72,12 @@ def _signed(name: str, *planes: Plane, entry: int, **facts: Any) -> tuple[str, W
 
 def _pairs(name: str, *planes: Plane, pair: int = 16, **facts: Any) -> tuple[str, WeightLayout]:
     return _row(name, *planes, more=("pairs",), shift=0, pair=pair, **facts)
+
+
+def _affine(bits: int) -> tuple[str, WeightLayout]:
+    """The row of a type whose codes are a stream of a few bits each."""
+    files = ("chunk", "quants", "packed", "packed_unsigned", "codec_affine")
+    return f"affine{bits}", WeightLayout(files, ((4, 4 * bits), (0, 4)), shift=0, bits=bits)
 
 
 LAYOUTS: dict[str, WeightLayout] = dict(
@@ -107,6 +115,11 @@ LAYOUTS: dict[str, WeightLayout] = dict(
         _pairs("nvfp4", (4, 32), (0, 4), book="e2m1", scales=2, pair=8),
         _packed("q1_0", (2, 16), (0, 2)),
         _packed("q2_0", (2, 16), (0, 2), zero=1),
+        _affine(2),
+        _affine(3),
+        _affine(6),
+        _row("affine8", (4, 32), (0, 4), shift=0),
+        _row("mxfp8", (1, 32), (0, 1)),
     )
 )
 
@@ -137,7 +150,8 @@ def codec_constants(weight: Weight) -> dict[str, float]:
     scales = layout.scales if layout.span == 16 else 2
     shape = {"SPAN": layout.span // 4, "SCALES": scales, "PAIR": layout.pair // 4}
     shape |= {"SHIFT": layout.shift or 0, "ZERO": layout.zero}
-    return shape | planes | ({"BOOK": words[-1]} if layout.book else {})
+    own = {"BOOK": words[-1]} if layout.book else {"BITS": layout.bits} if layout.bits else {}
+    return shape | planes | own
 
 
 def device_bytes(weight: Weight) -> int:

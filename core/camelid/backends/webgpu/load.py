@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from math import prod
 
 from camelid.backends.common.grid_tables import book_bytes
+from camelid.backends.common.plain_weights import plain_weight
 from camelid.backends.webgpu.layouts import (
     LAYOUTS,
     READ_WRITE,
@@ -57,6 +58,7 @@ def add_weight(section: Section, weight: Weight, join: Join) -> None:
 
 def check_weight(weight: Weight) -> list[Move]:
     """The moves of the weight's load ops. Raises BackendError if no kernel can load the weight."""
+    weight = plain_weight(weight)
     moves = _moves(weight)
     if _is_plain(weight, moves):
         return moves

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from camelid.backends.base import PoolSize
+from camelid.backends.common.plain_weights import plain_weight
 from camelid.backends.webgpu.kernel import Constants, Context, Kernel, roles_of
 from camelid.backends.webgpu.kernels import (
     kernels_of,
@@ -62,7 +63,7 @@ def load_section(weights: Iterable[Weight], join: Join, limits: Mapping[str, int
     section = Section("load", "load")
     section.add_buffer(TASK, TASK_BYTES, READ_WRITE, temporary=True)
     section.add_buffer(STAGING, STAGING_BYTES, READ_WRITE, temporary=True)
-    for weight in weights:
+    for weight in map(plain_weight, weights):
         for piece in pieces(weight, most_bytes(limits)):
             add_weight(section, piece.weight, join)
     return section

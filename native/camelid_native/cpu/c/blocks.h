@@ -1,4 +1,4 @@
-/* Blocks of GGUF's tensor types, byte for byte as in a file. Source: ggml-common.h of llama.cpp.
+/* Blocks of tensor types, byte for byte as in a file. Source of GGUF's: ggml-common.h of llama.cpp.
  *
  * The fields are explained at the codec of each type, in codecs_*.c. `d` and `m` are float16. */
 #pragma once
@@ -36,6 +36,13 @@ typedef struct PACKED { uint8_t e, q[16]; } block_mxfp4;
 typedef struct PACKED { uint8_t scales[4], q[32]; } block_nvfp4;
 typedef struct PACKED { uint16_t d; uint8_t q[16]; } block_q1_0;
 typedef struct PACKED { uint16_t d; uint8_t q[16]; } block_q2_0;
+
+/* Of matrices that MLX quantized: a stream of unsigned integers, lowest bits first. */
+typedef struct PACKED { uint16_t d, m; uint8_t q[8]; } block_affine2;
+typedef struct PACKED { uint16_t d, m; uint8_t q[12]; } block_affine3;
+typedef struct PACKED { uint16_t d, m; uint8_t q[24]; } block_affine6;
+typedef struct PACKED { uint16_t d, m; uint8_t q[32]; } block_affine8;
+typedef struct PACKED { uint8_t e, q[32]; } block_mxfp8;
 
 /* Values of the codes of iq4_nl and iq4_xs. */
 static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,

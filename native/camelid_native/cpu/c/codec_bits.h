@@ -44,6 +44,18 @@ INLINE void unpack_bits(int8_t *restrict codes, const uint8_t *restrict packed, 
     }
 }
 
+/* Codes of a stream of unsigned integers that may cross bytes, the lowest bits first; 8 bits as signed codes, less
+ * 128. Eight codes (`bits` bytes) per iteration. */
+INLINE void unpack_stream(int8_t *restrict codes, const uint8_t *restrict packed, uint32_t n, int bits) {
+    const uint64_t mask = (1u << bits) - 1, flip = bits == 8 ? 0x8080808080808080u : 0;
+    for (uint32_t i = 0; i < n; i += 8, packed += bits) {
+        uint64_t stream = 0, word = 0;
+        memcpy(&stream, packed, (size_t)bits);
+        for (int j = 0; j < 8; j++) word |= (stream >> bits * j & mask) << 8 * j;
+        *(cam_u64 *)(codes + i) = word ^ flip;
+    }
+}
+
 /* Unpacks interleaved integers: in each run of `width` bytes (a multiple of 8), the first fields of all bytes
  * precede the second fields. Eight bytes per iteration, as no field crosses a byte. The fields are placed
  * above the lowest `up` bits of `codes`; with `up` 0 the old `codes` are not read. */
@@ -72,10 +84,10 @@ INLINE void scaled_codes(float *values, float scale, const int8_t *codes, int ze
         vf_store(values + i, scale * vi_float(vi_s8(codes + i) - zero));
 }
 
-/* values[i] = scale * codes[i] + shift. */
-INLINE void affine_codes(float *values, float scale, const int8_t *codes, float shift, uint32_t n) {
+/* values[i] = scale * (codes[i] - zero) + shift. */
+INLINE void affine_codes(float *values, float scale, const int8_t *codes, int zero, float shift, uint32_t n) {
     for (uint32_t i = 0; i < n; i += LANES)
-        vf_store(values + i, scale * vi_float(vi_s8(codes + i)) + shift);
+        vf_store(values + i, scale * vi_float(vi_s8(codes + i) - zero) + shift);
 }
 
 /* Defines decode_TYPE, which decodes a row, from values_TYPE, which decodes a block of `size` values. */

@@ -6,6 +6,7 @@
 #include "codecs_superblock.c"
 #include "codecs_grids.c"
 #include "codecs_tiny.c"
+#include "codecs_affine.c"
 
 static const cam_codec codecs[N_CODECS] = {
     [0] = {1, 4, decode_f32, encode_f32},
@@ -41,6 +42,11 @@ static const cam_codec codecs[N_CODECS] = {
     [40] = {64, sizeof(block_nvfp4), decode_nvfp4, NULL},
     [41] = {128, sizeof(block_q1_0), decode_q1_0, NULL},
     [42] = {64, sizeof(block_q2_0), decode_q2_0, NULL},
+    [64] = {32, sizeof(block_affine2), decode_affine2, NULL},
+    [65] = {32, sizeof(block_affine3), decode_affine3, NULL},
+    [66] = {32, sizeof(block_affine6), decode_affine6, NULL},
+    [67] = {32, sizeof(block_affine8), decode_affine8, NULL},
+    [68] = {32, sizeof(block_mxfp8), decode_mxfp8, NULL},
 };
 
 /* Values per codec call: whole blocks of every type, and a count that fits in a uint32_t. */

@@ -15,8 +15,8 @@ typedef struct {
     cam_encode_row *encode;        /* NULL: decode only */
 } cam_codec;
 
-/* Indexed by GGUF type id; an unused id has block 0. */
-enum { N_CODECS = 43 };
+/* Indexed by type id, GGUF's or our own from 64 on; an unused id has block 0. */
+enum { N_CODECS = 69 };
 static const cam_codec codecs[N_CODECS];
 
 /* Bytes of a row of n values; 0 for a type without codec. */

@@ -27,7 +27,7 @@ static void values_q4_0(const block_q4_0 *block, float *values) {
 static void values_q4_1(const block_q4_1 *block, float *values) {
     int8_t codes[32];
     four_bits(codes, block->q);
-    affine_codes(values, half_value(block->d), codes, half_value(block->m), 32);
+    affine_codes(values, half_value(block->d), codes, 0, half_value(block->m), 32);
 }
 
 /* value = d * (q - 16), the fifth bits in `high` */
@@ -40,7 +40,7 @@ static void values_q5_0(const block_q5_0 *block, float *values) {
 static void values_q5_1(const block_q5_1 *block, float *values) {
     int8_t codes[32];
     five_bits(codes, block->q, block->high);
-    affine_codes(values, half_value(block->d), codes, half_value(block->m), 32);
+    affine_codes(values, half_value(block->d), codes, 0, half_value(block->m), 32);
 }
 
 static void values_q8_0(const block_q8_0 *block, float *values) {

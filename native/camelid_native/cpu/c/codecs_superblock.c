@@ -30,7 +30,7 @@ INLINE void six_bits_of_12(int8_t *scales, const uint8_t *s) {
 INLINE void eight_groups(float *values, const int8_t *codes, const uint8_t *packed, float d, float dmin) {
     cam_scales s = scales_of_12(packed);
     for (uint32_t g = 0; g < 8; g++)
-        affine_codes(values + 32 * g, d * s.scale[g], codes + 32 * g, -(dmin * s.minimum[g]), 32);
+        affine_codes(values + 32 * g, d * s.scale[g], codes + 32 * g, 0, -(dmin * s.minimum[g]), 32);
 }
 
 /* 16 groups of 16: value = (d * scale) * (q - zero) */
@@ -45,7 +45,7 @@ static void values_q2_k(const block_q2_k *block, float *values) {
     unpack_wide(codes, block->q, 64, 2, 32);
     for (uint32_t g = 0; g < 16; g++) {
         uint8_t s = block->scales[g];
-        affine_codes(values + 16 * g, d * (s & 15), codes + 16 * g, -(dmin * (s >> 4)), 16);
+        affine_codes(values + 16 * g, d * (s & 15), codes + 16 * g, 0, -(dmin * (s >> 4)), 16);
     }
 }
 

@@ -120,7 +120,7 @@ INLINE vi dot_codes(const cam_layout layout, vi sum, const vb *codes, const int8
 }
 /* Initial sum that subtracts the zero from each code. */
 INLINE vi first_sum(const cam_layout layout, vi minus_sum) {
-    const int zero = is_signed(layout) ? DOT_OFFSET : layout.zero;
+    const int zero = (is_signed(layout) ? DOT_OFFSET : 0) + layout.zero;
     return zero ? minus_sum * zero : (vi){0};
 }
 
@@ -181,7 +181,7 @@ INLINE void store_sums(const int n, vf (*sums)[SLICES], float *out) {
 INLINE void codes_by_tile(const cam_layout layout, const cam_layout *type, const int n, const uint8_t *panel,
                           const uint8_t *acts, uint32_t cols, float *out) {
     vf sums[TILE][SLICES] = {{{0}}};
-    const vb table = layout.table ? vb_set16(tables[type->table]) + layout.zero : (vb){0};
+    const vb table = layout.table ? vb_set16(tables[type->table]) + (uint8_t)layout.zero : (vb){0};
     for (uint32_t c = 0; c < cols; c += BLOCK * type->span) {
         cam_head heads[SLICES];
         UNROLL for (int s = 0; s < SLICES; s++) heads[s] = take_head(layout, type, panel, s);

@@ -11,7 +11,7 @@
  * 16 bytes, which are not negative if the type has a `zero`, else signed. q is the code, or the table's byte.
  * The value is
  *   BY_D    halves d               d * (q - zero)
- *   BY_DM   halves d m             d * q + m
+ *   BY_DM   halves d m             d * (q - zero) + m
  *   BY_S    halves d, bytes s      (d * s) * (q - zero); s signed
  *   BY_ST   halves d, bytes s t    (d / 2^down * s) * (q - zero), then t for the last 16 columns; both signed
  *   BY_SM   halves d m, bytes s t  (d * s) * q - m * t
@@ -32,7 +32,7 @@ typedef struct {
     uint8_t span;     /* blocks of 32 columns per head; 0: floats */
     uint8_t bits;     /* bits of a code */
     uint8_t scales;   /* BY_... */
-    uint8_t zero;     /* code of value 0 */
+    int16_t zero;     /* code of value 0 */
     uint8_t table, down;
 } cam_layout;
 
@@ -48,6 +48,10 @@ typedef struct {
     _(q4_k,    12, 144,  8,  4, BY_SM,   0, NO_TABLE, 0)       \
     _(q5_k,    13, 176,  8,  5, BY_SM,   0, NO_TABLE, 0)       \
     _(q6_k,    14, 210,  8,  6, BY_ST,  32, NO_TABLE, 0)       \
+    _(affine2, 64,  12,  1,  2, BY_DM,   0, NO_TABLE, 0)       \
+    _(affine3, 65,  16,  1,  3, BY_DM,   0, NO_TABLE, 0)       \
+    _(affine6, 66,  28,  1,  6, BY_DM,   0, NO_TABLE, 0)       \
+    _(affine8, 67,  36,  1,  8, BY_DM, -128, NO_TABLE, 0)      \
     _(iq4_nl,  20,  18,  1,  4, BY_D,    0, IQ4,      0)       \
     _(iq4_xs,  23, 136,  8,  4, BY_S,    0, IQ4,      0)       \
     _(mxfp4,   39,  17,  1,  4, BY_E,   64, E2M1,     0)       \
@@ -77,7 +81,7 @@ enum {
 #define CAM_TYPE(name, id, ...) TYPE_##name = id,
     CAM_PANELS(CAM_TYPE)
 #undef CAM_TYPE
-    N_TYPES = 43
+    N_TYPES = 68
 };
 
 static const cam_layout layouts[N_TYPES] = {

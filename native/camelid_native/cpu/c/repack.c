@@ -114,7 +114,7 @@ static void block_values(const cam_layout layout, cam_piece *piece, uint32_t b, 
     for (uint32_t i = 0; i < BLOCK; i += 16) {
         const cam_affine affine = affine_of(layout, piece, b, i / 16);
         if (n_halves[layout.scales] == 2)
-            affine_codes(values + i, affine.scale, codes + i, affine.shift, 16);
+            affine_codes(values + i, affine.scale, codes + i, zero, affine.shift, 16);
         else
             scaled_codes(values + i, affine.scale, codes + i, zero, 16);
     }

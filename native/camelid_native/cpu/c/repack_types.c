@@ -38,6 +38,18 @@ static void fetch_q8_0(const void *stored, cam_piece *piece) {
     memcpy(piece->codes, block->q, BLOCK);
 }
 
+#define CAM_FETCH_AFFINE(bits)                                                                 \
+    static void fetch_affine##bits(const void *stored, cam_piece *piece) {                     \
+        const block_affine##bits *block = stored;                                              \
+        piece->halves[0] = block->d, piece->halves[1] = block->m;                              \
+        unpack_stream(piece->codes, block->q, BLOCK, bits);                                    \
+    }
+CAM_FETCH_AFFINE(2)
+CAM_FETCH_AFFINE(3)
+CAM_FETCH_AFFINE(6)
+CAM_FETCH_AFFINE(8)
+#undef CAM_FETCH_AFFINE
+
 static void fetch_scales(const uint8_t *packed, cam_piece *piece) {
     cam_scales s = scales_of_12(packed);
     for (uint32_t b = 0; b < MAX_SPAN; b++) {

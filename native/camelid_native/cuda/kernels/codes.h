@@ -65,12 +65,17 @@ DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, S
         if (first + CLASSES * i < n_blocks) add_block<N, R>(m, next[i], in, first + CLASSES * i, sums);
 }
 
+#ifndef VALUE_OFFSET  /* of a codec whose values have another offset than its products */
+#define VALUE_OFFSET OFFSET
+#define value_codes codes_of
+#endif
+
 /* The values of block b of a row. */
 DEVICE void values_at(const Matrix &m, int row, int b, float (&values)[BLOCK]) {
-    const Codes w = codes_of(m, load_block(m, first_block(m, row) + b), b % 8);
+    const Codes w = value_codes(m, load_block(m, first_block(m, row) + b), b % 8);
     UNROLL
     for (int i = 0; i < BLOCK; i++) {
-        const int h = i / 16 * (SCALES - 1), code = (i8)(w.words[i / 4] >> 8 * (i % 4)) - OFFSET;
+        const int h = i / 16 * (SCALES - 1), code = (i8)(w.words[i / 4] >> 8 * (i % 4)) - VALUE_OFFSET;
         values[i] = w.scales[h] * (float)code;
         if (HAS_ZEROS) values[i] = values[i] + w.zeros[h];
     }

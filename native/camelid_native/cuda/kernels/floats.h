@@ -7,10 +7,16 @@
 DEVICE const u8 *row_at(const Matrix &m, int row) { return m.planes[0] + (long long)row * m.cols * BYTES; }
 DEVICE bool is_aligned(const void *p) { return ((u64)p & 15) == 0; }
 
-/* Eight weights from column c on, 0 beyond the row's n columns. */
-DEVICE void weights_at(const u8 *row, int c, int n, float (&w)[8]) {
-    if (c + 8 <= n && is_aligned(row)) return eight_at(row, c, w);
-    for (int i = 0; i < 8; i++) w[i] = c + i < n ? weight_at(row, c + i) : 0.0f;
+/* Eight weights from column c on, 0 beyond the row's n columns. A codec with HAS_SCALES has scale_at(matrix, row, column),
+ * powers of two. */
+DEVICE void weights_at(const Matrix &m, int number, int c, int n, float (&w)[8]) {
+    const u8 *row = row_at(m, number);
+    if (c + 8 <= n && is_aligned(row)) eight_at(row, c, w);
+    else for (int i = 0; i < 8; i++) w[i] = c + i < n ? weight_at(row, c + i) : 0.0f;
+#ifdef HAS_SCALES
+    const float scale = scale_at(m, number, c < n ? c : 0);
+    for (int i = 0; i < 8; i++) w[i] = w[i] * scale;
+#endif
 }
 
 DEVICE void floats_at(const float *row, int c, int n, float (&x)[8]) {
@@ -38,7 +44,7 @@ DEVICE void add_block(const Matrix &m, const int (&rows)[R], const Input &in, in
     Sum own[R][N] = {};
     for (int c = BLOCK * b; c < end; c += 8) {
         float w[R][8];
-        for (int r = 0; r < R; r++) weights_at(row_at(m, rows[r]), c, end, w[r]);
+        for (int r = 0; r < R; r++) weights_at(m, rows[r], c, end, w[r]);
         UNROLL
         for (int t = 0; t < N; t++) {
             float x[8];
@@ -60,7 +66,7 @@ DEVICE void add_blocks(const Matrix &m, const int (&rows)[R], const Input &in, S
 DEVICE void values_at(const Matrix &m, int row, int b, float (&values)[BLOCK]) {
     for (int i = 0; i < BLOCK; i += 8) {
         float w[8];
-        weights_at(row_at(m, row), BLOCK * b + i, m.cols, w);
+        weights_at(m, row, BLOCK * b + i, m.cols, w);
         for (int j = 0; j < 8; j++) values[i + j] = w[j];
     }
 }

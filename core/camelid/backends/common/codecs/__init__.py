@@ -1,4 +1,4 @@
-"""NumPy codecs: encode and decode of the tensor types of GGUF.
+"""NumPy codecs: encode and decode of tensor types.
 
 The reference backend supports the types of `CODECS`. A codec converts between [n_blocks, block_bytes] uint8
 and [n_blocks, block] float32. Layouts: ggml-common.h of llama.cpp; values: the gguf package, bit for bit.
@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from camelid.backends.common.codecs import grids, legacy, plain, superblock, tiny
+from camelid.backends.common.codecs import affine, grids, legacy, plain, superblock, tiny
 from camelid.backends.common.codecs.bits import Bytes, Floats
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.formats.quants import QUANTS, QuantType, row_bytes
@@ -85,6 +86,8 @@ CODECS: dict[str, Codec] = dict(
         _row("nvfp4", tiny.decode_nvfp4),
         _row("q1_0", tiny.decode_q1_0),
         _row("q2_0", tiny.decode_q2_0),
+        *(_row(f"affine{bits}", partial(affine.decode_affine, bits=bits)) for bits in (2, 3, 6, 8)),
+        _row("mxfp8", affine.decode_mxfp8),
     )
 )
 

@@ -40,6 +40,14 @@ def unpack(packed: Bytes, *, bits: int, width: int = 1) -> Bytes:
     return ((runs >> shifts) & np.uint8((1 << bits) - 1)).reshape(len(packed), -1)
 
 
+def unpack_stream(packed: Bytes, *, bits: int) -> Bytes:
+    """[n, m] -> [n, m * 8 / bits]; unsigned integers that may cross bytes, the lowest bits first."""
+    if 8 % bits == 0:
+        return unpack(packed, bits=bits)
+    each = np.unpackbits(packed, axis=1, bitorder="little").reshape(len(packed), -1, bits)
+    return np.packbits(each, axis=2, bitorder="little")[..., 0]
+
+
 def grouped(q: Bytes | Signed, scales: NDArray[np.generic]) -> Floats:
     """[n, block] -> float32 [n, k, block / k]: the values grouped by their scale of `scales` [n, k]."""
     return q.reshape(*scales.shape, -1).astype(np.float32)

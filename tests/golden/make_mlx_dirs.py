@@ -1,0 +1,135 @@
+"""Makes mlx/* with mlx-lm: golden models, quantized and saved, with the logits that mlx-lm computes.
+
+Run through `make goldens`: it makes every directory again, compares bytes and logits with the committed ones,
+and Camelid's weights and logits on the reference with mlx-lm's; so too for `FAMILIES` and `COMBINATIONS`,
+which are not committed. `--write` replaces committed files; further arguments select cases by name prefix.
+
+mlx-lm loads each directory again and computes in float32, which holds every scale exactly.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2])]
+
+import mlx.core as mx  # noqa: E402 - the path comes first
+import numpy as np  # noqa: E402
+from mlx_lm.utils import load_model, quantize_model, save_config, save_model  # noqa: E402
+from tests.golden.mlx_cases import COMBINATIONS, COMMITTED, FAMILIES, MlxCase  # noqa: E402
+from tests.support.hf_models import HfCase, load_case, nmse, write_hf  # noqa: E402
+from tests.support.mlx_dirs import FOLDER, logits_of, matrices, stored_logits, values_of  # noqa: E402
+
+ALLOWED = 1e-11  # NMSE of logits between machines
+TYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
+
+
+def source_of(row: MlxCase) -> HfCase:
+    case = load_case(row.arch)
+    case = replace(case, token_ids=[ids[: row.most_tokens] for ids in case.token_ids])
+    shapes = {
+        name: [row.sizes.get(n, n) for n in shape] if row.within in name else shape
+        for name, shape in case.tensors.items()
+    }
+    return replace(case, config=case.config | row.config, tensors=shapes)
+
+
+def quantized(row: MlxCase, folder: Path) -> None:
+    """Writes the directory of a row as `mlx_lm.convert` does."""
+    with tempfile.TemporaryDirectory() as source:
+        write_hf(source, source_of(row), dtype=row.dtype)
+        model, config = load_model(Path(source))
+        config.pop("torch_dtype", None)
+        model, config = quantize_model(
+            model, config, row.group, row.bits, row.mode, quant_predicate=lambda path, _: choice(row, path)
+        )
+        save_model(folder, model)
+        save_config(config, folder / "config.json")
+
+
+def choice(row: MlxCase, path: str) -> bool | dict[str, Any]:
+    """The setting of a matrix, as mlx-lm's predicates return it; routers keep 8 bits, as in its own."""
+    ends = [other for end, other in row.others.items() if path.endswith(end)]
+    if ends:
+        return ends[0] or False
+    is_router = path.endswith(("block_sparse_moe.gate", "mlp.gate", "router.layer"))
+    return {"group_size": row.group, "bits": 8} if is_router and row.mode == "affine" else True
+
+
+def oracle_logits(folder: Path, token_ids: list[list[int]]) -> list[np.ndarray[Any, Any]]:
+    model, _ = load_model(folder)
+    model.set_dtype(mx.float32)
+    return [np.array(model(mx.array([ids]))[0].astype(mx.float32)) for ids in token_ids]
+
+
+def differing_matrices(folder: Path) -> list[str]:
+    """Quantized matrices whose values are not those of mx.dequantize, bit for bit."""
+    tensors = mx.load(str(folder / "model.safetensors"))
+    return [name for name, tensor in matrices(folder).items() if wrong(tensors, name, tensor, folder)]
+
+
+def wrong(tensors: Any, name: str, tensor: Any, folder: Path) -> bool:
+    mode, bits, group, _ = tensor.groups
+    path = name.removesuffix(".weight")
+    planes = (
+        tensors[f"{path}.{plane}"] for plane in ("weight", "scales", "biases") if f"{path}.{plane}" in tensors
+    )
+    wide = [p.astype(mx.float32) if p.dtype in (mx.bfloat16, mx.float16) else p for p in planes]
+    want = np.array(mx.dequantize(*wide, group_size=group, bits=bits, mode=mode).astype(mx.float32))
+    return any(got.tobytes() != want.tobytes() for got in values_of(tensor, folder))
+
+
+def packed(runs: list[np.ndarray[Any, Any]]) -> list[str]:
+    return [base64.b64encode(run.astype("<f4").tobytes()).decode() for run in runs]
+
+
+def check(row: MlxCase, folder: Path) -> bool:
+    """Compares Camelid with mlx-lm on a directory."""
+    case = source_of(row)
+    want = oracle_logits(folder, case.token_ids)
+    error, bad = nmse(logits_of(folder, case.token_ids), want), differing_matrices(folder)
+    print(f"{row.name}: NMSE {error:.1e} to mlx-lm, allowed 1e-10; {len(bad)} matrices differ")
+    return error < 1e-10 and not bad
+
+
+def remake(row: MlxCase, folder: Path, *, write: bool) -> bool:
+    """Compares a new directory with the committed one, or replaces it."""
+    kept, ids = FOLDER / row.name, source_of(row).token_ids
+    logits = oracle_logits(folder, ids)
+    if write:
+        kept.mkdir(parents=True, exist_ok=True)
+        for name in ("config.json", "model.safetensors"):
+            (kept / name).write_bytes((folder / name).read_bytes())
+        table = {"token_ids": ids, "logits": packed(logits)}
+        (kept / "logits.json").write_text(json.dumps(table, indent=0) + "\n")
+    same = all(
+        (kept / n).read_bytes() == (folder / n).read_bytes() for n in ("config.json", "model.safetensors")
+    )
+    error = nmse(logits, stored_logits(row.name))
+    print(f"{row.name}: bytes {'equal' if same else 'DIFFER'}, logits NMSE {error:.1e} to the committed ones")
+    return same and error < ALLOWED
+
+
+def main() -> int:
+    chosen = tuple(word for word in sys.argv[1:] if not word.startswith("--")) or ("",)
+    good = True
+    for row in (*COMMITTED, *FAMILIES, *COMBINATIONS):
+        if not row.name.startswith(chosen):
+            continue
+        with tempfile.TemporaryDirectory() as path:
+            folder = Path(path)
+            quantized(row, folder)
+            good = check(row, folder) and good
+            if row in COMMITTED:
+                good = remake(row, folder, write="--write" in sys.argv) and good
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
