@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, cast
 
@@ -25,7 +26,7 @@ from camelid.model.hf import fold_tensors, name_tensors, read_settings
 from camelid.model.hf_metadata import HfSettings
 from camelid.model.spec_reader import FACTOR_TENSORS, read_spec
 from camelid.model.tensors import tensor_shapes
-from camelid.plan.weights import Weight
+from camelid.plan.weights import LoadOp, Weight
 
 Report = dict[str, Any]
 LONG = 64  # longest metadata list printed whole, in items
@@ -36,6 +37,7 @@ WEIGHT, IGNORED, UNUSED, UNKNOWN = "weight", "ignored", "unused", "unknown"
 class TensorRecord:
     """One stored tensor, its GGUF name `to` ("" without a rule) and its load ops.
 
+    `n_values` counts its parameters: those of a matrix that MLX quantized are in its words alone.
     `status`: weight; ignored by its rule; unused by this model; unknown (no rule, so the model is refused).
     """
 
@@ -47,6 +49,11 @@ class TensorRecord:
     to: str = ""
     folds: tuple[str, ...] = ()
     status: str = UNKNOWN
+    packed: int | None = None  # the number of values, if the shape does not state it
+
+    @property
+    def n_values(self) -> int:
+        return prod(self.shape) if self.packed is None else self.packed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,15 @@ class Record:
         is_hf = isinstance(source, HfDirectory)
         template = source.chat_template if is_hf else source.header.metadata.get("tokenizer.chat_template")
         tokenizer = _hf_tokenizer(source, self.file) if is_hf else _gguf_tokenizer(source)
-        return {"types": dict(types), "tokenizer": tokenizer, "chat_template": template is not None}
+        stored = {"types": dict(types), **(self._loaded_types() if is_hf else {})}
+        return {**stored, "tokenizer": tokenizer, "chat_template": template is not None}
+
+    def _loaded_types(self) -> Report:
+        """Bytes by the types that matrices which MLX quantized have when loaded."""
+        loaded: Counter[str] = Counter()
+        for weight in self.file.checkpoint.tensors.values() if self.file else ():
+            loaded[weight.type] += weight.n_bytes if weight.has_planes else 0
+        return {"loaded_types": dict(+loaded)} if +loaded else {}
 
     def settings(self) -> Report:
         """The configuration files, or the GGUF metadata with long lists shortened."""
@@ -182,7 +197,8 @@ def _hf_tensors(directory: HfDirectory) -> Iterator[TensorRecord]:
 
 def _joined(first: Report, second: Report) -> Report:
     """The combined use of a tensor that is split into two weights."""
-    return {**second, "to": f"{first['to']}, {second['to']}", "folds": (*first["folds"], *second["folds"])}
+    folds = (*first.get("folds", ()), *second.get("folds", ()))
+    return {**second, "to": f"{first['to']}, {second['to']}", "folds": folds}
 
 
 def _uses(directory: HfDirectory) -> Iterator[tuple[str, Report]]:
@@ -196,7 +212,10 @@ def _uses(directory: HfDirectory) -> Iterator[tuple[str, Report]]:
         is_twin = settings.is_tied and name == "output.weight"
         use = {"to": name, "status": UNUSED} if is_twin else {"to": name, "status": WEIGHT}
         folds = () if is_twin else tuple(_folds(name, found, settings))
-        yield from ((t.name, {**use, "folds": folds}) for t in found)
+        for t in found:
+            packed = {"packed": prod(t.shape)} if t.planes else {}
+            yield t.name, {**use, "folds": folds, **packed}
+            yield from ((plane.name, {**use, "packed": 0}) for plane in t.planes[1:])
     yield from ((t.name, {"status": IGNORED}) for t in naming.ignored.values())
 
 
@@ -209,7 +228,12 @@ def _folds(name: str, found: list[HfTensor], settings: HfSettings) -> Iterator[s
         return
     if name.endswith("_exps.weight") and len(weight.shape) > len(found[0].shape):
         yield f"stack {len(found)}"
-    yield from (" ".join([op.name, *map(str, op.args)]) for op in weight.load_ops)
+    yield from (_op_text(op, weight.type) for op in weight.load_ops)
+
+
+def _op_text(op: LoadOp, to: str) -> str:
+    text = " ".join([op.name, *map(str, op.args)])
+    return f"{text} to {to}" if op.name == "join_groups" else text
 
 
 def _ropes_text(ropes: list[Report]) -> str:
@@ -229,6 +253,7 @@ LABELS = {"file_bytes": "file_size", "f16_bytes": "size_at_f16", "q4_0_bytes": "
 FORMS: dict[str, Callable[[Any], str]] = {
     "rope": _ropes_text,
     "types": sizes,
+    "loaded_types": sizes,
     "tokenizer": _tokenizer_text,
     **dict.fromkeys(LABELS, size),
 }

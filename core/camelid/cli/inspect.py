@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
-from math import prod
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,7 +59,7 @@ def inspect_facts(record: Record, tensors: list[TensorRecord]) -> Report:
         "model_type": source.config.get("model_type") if is_hf else None,
         "loads_as": model.spec.arch if model else None,
         "reason": record.error.message if record.error else None,
-        "parameters": sum(prod(t.shape) for t in tensors),
+        "parameters": sum(t.n_values for t in tensors),
         "used_parameters": count_parameters(model.weights.values()) if model else None,
         **record.facts(tensors),
         "files": list(_files(Path(record.path) if is_hf else Path(record.path).parent, tensors)),
