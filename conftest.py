@@ -29,6 +29,7 @@ ALLOWED_SKIPS = (
     "no GPU",  # hosted CI machines lack one; `make test` on a GPU machine runs these tests
     "no CuPy",  # hundreds of megabytes; tests run every line of its device over functions that record calls
     "no torch",  # hundreds of megabytes, needed to train cria; `.ci/setup goldens` installs it
+    "no mlx-lm",  # hundreds of megabytes with transformers; `.ci/setup goldens` installs it
     "no llama.cpp wheel",  # six minutes of build; .ci/run installs a cached wheel
     "not on this platform",  # another system's adapter or file semantics
 )

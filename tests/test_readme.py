@@ -12,7 +12,7 @@ from tests.support.node_host import wasm_backend
 
 from camelid.backends.base import Backend, Capabilities, OpenSpec
 from camelid.backends.registry import open_backend
-from camelid.formats.quants import QUANTS
+from camelid.formats.quants import GGUF_TYPES, QUANTS
 from camelid.model import archs
 
 ROOT = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def capabilities_of(column: str) -> Capabilities:
 
 def types_of(cell: str) -> set[str]:
     """The weight types that a cell states, with the number of GGUF's types checked."""
-    every = QUANTS.keys() - ACTIVATIONS
+    every = GGUF_TYPES - ACTIVATIONS
     names = {name.lower() for name in re.findall(r"[A-Z]+\d\w*", cell)}
     number = re.search(r"\b(\d+) of GGUF", cell)
     types = every - names if number else names
@@ -98,7 +98,9 @@ def types_of(cell: str) -> set[str]:
 @pytest.mark.parametrize("column", ["cpu", "webgpu", "browser, CPU", "reference"])
 def test_the_support_of_a_backend_is_true(column: str) -> None:
     cells, can = support(column), capabilities_of(column)
-    assert types_of(cells["weight types"]) == can.weight_types
+    assert types_of(cells["weight types"]) == can.weight_types & GGUF_TYPES
+    reads_mlx = QUANTS.keys() - GGUF_TYPES <= can.weight_types
+    assert (cells["directories that MLX quantized"] == "yes") == reads_mlx
     recurrent = {"scan_mamba2", "scan_delta"} <= can.ops
     found = {
         "recurrent layers (mamba2, DeltaNet)": recurrent,

@@ -15,10 +15,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 from tests.support.gguf_files import write_tiny_llama
+from tests.support.mlx_dirs import FOLDER
 
-from camelid.cli import bench, bench_llama_cpp
+from camelid.cli import bench, bench_llama_cpp, bench_mlx_lm
 from camelid.cli.bench_cases import Case
 from camelid.cli.bench_llama_cpp import FLASH_ATTENTION, LlamaCpp
+from camelid.cli.bench_mlx_lm import MlxLm
 from camelid.cli.bench_predict import Yardstick
 from camelid.cli.bench_runs import Bench, Run
 from camelid.cli.main import main
@@ -245,3 +247,36 @@ def test_file_that_llama_cpp_cannot_load_is_reported(tmp_path: Path) -> None:
     (place := tmp_path / "bad.gguf").write_bytes(b"GGUF")
     with pytest.raises(BackendError, match=r"llama\.cpp cannot load"):
         LlamaCpp(place, context=64, batch=1, threads=1, kv_type="f32", clock=perf_counter)
+
+
+no_mlx_lm = pytest.mark.skipif(
+    not find_spec("mlx_lm"), reason="no mlx-lm: `.ci/setup goldens` installs it with transformers"
+)
+MLX_DIRECTORY = FOLDER / "mxfp4"
+
+
+def test_mlx_lm_needs_its_package_a_directory_and_a_cache_of_16_bits(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = call(path, *SMALL, "--compare", "mlx-lm")
+    assert done.exit_code == 2 and "is no directory, but mlx-lm" in " ".join(done.stderr.split())
+    done = call(MLX_DIRECTORY, *SMALL, "--compare", "mlx-lm", "--kv-type", "f32")
+    assert done.exit_code == 1 and "give --kv-type f16" in done.stderr
+
+    def missing(name: str) -> Any:
+        raise ModuleNotFoundError(name)
+
+    monkeypatch.setattr(bench_mlx_lm, "import_module", missing)
+    done = call(MLX_DIRECTORY, *SMALL, "--compare", "mlx-lm", "--kv-type", "f16")
+    assert done.exit_code == 1 and "pip install mlx-lm" in done.stderr
+
+
+@no_mlx_lm
+def test_mlx_lm_runs_the_same_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts in calls of a few tokens have the logits of one call."""
+    case = Case("pp", 8, depth=5, batch=2)
+    with MlxLm(MLX_DIRECTORY, kv_type="f16", clock=perf_counter) as rival:
+        assert rival.run(case, 0).n_tokens == 16
+        monkeypatch.setattr(bench_mlx_lm, "PREFILL_STEP", 3)
+        assert rival.run(case, 0).n_tokens == 16
+        assert rival.run(Case("tg", 4, depth=5), 0).n_tokens == 4

@@ -105,7 +105,7 @@ def quantization(mode: str, bits: int, group: int) -> dict[str, Any]:
 def test_values_are_those_of_mx_dequantize(
     mode: str, bits: int, group: int, dtype: str, tmp_path: Path
 ) -> None:
-    mx: Any = pytest.importorskip("mlx.core", reason="no mlx on this system")
+    mx: Any = pytest.importorskip("mlx.core", reason="not on this platform: mlx")
     types = {"bf16": mx.bfloat16, "f16": mx.float16, "f32": mx.float32}
     random = np.random.default_rng(bits * group).standard_normal((ROWS, COLS)) * 0.02
     random[3, :group] = 0.25  # a group of equal values

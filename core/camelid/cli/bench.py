@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AbstractContextManager, AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
@@ -17,10 +17,9 @@ from camelid.backends.base import Capabilities
 from camelid.backends.common.processors import allowed_processors, cpu_quota
 from camelid.cli.bench_cases import Case, Counts, all_cases
 from camelid.cli.bench_compare import Stored, read_stored
-from camelid.cli.bench_llama_cpp import NAME as LLAMA_CPP
-from camelid.cli.bench_llama_cpp import LlamaCpp
 from camelid.cli.bench_predict import Yardstick, predict
 from camelid.cli.bench_report import Report, Row, prediction_line, result_lines, summary
+from camelid.cli.bench_rivals import RIVALS, Rival, RivalOptions
 from camelid.cli.bench_runs import Bench, Run, open_bench
 from camelid.cli.bench_server import LOAD_FLAGS, NOT_THERE, bench_server, load_flags, read_load
 from camelid.cli.command import (
@@ -36,7 +35,6 @@ from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.server_flags import NAMES, check_flags, server_flags
 from camelid.engine.programs import DECODE, MIXED, Limits
-from camelid.loading.model_file import find_directory, find_source
 from camelid.loading.options import LoadOptions
 from camelid.version import __version__
 
@@ -52,7 +50,7 @@ class BenchOptions:
     cases: Sequence[Case]
     repetitions: int
     options: LoadOptions
-    has_rival: bool
+    rival: str  # of RIVALS, or ""
     stored: Stored | None
 
     @property
@@ -76,8 +74,8 @@ class BenchOptions:
 @backend_options
 @kv_type_option
 @click.option("--compare", default="", metavar="RIVAL",
-              help=f"{LLAMA_CPP}: alternate runs on one file. FILE.json: a stored --json result; fail if "
-              "a case is more than 10 % slower.")  # fmt: skip
+              help=f"{' or '.join(RIVALS)}: alternate runs on one model. FILE.json: a stored --json result; "
+              "fail if a case is more than 10 % slower.")  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @server_flags
 @load_flags
@@ -99,7 +97,7 @@ def command(
     if server and load:
         return bench_server(server, api_key, model_name, load, as_json=as_json)
     cases = all_cases(n_prompt, n_gen, depths, batches)
-    stored = read_stored(Path(compare)) if compare not in ("", LLAMA_CPP) else None
+    stored = read_stored(Path(compare)) if compare not in ("", *RIVALS) else None
     if stored:
         stored.check_cases(cases)
     n_streams, words = max(batches), read_backend(others)
@@ -112,7 +110,7 @@ def command(
         cases=cases,
         repetitions=repetitions,
         options=LoadOptions(**words),
-        has_rival=compare == LLAMA_CPP,
+        rival=compare if compare in RIVALS else "",
         stored=stored,
     )
     facts, rows = asyncio.run(measure(run_options, _silent if as_json else click.echo))
@@ -128,7 +126,7 @@ def _silent(line: str) -> None: ...
 async def measure(run_options: BenchOptions, print_line: PrintLine) -> tuple[Report, list[Row]]:
     """Loads the model and measures every case; `print_line` receives each prediction before its result."""
     async with AsyncExitStack() as stack:
-        rival = stack.enter_context(open_rival(run_options)) if run_options.has_rival else None
+        rival = stack.enter_context(open_rival(run_options)) if run_options.rival else None
         with loading_bar() as progress:
             opened = open_bench(run_options.path, run_options.options, perf_counter, progress)
             bench = await stack.enter_async_context(opened)
@@ -145,7 +143,7 @@ async def measure(run_options: BenchOptions, print_line: PrintLine) -> tuple[Rep
 
 
 async def measure_case(
-    bench: Bench, case: Case, run_options: BenchOptions, rival: LlamaCpp | None, print_line: PrintLine
+    bench: Bench, case: Case, run_options: BenchOptions, rival: Rival | None, print_line: PrintLine
 ) -> Row:
     """Measures the yardstick, predicts, then alternates runs of Camelid and the rival, the first a warmup."""
     plan = bench.llm.plan(MIXED if case.kind == "pp" else DECODE)
@@ -159,12 +157,12 @@ async def measure_case(
         if rival:
             theirs.append(rival.run(case, repetition))
     row = Row(case=case, yardstick=yardstick, prediction=prediction, runs=ours[1:], rival=theirs[1:])
-    for line in result_lines(row, LLAMA_CPP):
+    for line in result_lines(row, run_options.rival):
         print_line(line)
     return row
 
 
-def about(bench: Bench, run_options: BenchOptions, rival: LlamaCpp | None) -> Report:
+def about(bench: Bench, run_options: BenchOptions, rival: Rival | None) -> Report:
     """Model, device and options of the result."""
     llm = bench.llm
     return {
@@ -183,7 +181,7 @@ def about(bench: Bench, run_options: BenchOptions, rival: LlamaCpp | None) -> Re
         "repetitions": run_options.repetitions,
         "context": llm.context,
         "version": __version__,
-        **({"rival": LLAMA_CPP, "rival_build": rival.build} if rival else {}),
+        **({"rival": run_options.rival, "rival_build": rival.build} if rival else {}),
     }
 
 
@@ -207,19 +205,7 @@ def n_threads() -> int:
     return n if quota is None else min(n, max(int(quota), 1))
 
 
-def open_rival(run_options: BenchOptions) -> LlamaCpp:
-    """llama.cpp with the same file. A usage error for a directory."""
-    if find_directory(run_options.path):
-        raise click.UsageError(
-            f"{run_options.path} is a directory, but llama.cpp needs GGUF; write one: "
-            "camelid convert DIR OUT.gguf"
-        )
-    options = run_options.options
-    return LlamaCpp(
-        Path(find_source(run_options.path).handle),
-        context=options.context or 0,
-        batch=options.parallel,
-        threads=run_options.threads,
-        kv_type=options.kv_type,
-        clock=perf_counter,
-    )
+def open_rival(run_options: BenchOptions) -> AbstractContextManager[Rival]:
+    """The rival with the same model. Raises its errors of a model that it cannot load."""
+    options = RivalOptions(run_options.path, run_options.options, run_options.threads)
+    return RIVALS[run_options.rival](options)
