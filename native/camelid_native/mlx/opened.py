@@ -1,0 +1,86 @@
+"""What an open backend holds: the device, its thread, weights, state and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+
+from camelid.backends.base import PoolSize, Sources
+from camelid.errors import BackendError
+from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.weights import Weight
+from camelid_native.mlx.arrays import mx
+from camelid_native.mlx.device import device_of
+from camelid_native.mlx.layouts import Weights
+from camelid_native.mlx.programs import MlxProgram
+from camelid_native.mlx.states import States
+from camelid_native.mlx.worker import Done, Order, Worker
+
+CPU_CHAIN = 512  # see `Weights`
+
+
+class Opened:
+    """An open device. Methods may be called from any thread; work on arrays runs on the worker's."""
+
+    def __init__(self, adapter: str) -> None:
+        self.facts = device_of(adapter)
+        self.weights = Weights(0 if self.facts.is_gpu else CPU_CHAIN)
+        self._states = States((), {})
+        self._programs: list[MlxProgram] = []
+        self.worker = Worker(self.facts.handle)
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.weights.n_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        return self._states.n_bytes
+
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        def work() -> None:
+            if self.weights.has_any(weights):
+                self._drop_programs()
+            self.weights.load(weights, sources)
+
+        await self.worker.call(work)
+
+    async def allocate(self, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> None:
+        def work() -> None:
+            self._drop_programs()
+            self._states = States((), {})
+            self._states = States(states, pools)
+
+        await self.worker.call(work)
+
+    def program(self, plan: Plan) -> MlxProgram:
+        program = MlxProgram(plan, self.weights, self._states)
+        self._programs.append(program)
+        return program
+
+    def submit(self, order: Order) -> Future[Done]:
+        """Enqueues a step. Raises BackendError if its program's weights or state were replaced."""
+        if order.program not in self._programs:
+            raise BackendError("mlx: the program is stale; compile it again", backend="mlx")
+        return self.worker.submit(order)
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        return await self.worker.call(lambda: self._states.read(group, unit))
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        await self.worker.call(lambda: self._states.write(group, unit, data))
+
+    async def close(self) -> None:
+        def work() -> None:
+            self._drop_programs()
+            self.weights, self._states = Weights(), States((), {})
+            mx.synchronize()
+            mx.clear_cache()
+
+        await self.worker.call(work)
+        self.worker.close()
+
+    def _drop_programs(self) -> None:
+        for program in self._programs:
+            program.forget()
+        self._programs = []

@@ -1,0 +1,178 @@
+"""MLX kernels: state changes, embeddings, norms, elementwise ops, RoPE."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import pi, sqrt
+
+from camelid.plan.plan import Op
+from camelid.plan.step import COPY, FROM_ID, FROM_RING, OUTPUT, UPDATE
+from camelid_native.mlx.arrays import U32, Array, mx
+from camelid_native.mlx.trace import TABLE, Trace
+
+
+def op_tables(op: Op, f: Trace) -> None:
+    group = op.state("state").group
+    number, row, index, unit = (f.updates[:, i] for i in range(len(UPDATE)))
+    is_own = (mx.arange(len(number), dtype=U32) < f.count("updates")) & (number == f.plan.group(group))
+    f.put((group, 0, TABLE), mx.where(is_own, row * f.table_cols[group] + index + 1, 0), unit)
+
+
+def op_copy(op: Op, f: Trace) -> None:
+    if not f.variant.copies:
+        return
+    group, n = op.state("state").group, f.spec(op.state("state")).unit_rows
+    number, source, destination, n_copied = (f.copies[:, i : i + 1] for i in range(len(COPY)))
+    is_used = mx.arange(len(number), dtype=U32)[:, None] < f.count("copies")
+    is_own, rows = is_used & (number == f.plan.group(group)), mx.arange(n, dtype=U32)[None]
+    read = (source * n + rows).reshape(-1)
+    written = mx.where(is_own & (rows < n_copied), destination * n + rows, 0).reshape(-1)
+    for key in [key for key in f.state if key[0] == group and key[2] != TABLE]:
+        f.put(key, written, f.state[key][read])
+
+
+def op_embed(op: Op, f: Trace) -> None:
+    tokens = op.state("tokens")
+    key, n = (tokens.group, tokens.layer, "id"), f.spec(tokens).unit_rows
+    place = f.row_word("state_row") % n
+    drawn = f.state[key][f.group_word(f.of_rows, tokens.group, "read") * n + place]
+    ids = mx.where(f.row_word("source") == FROM_RING, drawn, f.row_word("value"))
+    f.write(op.view("y"), f.weights.rows(op.weight("weight"), ids) * op.number("scale"))
+    end = f.sequence_word(f.of_rows, "first_row") + f.sequence_word(f.of_rows, "rows")
+    is_kept = f.is_live & (f.row_word("source") == FROM_ID) & (f.row_numbers + n >= end)
+    slot = f.group_word(f.of_rows, tokens.group, "write")
+    f.put(key, mx.where(is_kept, slot * n + place, 0), f.row_word("value"))
+
+
+def op_embed_position(op: Op, f: Trace) -> None:
+    rows = f.weights.rows(op.weight("weight"), f.positions(op.integer("channel")))
+    f.write(op.view("x"), f.read(op.view("x")) + rows)
+
+
+def op_norm(op: Op, f: Trace) -> None:
+    x, width = f.read(op.view("x")), op.integer("size") or op.view("x").cols
+    y = NORMS[op.word("kind")](x.reshape(len(x), -1, width), op.number("eps"))  # [T, groups, size]
+    if op.has("gain"):
+        y = y * f.weights.vector(op.weight("gain")).reshape(-1, width)
+    if op.has("bias"):
+        y = y + f.weights.vector(op.weight("bias"))
+    f.write(op.view("y"), y.reshape(x.shape))
+
+
+def op_add(op: Op, f: Trace) -> None:
+    r, scale = f.read(op.view("r")), op.number("scale")
+    f.write(op.view("x"), f.read(op.view("x")) + (r if scale == 1.0 else scale * r))
+
+
+def op_all_reduce(op: Op, f: Trace) -> None:
+    """On one device the sum has one term."""
+
+
+def op_add_norm(op: Op, f: Trace) -> None:
+    op_add(op, f)
+    gain, eps = f.weights.vector(op.weight("gain")), op.number("eps")
+    f.write(op.view("y"), _rms(f.read(op.view("x")), eps) * gain)
+
+
+def op_mul(op: Op, f: Trace) -> None:
+    x, r = f.read(op.view("x")), f.read(op.view("r"))
+    f.write(op.view("x"), (x.reshape(*r.shape, -1) * r[..., None]).reshape(x.shape))
+
+
+def op_scale(op: Op, f: Trace) -> None:
+    f.write(op.view("x"), op.number("by") * f.read(op.view("x")))
+
+
+def op_softcap(op: Op, f: Trace) -> None:
+    f.write(op.view("x"), capped(f.read(op.view("x")), op.number("cap")))
+
+
+def op_unary(op: Op, f: Trace) -> None:
+    f.write(op.view("x"), ACTS[op.word("act")](f.read(op.view("x"))))
+
+
+def op_glu(op: Op, f: Trace) -> None:
+    f.write(op.view("y"), gated(op.word("act"), f.read(op.view("gate")), f.read(op.view("up"))))
+
+
+def op_rope(op: Op, f: Trace) -> None:
+    x, dim, head_dim = f.read(op.view("x")), op.integer("dim"), op.integer("head_dim")
+    cos, sin = _angles(op, f)  # [T, 1, dim / 2] each
+    start, end = op.integer("offset"), op.integer("offset") + dim
+    heads = x.reshape(len(x), -1, head_dim)  # [T, H, D]
+    turned = TURNS[op.word("style")](heads[..., start:end], cos, sin)
+    sides = (heads[..., :start], turned, heads[..., end:])
+    whole = mx.concatenate([side for side in sides if side.shape[-1]], axis=-1) if dim < head_dim else turned
+    f.write(op.view("x"), whole.reshape(x.shape))
+
+
+def op_gather_rows(op: Op, f: Trace) -> None:
+    f.write(op.view("y"), f.read(op.view("x"))[f.outputs[:, OUTPUT.index("row")]])
+
+
+def _angles(op: Op, f: Trace) -> tuple[Array, Array]:
+    """Cosine and sine of each row's angles: the sum of a near and a far one."""
+    positions, n = f.positions(), op.weight("fine").rows
+    near = f.weights.rows(op.weight("fine"), positions % n)[:, None]
+    far = f.weights.rows(op.weight("coarse"), positions // n)[:, None]
+    a, b, c, d = near[..., 0::2], near[..., 1::2], far[..., 0::2], far[..., 1::2]
+    return a * c - b * d, a * d + b * c
+
+
+def _turn_neighbours(x: Array, cos: Array, sin: Array) -> Array:
+    first, second = x[..., 0::2], x[..., 1::2]
+    return mx.stack([first * cos - second * sin, first * sin + second * cos], axis=-1).reshape(x.shape)
+
+
+def _turn_halves(x: Array, cos: Array, sin: Array) -> Array:
+    half = x.shape[-1] // 2
+    first, second = x[..., :half], x[..., half:]
+    return mx.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
+
+
+def capped(x: Array, cap: float) -> Array:
+    return cap * mx.tanh(x / cap)
+
+
+def gated(act: str, gate: Array, up: Array) -> Array:
+    """The activation of `gate` times `up`, or the gate function of this name."""
+    if act in GATES:
+        return GATES[act](gate, up)
+    return ACTS[act](gate) * up
+
+
+def _rms(x: Array, eps: float) -> Array:
+    return mx.fast.rms_norm(x, None, eps)
+
+
+def _layer(x: Array, eps: float) -> Array:
+    return mx.fast.layer_norm(x, None, None, eps)
+
+
+def _l2(x: Array, eps: float) -> Array:
+    return x / mx.sqrt(mx.maximum((x * x).sum(axis=-1, keepdims=True), eps * eps))
+
+
+def _gelu_tanh(x: Array) -> Array:
+    """GELU in its tanh form (Hendrycks and Gimpel, arXiv 1606.08415)."""
+    return 0.5 * x * (1.0 + mx.tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x)))
+
+
+def _swiglu_oai(gate: Array, up: Array) -> Array:
+    """SwiGLU of gpt-oss: gate <= 7, -7 <= up <= 7, sigmoid of 1.702 * gate, factor up + 1."""
+    gate, up = mx.minimum(gate, 7.0), mx.clip(up, -7.0, 7.0)
+    return gate * mx.sigmoid(1.702 * gate) * (up + 1.0)
+
+
+NORMS: dict[str, Callable[[Array, float], Array]] = {"rms": _rms, "layer": _layer, "l2": _l2}
+TURNS: dict[str, Callable[[Array, Array, Array], Array]] = {"norm": _turn_neighbours, "neox": _turn_halves}
+ACTS: dict[str, Callable[[Array], Array]] = {
+    "silu": lambda x: x * mx.sigmoid(x),
+    "gelu": _gelu_tanh,
+    "gelu_erf": lambda x: 0.5 * x * (1.0 + mx.erf(x * sqrt(0.5))),
+    "relu": lambda x: mx.maximum(x, 0.0),
+    "relu2": lambda x: mx.square(mx.maximum(x, 0.0)),
+    "sigmoid": mx.sigmoid,
+    "tanh": mx.tanh,
+}
+GATES: dict[str, Callable[[Array, Array], Array]] = {"swiglu_oai": _swiglu_oai}
