@@ -8,7 +8,10 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, TypeAlias
 
-mx: Any = import_module("mlx.core")  # `library.keep_float32` comes first
+from camelid_native.mlx.library import keep_float32
+
+keep_float32()
+mx: Any = import_module("mlx.core")
 Array: TypeAlias = Any
 Dtype: TypeAlias = Any
 U8, U32, U64 = mx.uint8, mx.uint32, mx.uint64

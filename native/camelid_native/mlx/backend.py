@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from camelid.backends.base import (
@@ -26,7 +25,7 @@ from camelid.errors import BackendError
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan, StateSpec, View, whole
 from camelid.plan.weights import Weight
-from camelid_native.mlx.library import check_system, keep_float32
+from camelid_native.mlx.library import check_system
 
 if TYPE_CHECKING:
     from camelid_native.mlx.opened import Opened
@@ -38,10 +37,8 @@ class MlxBackend(Backend):
     """Plans as graphs on the GPU of Apple silicon, or on the CPU."""
 
     def __init__(self) -> None:
-        """Imports MLX. Raises BackendError as `keep_float32`."""
+        """Imports MLX. Raises BackendError as `check_system` and `keep_float32`."""
         check_system()
-        keep_float32()
-        import_module("mlx.core")
         from camelid_native.mlx.device import promise_of
         from camelid_native.mlx.kernels import KERNELS
         from camelid_native.mlx.layouts import WEIGHT_TYPES

@@ -36,7 +36,7 @@ def philox(ids: Array, noise: Noise, purpose: int) -> Array:  # [1, V] -> [O, V]
 
 
 def gumbel(ids: Array, noise: Noise) -> Array:  # [1, V] -> [O, V]
-    """-log(-log(u)). Near 1, float32 rounds u to 1 and log is inaccurate: there -log(u) is a series in d = 1 - u."""
+    """-log(-log(u)). Near 1, where float32 rounds u to 1, -log(u) is a series in d = 1 - u."""
     bits = philox(ids, noise, DRAW) >> 8
     u = (bits.astype(F32) + 0.5) * 2.0**-24
     d = ((0xFFFFFF - bits).astype(F32) + 0.5) * 2.0**-24

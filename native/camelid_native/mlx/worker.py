@@ -75,10 +75,14 @@ class Worker:
                 del job  # it may hold arrays
             mx.synchronize()
 
+    def _wait(self) -> None:
+        """Waits for the end of the step before, which refers to the state until then."""
+        mx.synchronize()
+
     def _step(self, order: Order, done: Future[Done]) -> None:
         try:
             graph = order.program.build(order.step, order.inputs, order.outputs)
-            mx.synchronize()
+            self._wait()
             mx.async_eval(*graph.results, *graph.buffers, *order.program.states.arrays.values())
         except Exception as error:
             done.set_exception(error)
