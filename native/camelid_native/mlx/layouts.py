@@ -33,6 +33,7 @@ class Weights:
         NMSE 1e-9).
         """
         self._arrays: dict[str, Array] = {}
+        self._views: dict[str, Array] = {}
         self._chain = chain
 
     @property
@@ -46,6 +47,7 @@ class Weights:
         """Reads weights from their sources. Raises ModelFormatError for a truncated file."""
         with PartReader(sources) as reader:
             for weight in weights:
+                self._views.pop(weight.name, None)
                 self._arrays[weight.name] = _loaded(weight, reader)
                 mx.eval(self._arrays[weight.name])
 
@@ -64,11 +66,19 @@ class Weights:
         return _exact(self.placed(weight)[numbers])
 
     def product(self, x: Array, weight: Weight) -> Array:  # [T, in] -> [T, out]
-        matrix, n = self.matrix(weight), self._chain
+        n = self._chain
         if n == 0 or weight.cols <= n or weight.cols % n:
-            return x @ matrix.T
+            return x @ _exact(self._turned(weight))
+        matrix = self.matrix(weight)
         chains = matrix.reshape(len(matrix), -1, n).transpose(1, 2, 0)  # [in / n, n, out]
         return (x.reshape(len(x), -1, n).swapaxes(0, 1) @ chains).sum(axis=0)
+
+    def _turned(self, weight: Weight) -> Array:  # [in, out]
+        """A view of a matrix, made once: made in each step it would be one more primitive of its graph."""
+        if weight.name not in self._views:
+            self._views[weight.name] = self.placed(weight).T
+            mx.eval(self._views[weight.name])
+        return self._views[weight.name]
 
     def expert_product(self, x: Array, weight: Weight, ids: Array) -> Array:  # [T, U or 1, in] -> [T, U, out]
         """Each slot's vector times the matrix of the slot's expert; ids [T, U]."""

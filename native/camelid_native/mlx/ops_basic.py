@@ -7,14 +7,14 @@ from math import pi, sqrt
 
 from camelid.plan.plan import Op
 from camelid.plan.step import COPY, FROM_ID, FROM_RING, OUTPUT, UPDATE
-from camelid_native.mlx.arrays import U32, Array, mx
+from camelid_native.mlx.arrays import Array, indices, mx
 from camelid_native.mlx.trace import TABLE, Trace
 
 
 def op_tables(op: Op, f: Trace) -> None:
     group = op.state("state").group
     number, row, index, unit = (f.updates[:, i] for i in range(len(UPDATE)))
-    is_own = (mx.arange(len(number), dtype=U32) < f.count("updates")) & (number == f.plan.group(group))
+    is_own = (indices(len(number)) < f.count("updates")) & (number == f.plan.group(group))
     f.put((group, 0, TABLE), mx.where(is_own, row * f.table_cols[group] + index + 1, 0), unit)
 
 
@@ -23,8 +23,8 @@ def op_copy(op: Op, f: Trace) -> None:
         return
     group, n = op.state("state").group, f.spec(op.state("state")).unit_rows
     number, source, destination, n_copied = (f.copies[:, i : i + 1] for i in range(len(COPY)))
-    is_used = mx.arange(len(number), dtype=U32)[:, None] < f.count("copies")
-    is_own, rows = is_used & (number == f.plan.group(group)), mx.arange(n, dtype=U32)[None]
+    is_used = indices(len(number))[:, None] < f.count("copies")
+    is_own, rows = is_used & (number == f.plan.group(group)), indices(n)[None]
     read = (source * n + rows).reshape(-1)
     written = mx.where(is_own & (rows < n_copied), destination * n + rows, 0).reshape(-1)
     for key in [key for key in f.state if key[0] == group and key[2] != TABLE]:
@@ -51,12 +51,19 @@ def op_embed_position(op: Op, f: Trace) -> None:
 
 def op_norm(op: Op, f: Trace) -> None:
     x, width = f.read(op.view("x")), op.integer("size") or op.view("x").cols
-    y = NORMS[op.word("kind")](x.reshape(len(x), -1, width), op.number("eps"))  # [T, groups, size]
-    if op.has("gain"):
-        y = y * f.weights.vector(op.weight("gain")).reshape(-1, width)
-    if op.has("bias"):
-        y = y + f.weights.vector(op.weight("bias"))
+    groups = x if width == x.shape[1] else x.reshape(len(x), -1, width)  # [T, groups, size]
+    gain = f.weights.vector(op.weight("gain")) if op.has("gain") else None
+    bias = f.weights.vector(op.weight("bias")) if op.has("bias") else None
+    y = _normed(op, groups, gain, bias)
     f.write(op.view("y"), y.reshape(x.shape))
+
+
+def _normed(op: Op, groups: Array, gain: Array | None, bias: Array | None) -> Array:
+    """A norm of the last axis; a gain may have one row per group."""
+    if gain is not None and gain.size > groups.shape[-1]:
+        y = _normed(op, groups, None, None) * gain.reshape(-1, groups.shape[-1])
+        return y if bias is None else y + bias
+    return NORMS[op.word("kind")](groups, gain, bias, op.number("eps"))
 
 
 def op_add(op: Op, f: Trace) -> None:
@@ -70,8 +77,8 @@ def op_all_reduce(op: Op, f: Trace) -> None:
 
 def op_add_norm(op: Op, f: Trace) -> None:
     op_add(op, f)
-    gain, eps = f.weights.vector(op.weight("gain")), op.number("eps")
-    f.write(op.view("y"), _rms(f.read(op.view("x")), eps) * gain)
+    gain = f.weights.vector(op.weight("gain"))
+    f.write(op.view("y"), mx.fast.rms_norm(f.read(op.view("x")), gain, op.number("eps")))
 
 
 def op_mul(op: Op, f: Trace) -> None:
@@ -97,12 +104,11 @@ def op_glu(op: Op, f: Trace) -> None:
 
 def op_rope(op: Op, f: Trace) -> None:
     x, dim, head_dim = f.read(op.view("x")), op.integer("dim"), op.integer("head_dim")
-    cos, sin = _angles(op, f)  # [T, 1, dim / 2] each
     start, end = op.integer("offset"), op.integer("offset") + dim
     heads = x.reshape(len(x), -1, head_dim)  # [T, H, D]
-    turned = TURNS[op.word("style")](heads[..., start:end], cos, sin)
+    turned = _turned(op, f, heads if dim == head_dim else heads[..., start:end])
     sides = (heads[..., :start], turned, heads[..., end:])
-    whole = mx.concatenate([side for side in sides if side.shape[-1]], axis=-1) if dim < head_dim else turned
+    whole = turned if dim == head_dim else mx.concatenate([s for s in sides if s.shape[-1]], axis=-1)
     f.write(op.view("x"), whole.reshape(x.shape))
 
 
@@ -110,24 +116,23 @@ def op_gather_rows(op: Op, f: Trace) -> None:
     f.write(op.view("y"), f.read(op.view("x"))[f.outputs[:, OUTPUT.index("row")]])
 
 
-def _angles(op: Op, f: Trace) -> tuple[Array, Array]:
+def _turned(op: Op, f: Trace, x: Array) -> Array:  # [T, H, dim]
+    """Each pair (a, b) becomes (a cos - b sin, b cos + a sin): it times cos, plus it swapped times sin."""
+    axis, n = PAIR_AXES[op.word("style")], x.shape[-1] // 2
+    pairs = x.reshape(*x.shape[:2], *((n, 2) if axis == -1 else (2, n)))
+    swapped = pairs[..., ::-1] if axis == -1 else pairs[..., ::-1, :]
+    cos, sin = (mx.expand_dims(table[:, None], axis) for table in _angles(op, f))  # [T, 1, dim / 2 and 1]
+    both = mx.concatenate([-sin, sin], axis=axis)
+    return (pairs * cos + swapped * both).reshape(x.shape)
+
+
+def _angles(op: Op, f: Trace) -> tuple[Array, Array]:  # [T, dim / 2] each
     """Cosine and sine of each row's angles: the sum of a near and a far one."""
     positions, n = f.positions(), op.weight("fine").rows
-    near = f.weights.rows(op.weight("fine"), positions % n)[:, None]
-    far = f.weights.rows(op.weight("coarse"), positions // n)[:, None]
-    a, b, c, d = near[..., 0::2], near[..., 1::2], far[..., 0::2], far[..., 1::2]
+    near = f.weights.rows(op.weight("fine"), positions % n)
+    far = f.weights.rows(op.weight("coarse"), positions // n)
+    a, b, c, d = near[:, 0::2], near[:, 1::2], far[:, 0::2], far[:, 1::2]
     return a * c - b * d, a * d + b * c
-
-
-def _turn_neighbours(x: Array, cos: Array, sin: Array) -> Array:
-    first, second = x[..., 0::2], x[..., 1::2]
-    return mx.stack([first * cos - second * sin, first * sin + second * cos], axis=-1).reshape(x.shape)
-
-
-def _turn_halves(x: Array, cos: Array, sin: Array) -> Array:
-    half = x.shape[-1] // 2
-    first, second = x[..., :half], x[..., half:]
-    return mx.concatenate([first * cos - second * sin, first * sin + second * cos], axis=-1)
 
 
 def capped(x: Array, cap: float) -> Array:
@@ -141,16 +146,19 @@ def gated(act: str, gate: Array, up: Array) -> Array:
     return ACTS[act](gate) * up
 
 
-def _rms(x: Array, eps: float) -> Array:
-    return mx.fast.rms_norm(x, None, eps)
+def _rms(x: Array, gain: Array | None, bias: Array | None, eps: float) -> Array:
+    y = mx.fast.rms_norm(x, gain, eps)
+    return y if bias is None else y + bias
 
 
-def _layer(x: Array, eps: float) -> Array:
-    return mx.fast.layer_norm(x, None, None, eps)
+def _layer(x: Array, gain: Array | None, bias: Array | None, eps: float) -> Array:
+    return mx.fast.layer_norm(x, gain, bias, eps)
 
 
-def _l2(x: Array, eps: float) -> Array:
-    return x / mx.sqrt(mx.maximum((x * x).sum(axis=-1, keepdims=True), eps * eps))
+def _l2(x: Array, gain: Array | None, bias: Array | None, eps: float) -> Array:
+    y = x / mx.sqrt(mx.maximum((x * x).sum(axis=-1, keepdims=True), eps * eps))
+    y = y if gain is None else y * gain
+    return y if bias is None else y + bias
 
 
 def _gelu_tanh(x: Array) -> Array:
@@ -164,8 +172,9 @@ def _swiglu_oai(gate: Array, up: Array) -> Array:
     return gate * mx.sigmoid(1.702 * gate) * (up + 1.0)
 
 
-NORMS: dict[str, Callable[[Array, float], Array]] = {"rms": _rms, "layer": _layer, "l2": _l2}
-TURNS: dict[str, Callable[[Array, Array, Array], Array]] = {"norm": _turn_neighbours, "neox": _turn_halves}
+Norm = Callable[[Array, Array | None, Array | None, float], Array]  # of x, gain, bias, eps
+NORMS: dict[str, Norm] = {"rms": _rms, "layer": _layer, "l2": _l2}
+PAIR_AXES = {"norm": -1, "neox": -2}  # where the two numbers of a pair are neighbours, or halves of a head
 ACTS: dict[str, Callable[[Array], Array]] = {
     "silu": lambda x: x * mx.sigmoid(x),
     "gelu": _gelu_tanh,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from camelid.plan.plan import Op
-from camelid_native.mlx.arrays import F32, I32, U32, Array, mx
+from camelid_native.mlx.arrays import F32, I32, U32, Array, indices, mx
 from camelid_native.mlx.trace import Trace
 
 
@@ -53,7 +53,7 @@ def _rows_of(f: Trace, sequences: Array) -> tuple[Array, Array]:  # [n, words] -
 
 def _is_near(op: Op, n: int) -> Array:  # [T, T]: row, key
     """Whether the mask lets a row attend to a key, by their places in the sequence."""
-    row, key = mx.arange(n, dtype=I32)[:, None], mx.arange(n, dtype=I32)[None]
+    row, key = indices(n, I32)[:, None], indices(n, I32)[None]
     if op.word("mask") == "symmetric":
         return mx.abs(key - row) <= op.integer("window") // 2
     return key <= row if op.word("mask") == "causal" else key >= 0
@@ -62,7 +62,7 @@ def _is_near(op: Op, n: int) -> Array:  # [T, T]: row, key
 def _bias(op: Op, f: Trace) -> Array:  # [H, T, T]
     table, n = f.weights.matrix(op.weight("bias")), len(f.rows)  # [2*reach + 1, H]
     reach = len(table) // 2
-    distance = mx.arange(n, dtype=I32)[None] - mx.arange(n, dtype=I32)[:, None]
+    distance = indices(n, I32)[None] - indices(n, I32)[:, None]
     return table[mx.clip(distance, -reach, reach) + reach].transpose(2, 0, 1)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from camelid.plan.plan import Op
-from camelid_native.mlx.arrays import F32, U32, Array, mx
+from camelid_native.mlx.arrays import F32, U32, Array, indices, mx
 from camelid_native.mlx.order import ids_of, ordered
 from camelid_native.mlx.trace import Trace
 
@@ -50,7 +50,7 @@ def _is_in_best_groups(op: Op, scores: Array) -> Array:  # [T, E]
     groups = scores.reshape(len(scores), n_groups, -1)  # [T, G, E / G]
     pairs = mx.sort(groups, axis=2)[..., -2:].sum(axis=2)  # [T, G]
     best = ids_of(ordered(pairs)[:, :n_used])  # [T, used]
-    is_best = (best[..., None] == mx.arange(n_groups, dtype=U32)).any(axis=1)  # [T, G]
+    is_best = (best[..., None] == indices(n_groups)).any(axis=1)  # [T, G]
     return mx.repeat(is_best, groups.shape[2], axis=1)
 
 

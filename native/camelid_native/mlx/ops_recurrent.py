@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.plan import Op
-from camelid_native.mlx.arrays import I32, Array, mx
+from camelid_native.mlx.arrays import I32, Array, indices, mx
 from camelid_native.mlx.ops_basic import ACTS
 from camelid_native.mlx.trace import Key, Trace
 
@@ -23,7 +23,7 @@ def op_conv1d(op: Op, f: Trace) -> None:
     n_before = weight.shape[1] - 1
     begun = _begun(op, f).reshape(-1, n_before, x.shape[1])  # [S, n - 1, C]
     seen = mx.concatenate([begun.reshape(-1, x.shape[1]), x])  # [S * (n - 1) + T, C]
-    place = _place_in_sequence(f)[:, None] + mx.arange(n_before + 1, dtype=I32)  # [T, n], from n - 1 before
+    place = _place_in_sequence(f)[:, None] + indices(n_before + 1, I32)  # [T, n], from n - 1 before
     window = seen[_seen_row(f, f.row_word("sequence"), place, n_before)]  # [T, n, C]
     y = (window * weight.T).sum(axis=1)
     y = y + f.weights.vector(op.weight("bias")) if op.has("bias") else y
@@ -34,8 +34,8 @@ def op_conv1d(op: Op, f: Trace) -> None:
 def _keep_last(op: Op, f: Trace, seen: Array, n_before: int) -> None:
     """Writes the last n - 1 rows that each sequence has seen to its slot."""
     n_rows = f.sequence_word(f.sequences, "rows").astype(I32)[:, None]
-    place = n_rows + mx.arange(n_before, dtype=I32)  # [S, n - 1]
-    numbers = mx.arange(len(f.sequences), dtype=I32)
+    place = n_rows + indices(n_before, I32)  # [S, n - 1]
+    numbers = indices(len(f.sequences), I32)
     last = seen[_seen_row(f, numbers, place, n_before)].reshape(len(numbers), -1)
     f.put(_key(op), mx.where(f.is_live_sequence, _slots(op, f, f.sequences, "write"), 0), last)
 

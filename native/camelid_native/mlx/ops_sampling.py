@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from camelid.plan.plan import Op
 from camelid.plan.step import CANDIDATES, MOST_LAST_N, MOST_TOP_K, OUTPUT, SAMPLING
-from camelid_native.mlx.arrays import F32, I32, U32, Array, mx
+from camelid_native.mlx.arrays import F32, I32, U32, Array, indices, mx
 from camelid_native.mlx.order import ids_of, keys_of, ordered
 from camelid_native.mlx.philox import Noise, gumbel
 from camelid_native.mlx.trace import Trace
@@ -64,7 +64,7 @@ def _status(logits: Array) -> Array:  # [O]
 
 def _is_last(f: Trace) -> Array:  # [O]
     """Whether an output is its sequence's last one of the step."""
-    number = mx.arange(len(f.outputs), dtype=U32)
+    number = indices(len(f.outputs))
     sequence = _output(f, "sequence")
     is_same = (sequence[:, None] == sequence[None]) & f.is_live_output[None]
     return f.is_live_output & ~(is_same & (number[None] > number[:, None])).any(axis=1)
@@ -105,10 +105,10 @@ def _adjusted(op: Op, f: Trace, logits: Array) -> Array:  # [O, V]
 
 def _biased(f: Trace, logits: Array) -> Array:  # [O, V]
     n, (n_outputs, n_ids) = len(f.biases), logits.shape
-    number, first = mx.arange(n, dtype=U32)[None], _how(f, "first_bias")
+    number, first = indices(n)[None], _how(f, "first_bias")
     ids, values = f.biases[None, :, 0], f.biases[None, :, 1].view(F32)
     is_own = (number >= first) & (number < first + _how(f, "biases")) & (ids < n_ids)  # [O, B]
-    rows = mx.arange(n_outputs, dtype=U32)[:, None]
+    rows = indices(n_outputs)[:, None]
     return logits.at[rows, mx.where(is_own, ids, 0)].add(mx.where(is_own, values, 0.0))
 
 
@@ -116,13 +116,13 @@ def _counts(op: Op, f: Trace, n_ids: int) -> Array:  # [O, V]
     """How often the last positions of each output's ring have an id."""
     group, n = op.state("tokens").group, f.spec(op.state("tokens")).unit_rows
     position = _output(f, "position").astype(I32)[:, None]
-    at = position - 1 - mx.arange(MOST_LAST_N, dtype=I32)[None]  # [O, last n], newest first
+    at = position - 1 - indices(MOST_LAST_N, I32)[None]  # [O, last n], newest first
     start = position - mx.minimum(_how(f, "penalty_last_n").astype(I32), position)
     is_counted = (at >= start) & (at >= _last_position(f) + 1 - n)
     slot = f.group_word(f.of_outputs, group, "write").astype(I32)[:, None]
     ids = f.state[group, op.state("tokens").layer, "id"][slot * n + mx.maximum(at, 0) % n]
     is_counted = is_counted & (ids < n_ids)
-    rows = mx.arange(len(ids), dtype=U32)[:, None]
+    rows = indices(len(ids))[:, None]
     zeros = mx.zeros((len(ids), n_ids))
     return zeros.at[rows, mx.where(is_counted, ids, 0)].add(is_counted.astype(F32))
 
@@ -148,7 +148,7 @@ def _survivors(f: Trace, scores: Array) -> Array:  # [O, V]
 
 def _left_by_top_p(f: Trace, best: Array) -> Array:  # [O, k], the largest first -> [O, 1]
     """How many of the k largest scores have the probability top-p; all of them for a top-p of 1."""
-    is_in = mx.arange(best.shape[1], dtype=U32)[None] < _how(f, "top_k")
+    is_in = indices(best.shape[1])[None] < _how(f, "top_k")
     sums = mx.cumsum(mx.softmax(mx.where(is_in, best, -mx.inf), axis=1), axis=1)
     top_p = _real(f, "top_p")
     n = (is_in & (sums < top_p)).sum(axis=1, keepdims=True) + 1
@@ -156,7 +156,7 @@ def _left_by_top_p(f: Trace, best: Array) -> Array:  # [O, k], the largest first
 
 
 def _vocabulary(logits: Array) -> Array:  # [1, V]
-    return mx.arange(logits.shape[1], dtype=U32)[None]
+    return indices(logits.shape[1])[None]
 
 
 def _how(f: Trace, name: str) -> Array:  # [O, 1] u32

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from camelid.plan.plan import Op, StateRef
 from camelid.plan.tiers import BATCH, TAIL
-from camelid_native.mlx.arrays import I32, U32, Array, mx
+from camelid_native.mlx.arrays import I32, Array, indices, mx
 from camelid_native.mlx.kv_rows import KV_TYPES
 from camelid_native.mlx.ops_basic import capped
 from camelid_native.mlx.trace import Trace
@@ -74,7 +74,7 @@ def _is_seen(op: Op, f: Trace, state: StateRef) -> Array:  # [T, keys]
 
 
 def _keys(f: Trace, state: StateRef) -> Array:  # [1, keys]
-    return mx.arange(f.table_cols[state.group] * f.spec(state).unit_rows, dtype=U32)[None]
+    return indices(f.table_cols[state.group] * f.spec(state).unit_rows)[None]
 
 
 def _bias(op: Op, f: Trace) -> Array | None:  # [T, K, G, keys]
@@ -105,7 +105,8 @@ def _is_stored(op: Op, f: Trace) -> Array:  # [T, keys]
 
 
 def _gathered(f: Trace, state: StateRef, name: str) -> Array:  # [T, keys, cols]
-    spec, pool = f.spec(state), f.state[state.group, state.layer, name]
-    numbers = mx.arange(f.table_cols[state.group], dtype=U32)[None]
-    pages = pool.reshape(-1, spec.unit_rows, pool.shape[1])[f.pages_of_rows(state.group, numbers)]
-    return KV_TYPES[spec.kv_type].decode(pages.reshape(len(pages), -1, pool.shape[1]))
+    spec = f.spec(state)
+    numbers = indices(f.table_cols[state.group])[None]
+    first = f.pages_of_rows(state.group, numbers)[..., None] * spec.unit_rows  # [T, pages, 1]
+    rows = (first + indices(spec.unit_rows)).reshape(len(first), -1)
+    return KV_TYPES[spec.kv_type].decode(f.state[state.group, state.layer, name][rows])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camelid_native.mlx.arrays import U32, U64, Array, mx
+from camelid_native.mlx.arrays import U32, U64, Array, indices, mx
 
 
 def keys_of(x: Array) -> Array:  # [n, V] float32 -> [n, V] u64
@@ -14,7 +14,7 @@ def keys_of(x: Array) -> Array:  # [n, V] float32 -> [n, V] u64
     bits = mx.where(mx.isnan(x), -mx.inf, x + 0.0).view(U32)  # + 0.0: -0.0 and 0.0 are one value
     sign = mx.array(1 << 31, dtype=U32)
     descending = mx.where(bits >= sign, bits, ~(bits | sign))
-    return (descending.astype(U64) << 32) | mx.arange(x.shape[1], dtype=U64)
+    return (descending.astype(U64) << 32) | indices(x.shape[1], U64)
 
 
 def ordered(x: Array) -> Array:  # [n, V] -> [n, V] u64

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from camelid.plan.plan import Plan, StateRef, StateSpec, View
 from camelid.plan.step import BIAS, COPY, GROUP, OUTPUT, ROW, SAMPLING, SEQUENCE, UPDATE
-from camelid_native.mlx.arrays import U32, Array, mx
+from camelid_native.mlx.arrays import Array, indices, mx
 from camelid_native.mlx.layouts import Weights
 
 Key = tuple[str, int, str]  # state group, layer, tensor
@@ -95,7 +95,7 @@ class Trace:
 
     @cached_property
     def row_numbers(self) -> Array:  # [T]
-        return mx.arange(self.plan.rows["T"], dtype=U32)
+        return indices(self.plan.rows["T"])
 
     @cached_property
     def is_live(self) -> Array:  # [T]
@@ -103,11 +103,11 @@ class Trace:
 
     @cached_property
     def is_live_sequence(self) -> Array:  # [S]
-        return mx.arange(self.plan.rows["S"], dtype=U32) < self.count("sequences")
+        return indices(self.plan.rows["S"]) < self.count("sequences")
 
     @cached_property
     def is_live_output(self) -> Array:  # [O]
-        return mx.arange(self.plan.rows["O"], dtype=U32) < self.count("outputs")
+        return indices(self.plan.rows["O"]) < self.count("outputs")
 
     def row_word(self, name: str) -> Array:  # [T]
         return self.rows[:, ROW.index(name)]
