@@ -71,7 +71,7 @@ BACKENDS: dict[str, BackendRow] = {
         role="gpu",
         options=frozenset({"adapter"}),
         extra="mlx",
-        modules=("mlx.core",),
+        modules=("mlx",),
     ),
     "vulkan": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Vulkan"),
     "metal": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Metal"),
