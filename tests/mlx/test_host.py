@@ -18,7 +18,7 @@ from camelid.backends.base import OpenSpec, PoolSize, Program
 from camelid.backends.common.op_runner import OpCase, case_plan, run_case
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.backends.registry import open_backend as open_named
-from camelid.errors import BackendError, ModelFormatError, RequestError
+from camelid.errors import BackendError, DeviceLostError, ModelFormatError, OutOfMemoryError, RequestError
 from camelid.plan.step import Step, encode_step
 from camelid.plan.weights import Part
 from camelid_native.mlx.backend import MlxBackend, open_backend
@@ -112,6 +112,42 @@ def test_a_truncated_file_is_refused() -> None:
 
     with pytest.raises(ModelFormatError, match="truncated"):
         asyncio.run(load())
+
+
+def test_state_beyond_the_machine_s_memory_is_refused() -> None:
+    async def work(backend: MlxBackend, program: Program) -> None:
+        with pytest.raises(OutOfMemoryError, match=r"the state of all sequences need .* the device has"):
+            await backend.allocate(program.plan.states, {**POOLS, "kv": PoolSize(1 << 40, 2, 1)})
+
+    with_program(work)
+
+
+def test_a_failure_of_the_device_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(backend: MlxBackend, program: Program) -> None:
+        from camelid_native.mlx import worker
+
+        def fail(*_: object) -> None:
+            raise RuntimeError("[METAL] Command buffer execution failed")
+
+        monkeypatch.setattr(worker.Worker, "_wait", fail)
+        with pytest.raises(DeviceLostError, match=r"a step failed on the device: \[METAL\] Command"):
+            await run_case(backend, CASE)
+
+    with_program(work)
+
+
+def test_memory_is_as_forecast() -> None:
+    """Weights, state and its tables, to the byte."""
+
+    async def work(backend: MlxBackend, program: Program) -> None:
+        plan, used = program.plan, backend.memory()
+        forecast = backend.forecast({"op": plan}, POOLS)
+        assert used.weight_bytes == forecast.weights == 4 * 64 * 64
+        units = sum(POOLS[s.name].units * s.unit_bytes for s in plan.states)
+        tables = sum(4 * pool.table_rows * pool.table_cols for pool in POOLS.values())
+        assert used.state_bytes == units + tables + forecast.tables
+
+    with_program(work)
 
 
 def test_an_error_on_the_worker_reaches_read_and_the_backend_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,9 +40,13 @@ def promise_of(is_gpu: bool) -> str:
     return "none" if is_gpu else "A"
 
 
+def most_bytes(facts: Facts) -> int:
+    """Bytes of the device: a GPU's recommended working set, or the machine's memory."""
+    if facts.is_gpu:
+        return int(mx.device_info(facts.handle)["max_recommended_working_set_size"])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
 def free_bytes(facts: Facts) -> int | None:
     """Bytes that a model may take of a GPU's working set; None on the CPU."""
-    if not facts.is_gpu:
-        return None
-    most = int(mx.device_info(facts.handle)["max_recommended_working_set_size"])
-    return max(most - mx.get_active_memory(), 0)
+    return max(most_bytes(facts) - mx.get_active_memory(), 0) if facts.is_gpu else None

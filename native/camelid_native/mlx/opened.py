@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
 from camelid.backends.base import PoolSize, Sources
-from camelid.errors import BackendError
+from camelid.errors import BackendError, OutOfMemoryError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.weights import Weight
 from camelid_native.mlx.arrays import mx
-from camelid_native.mlx.device import device_of
-from camelid_native.mlx.layouts import Weights
+from camelid_native.mlx.device import device_of, most_bytes
+from camelid_native.mlx.layouts import Weights, kept_bytes
 from camelid_native.mlx.programs import MlxProgram
 from camelid_native.mlx.states import States
 from camelid_native.mlx.worker import Done, Order, Worker
@@ -38,6 +38,9 @@ class Opened:
         return self._states.n_bytes
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        """Raises OutOfMemoryError for weights that do not fit the device."""
+        self._check_fits(sum(map(kept_bytes, weights)), "the weights")
+
         def work() -> None:
             if self.weights.has_any(weights):
                 self._drop_programs()
@@ -46,12 +49,27 @@ class Opened:
         await self.worker.call(work)
 
     async def allocate(self, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> None:
+        """Raises OutOfMemoryError for state that does not fit the device beside the weights."""
+        needed_bytes = sum(pools[spec.name].units * spec.unit_bytes for spec in states)
+        self._check_fits(self.weight_bytes + needed_bytes, "the weights and the state of all sequences")
+
         def work() -> None:
             self._drop_programs()
             self._states = States((), {})
             self._states = States(states, pools)
 
         await self.worker.call(work)
+
+    def _check_fits(self, needed_bytes: int, what: str) -> None:
+        """MLX's own allocation must not fail: on a CPU that ends the process."""
+        most = most_bytes(self.facts)
+        if needed_bytes > most:
+            raise OutOfMemoryError(
+                f"mlx: {what} need {needed_bytes:,} bytes, and the device has {most:,}; use a smaller model "
+                "or context, or fewer sequences at once",
+                want_bytes=needed_bytes,
+                limit_bytes=most,
+            )
 
     def program(self, plan: Plan) -> MlxProgram:
         program = MlxProgram(plan, self.weights, self._states)

@@ -11,8 +11,9 @@ A second thread waits for results, which needs no stream, so that the first is f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
@@ -20,6 +21,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from camelid.errors import DeviceLostError
 from camelid.plan.plan import View
 from camelid_native.mlx.arrays import Array, mx
 from camelid_native.mlx.programs import Graph, MlxProgram
@@ -82,12 +84,23 @@ class Worker:
     def _step(self, order: Order, done: Future[Done]) -> None:
         try:
             graph = order.program.build(order.step, order.inputs, order.outputs)
-            self._wait()
-            mx.async_eval(*graph.results, *graph.buffers, *order.program.states.arrays.values())
+            with _lost():
+                self._wait()
+                mx.async_eval(*graph.results, *graph.buffers, *order.program.states.arrays.values())
         except Exception as error:
             done.set_exception(error)
         else:
             self._reader.submit(_settle, done, lambda: _read(graph, order))
+
+
+@contextmanager
+def _lost() -> Generator[None]:
+    """Names a failure of the device: the step's state is lost with it."""
+    try:
+        yield
+    except RuntimeError as error:
+        told = f"mlx: a step failed on the device: {error}"
+        raise DeviceLostError(told, backend="mlx", reason=str(error)) from error
 
 
 def _settle(future: Future[T], work: Callable[[], T]) -> None:
@@ -99,7 +112,8 @@ def _settle(future: Future[T], work: Callable[[], T]) -> None:
 
 def _read(graph: Graph, order: Order) -> Done:
     """Waits for a step, and copies its rows."""
-    mx.eval(*graph.results, *graph.buffers)
+    with _lost():
+        mx.eval(*graph.results, *graph.buffers)
     results = [_rows(array, order.n_results) for array in graph.results]
     return results, [_rows(array, n) for array, n in zip(graph.buffers, order.n_rows, strict=True)]
 
