@@ -43,7 +43,7 @@ PLANTED = [
     Planted("norm", "ops_basic", "(x * x).sum(axis=-1", "(x * x).mean(axis=-1"),
     Planted("rope", "ops_basic", "pairs * cos + swapped", "pairs * cos - swapped"),
     Planted("rope", "ops_basic", "positions // n)", "positions % n)"),
-    Planted("rope", "ops_basic", "else heads[..., start:end]", "else heads[..., :dim]"),
+    Planted("rope", "ops_basic", "heads[..., start:end]", "heads[..., :dim]"),
     Planted("mul", "ops_basic", "x.reshape(*r.shape, -1)", "x.reshape(len(r), r.shape[1], -1)[::-1]"),
     Planted("glu", "ops_basic", "(up + 1.0)", "up"),
     Planted("glu", "ops_basic", "0.044715", "0.0457"),

@@ -104,11 +104,13 @@ def op_glu(op: Op, f: Trace) -> None:
 
 def op_rope(op: Op, f: Trace) -> None:
     x, dim, head_dim = f.read(op.view("x")), op.integer("dim"), op.integer("head_dim")
+    if dim == head_dim:
+        f.write(op.view("x"), _turned(op, f, x))
+        return
     start, end = op.integer("offset"), op.integer("offset") + dim
     heads = x.reshape(len(x), -1, head_dim)  # [T, H, D]
-    turned = _turned(op, f, heads if dim == head_dim else heads[..., start:end])
-    sides = (heads[..., :start], turned, heads[..., end:])
-    whole = turned if dim == head_dim else mx.concatenate([s for s in sides if s.shape[-1]], axis=-1)
+    sides = (heads[..., :start], _turned(op, f, heads[..., start:end]), heads[..., end:])
+    whole = mx.concatenate([side for side in sides if side.shape[-1]], axis=-1)
     f.write(op.view("x"), whole.reshape(x.shape))
 
 
@@ -116,10 +118,10 @@ def op_gather_rows(op: Op, f: Trace) -> None:
     f.write(op.view("y"), f.read(op.view("x"))[f.outputs[:, OUTPUT.index("row")]])
 
 
-def _turned(op: Op, f: Trace, x: Array) -> Array:  # [T, H, dim]
+def _turned(op: Op, f: Trace, x: Array) -> Array:  # [T, H * dim] or [T, H, dim]
     """Each pair (a, b) becomes (a cos - b sin, b cos + a sin): it times cos, plus it swapped times sin."""
-    axis, n = PAIR_AXES[op.word("style")], x.shape[-1] // 2
-    pairs = x.reshape(*x.shape[:2], *((n, 2) if axis == -1 else (2, n)))
+    axis, n = PAIR_AXES[op.word("style")], op.integer("dim") // 2
+    pairs = x.reshape(len(x), -1, *((n, 2) if axis == -1 else (2, n)))
     swapped = pairs[..., ::-1] if axis == -1 else pairs[..., ::-1, :]
     cos, sin = (mx.expand_dims(table[:, None], axis) for table in _angles(op, f))  # [T, 1, dim / 2 and 1]
     both = mx.concatenate([-sin, sin], axis=axis)
