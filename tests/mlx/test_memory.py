@@ -17,7 +17,6 @@ pytestmark = pytest.mark.slow
 CONTEXT, N_UNITS = 64, 512  # 8 pools of 4 MiB
 POOL_BYTES = N_UNITS * 16 * 128 * 4
 N_LAPS = 16  # of 64 positions: 1,024 steps
-MOST_BUILD_S = 0.5e-3
 
 
 def extra_over(n_laps: int) -> int:
@@ -61,12 +60,16 @@ def test_a_kept_reference_to_state_shows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert extra > 4 * POOL_BYTES
 
 
-@pytest.mark.parametrize("sampling", [{}, {"temperature": 1.0}], ids=["greedy", "drawn"])
-def test_host_time_of_a_decode_graph(sampling: Any, compiled: None) -> None:
+@pytest.mark.parametrize(
+    ("sampling", "most_s", "most"),
+    [({}, 0.5e-3, 360), ({"temperature": 1.0}, 1e-3, 430)],
+    ids=["greedy", "drawn"],
+)
+def test_host_time_of_a_decode_graph(sampling: Any, most_s: float, most: int, compiled: None) -> None:
     """The graph of cria's decode step by compiled functions; building one calls no compiler of the system."""
     seconds, n_primitives = asyncio.run(_built(sampling))
     print(f"cria's decode graph: {1e3 * seconds:.2f} ms of host time, {n_primitives} primitives")
-    assert seconds <= MOST_BUILD_S
+    assert seconds <= most_s and n_primitives <= most
 
 
 async def _built(sampling: Any) -> tuple[float, int]:
@@ -90,7 +93,7 @@ def _build_times(decoder: Decoder, mx: Any) -> tuple[float, int]:
     """The least seconds of a build, without the first, which traces; and the primitives of the graph."""
     program, step, times = decoder.program.handle, decoder.step(33), list[float]()
     state = dict(program.states.arrays)
-    for _ in range(100):
+    for _ in range(400):
         program.states.arrays.update(state)
         start = thread_time()
         graph = program.build(step, {}, [])
