@@ -164,17 +164,19 @@ def test_an_error_on_the_worker_reaches_read_and_the_backend_goes_on(monkeypatch
     with_program(work)
 
 
-def test_close_frees_weights_and_state() -> None:
+def test_close_frees_weights_and_state_of_a_held_program() -> None:
     from camelid_native.mlx.arrays import mx
 
-    async def work(backend: MlxBackend, _: Program) -> None:
-        await run_case(backend, CASE)
-        await backend.close()
-        assert (backend.memory().weight_bytes, backend.memory().state_bytes) == (0, 0)
-
     before = mx.get_active_memory()
+
+    async def work(backend: MlxBackend, program: Program) -> None:
+        await run_case(backend, CASE)
+        assert mx.get_active_memory() > before + 4 * 64 * 64
+        await backend.close()
+        assert mx.get_active_memory() <= before + 4096  # the constants of `indices`
+        assert program.plan and not backend.memory().weight_bytes + backend.memory().state_bytes
+
     with_program(work)
-    assert mx.get_active_memory() <= before + 4096  # the constants of `indices`
 
 
 @pytest.mark.parametrize(("system", "machine"), [("win32", "AMD64"), ("darwin", "x86_64")])
@@ -194,6 +196,12 @@ def test_an_mlx_that_may_round_to_tf32_is_refused(value: str | None, code: int) 
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True)
     assert done.returncode == code
     assert (f"needs the environment variable {TF32}=0" in done.stderr) == (code == 1)
+
+
+def test_only_the_cpu_s_own_kernels_keep_promise_a() -> None:
+    from camelid_native.mlx.device import promise_of
+
+    assert (promise_of(is_gpu=False), promise_of(is_gpu=True)) == ("A", "none")
 
 
 @pytest.mark.slow

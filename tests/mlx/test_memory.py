@@ -8,8 +8,11 @@ from time import thread_time
 from typing import Any
 
 import pytest
-from tests.mlx.decoding import Decoder, opened
+from tests.mlx.decoding import CRIA, Decoder, opened
+from tests.support.exhaustive import exhaustive
+from tests.support.model.runs import make_plan, make_state, start
 
+from camelid.loading.model_file import open_model
 from camelid_native.mlx.backend import open_backend
 
 pytestmark = pytest.mark.slow
@@ -58,6 +61,35 @@ def test_a_kept_reference_to_state_shows(monkeypatch: pytest.MonkeyPatch) -> Non
     extra = extra_over(1)
     print(f"{extra / 2**20:.2f} MiB beside weights and state")
     assert extra > 4 * POOL_BYTES
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "context", "kv_type"),
+    [(64, 512, "f32"), (1, 2048, "f16"), (16, 1024, "q8_0"), exhaustive((64, 1024, "two-tier"))],
+)
+def test_the_forecast_bounds_the_memory_of_a_step(n_rows: int, context: int, kv_type: str) -> None:
+    """Attention's gathered rows, of one layer at a time; the bound is at most twice the use."""
+    extra, forecast = asyncio.run(_used_by_prompt(n_rows, context, kv_type))
+    print(f"{extra / 2**20:.1f} MiB, forecast {forecast / 2**20:.1f} MiB")
+    assert extra <= forecast <= 2 * extra
+
+
+async def _used_by_prompt(n_rows: int, context: int, kv_type: str) -> tuple[int, int]:
+    """Peak bytes beside weights and state of a step of a prompt, and their forecast."""
+    from camelid_native.mlx.arrays import mx
+
+    file, backend, before = await open_model(str(CRIA)), open_backend(), mx.get_active_memory()
+    plan = make_plan(file.model, n_rows, context=context, kv_type=kv_type, features=frozenset())
+    state = make_state(plan.states, context=context, n_sequences=1)
+    started = await start(backend, [plan], state, sources=file.sources)
+    forecast, used = backend.forecast({"prompt": plan}, state.sizes()), backend.memory()
+    mx.reset_peak_memory()
+    await started.ask(started.open_stream([5] * n_rows), n_rows, [n_rows - 1])
+    peak = mx.get_peak_memory()
+    await backend.close()
+    return peak - before - used.weight_bytes - used.state_bytes, forecast.programs[
+        "prompt"
+    ] + used.arena_bytes
 
 
 @pytest.mark.parametrize(

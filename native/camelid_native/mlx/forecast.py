@@ -9,7 +9,7 @@ from camelid.plan.plan import Op, Plan
 from camelid_native.mlx.layouts import kept_bytes
 from camelid_native.mlx.states import table_bytes
 
-GATHERS = 3  # copies of the gathered rows: as stored, as float32, and masked
+GATHERS, TAIL_GATHERS = 3, 1  # copies of the gathered rows: as stored, as float32, masked; of a tail besides
 
 
 def forecast_of(plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
@@ -28,4 +28,5 @@ def _of_attention(op: Op, plan: Plan, pools: Mapping[str, PoolSize]) -> int:
     spec = plan.state(op.state("state").group)
     n_keys = pools[spec.name].table_cols * spec.unit_rows
     n_values = sum(cols for _, cols in spec.tensors) + op.integer("n_heads")
-    return GATHERS * 4 * plan.rows[op.view("q").rows] * n_keys * n_values
+    n_copies = GATHERS + TAIL_GATHERS * op.has("tail")
+    return n_copies * 4 * plan.rows[op.view("q").rows] * n_keys * n_values

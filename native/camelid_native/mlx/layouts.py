@@ -51,6 +51,11 @@ class Weights:
                 self._arrays[weight.name] = _loaded(weight, reader)
                 mx.eval(self._arrays[weight.name])
 
+    def clear(self) -> None:
+        """Frees all weights, whoever holds this object."""
+        self._arrays.clear()
+        self._views.clear()
+
     def placed(self, weight: Weight) -> Array:
         """The array of a weight, in its shape and in the type that it is kept in."""
         return self._arrays[weight.name]

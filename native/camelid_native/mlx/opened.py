@@ -55,7 +55,7 @@ class Opened:
 
         def work() -> None:
             self._drop_programs()
-            self._states = States((), {})
+            self._states.clear()
             self._states = States(states, pools)
 
         await self.worker.call(work)
@@ -91,7 +91,8 @@ class Opened:
     async def close(self) -> None:
         def work() -> None:
             self._drop_programs()
-            self.weights, self._states = Weights(), States((), {})
+            self.weights.clear()
+            self._states.clear()
             mx.synchronize()
             mx.clear_cache()
 

@@ -17,12 +17,8 @@ from camelid_native.mlx.states import States
 from camelid_native.mlx.trace import Trace, Variant
 
 SECTIONS = ("rows", "candidates", "floats")  # of results, in order (common/results.py)
-ADJUSTING = (
-    "top_k",
-    "min_p",
-    "penalty_last_n",
-    "biases",
-)  # sampling words that change logits, 0 where unused
+# Sampling words that change logits, 0 where unused.
+ADJUSTING = ("top_k", "min_p", "penalty_last_n", "biases")
 Function = Callable[..., tuple[list[Array], list[Array], list[Array]]]
 
 

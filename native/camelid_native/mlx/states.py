@@ -32,6 +32,11 @@ class States:
         mx.eval(*self.arrays.values())
         self.n_bytes = sum(array.nbytes for array in self.arrays.values())
 
+    def clear(self) -> None:
+        """Frees all state, whoever holds this object."""
+        self.arrays.clear()
+        self.n_bytes = 0
+
     def read(self, group: str, unit: int) -> bytes:
         """A unit's bytes, after the steps submitted so far."""
         n = self._unit_rows(group, unit)
