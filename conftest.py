@@ -22,6 +22,9 @@ import pytest
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# The backend mlx refuses an MLX that was imported without it, as another test may do.
+os.environ.setdefault("MLX_ENABLE_TF32", "0")
+
 TIERS = ("unit", "conformance", "parity", "e2e", "faults")
 # Prefixes of the skip reasons that CI accepts.
 ALLOWED_SKIPS = (

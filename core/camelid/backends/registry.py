@@ -66,6 +66,13 @@ BACKENDS: dict[str, BackendRow] = {
         probe="camelid_native.cuda.nvrtc",
         drivers=("NVIDIA", "ROCm"),
     ),
+    "mlx": BackendRow(
+        module="camelid_native.mlx.backend",
+        role="gpu",
+        options=frozenset({"adapter"}),
+        extra="mlx",
+        modules=("mlx",),
+    ),
     "vulkan": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Vulkan"),
     "metal": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Metal"),
     "dx12": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="D3D12"),

@@ -1,0 +1,52 @@
+"""The device of MLX: which one, its name and promise, and its free memory."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from camelid.errors import RequestError
+from camelid_native.mlx.arrays import mx
+
+ADAPTERS = ("", "cpu", "gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """A device as MLX names it. `handle` is MLX's."""
+
+    handle: Any
+    name: str
+    is_gpu: bool
+
+
+def device_of(adapter: str) -> Facts:
+    """The device of an adapter: "cpu", "gpu", or "" for MLX's default. Raises RequestError for another."""
+    has_gpu = mx.metal.is_available()
+    if adapter not in ADAPTERS or (adapter == "gpu" and not has_gpu):
+        known = "cpu, gpu" if has_gpu else "cpu"
+        raise RequestError(f"adapter is {adapter!r}, but MLX has here: {known}", field="adapter")
+    is_gpu = has_gpu and adapter != "cpu"
+    handle = mx.Device(mx.gpu if is_gpu else mx.cpu)
+    facts = mx.device_info(handle)
+    return Facts(handle, f"{facts['device_name']} by MLX {mx.__version__}", is_gpu)
+
+
+def promise_of(is_gpu: bool) -> str:
+    """The promise of MLX's own kernels: on the CPU a row has the same bits among any number of rows; on a GPU
+    the number of rows chooses the kernel, and so the order of sums.
+    """
+    return "none" if is_gpu else "A"
+
+
+def most_bytes(facts: Facts) -> int:
+    """Bytes of the device: a GPU's recommended working set, or the machine's memory."""
+    if facts.is_gpu:
+        return int(mx.device_info(facts.handle)["max_recommended_working_set_size"])
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def free_bytes(facts: Facts) -> int | None:
+    """Bytes that a model may take of a GPU's working set; None on the CPU."""
+    return max(most_bytes(facts) - mx.get_active_memory(), 0) if facts.is_gpu else None

@@ -1,0 +1,33 @@
+"""The kernel of each op: the functions `op_NAME` of the modules `ops_*.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+from camelid.plan.plan import Op
+from camelid_native.mlx import (
+    ops_basic,
+    ops_encoder,
+    ops_experts,
+    ops_matrix,
+    ops_recurrent,
+    ops_sampling,
+    ops_state,
+    ops_streams,
+)
+from camelid_native.mlx.trace import Trace
+
+Kernel = Callable[[Op, Trace], None]
+PREFIX = "op_"
+MODULES = (
+    ops_basic, ops_matrix, ops_experts, ops_state, ops_recurrent, ops_streams, ops_encoder, ops_sampling,
+)  # fmt: skip
+
+
+def _kernels(module: ModuleType) -> dict[str, Kernel]:
+    own = {name: f for name, f in vars(module).items() if name.startswith(PREFIX)}
+    return {name.removeprefix(PREFIX): f for name, f in own.items() if f.__module__ == module.__name__}
+
+
+KERNELS: dict[str, Kernel] = {name: f for module in MODULES for name, f in _kernels(module).items()}

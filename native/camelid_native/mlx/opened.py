@@ -1,0 +1,105 @@
+"""What an open backend holds: the device, its thread, weights, state and programs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+
+from camelid.backends.base import PoolSize, Sources
+from camelid.errors import BackendError, OutOfMemoryError
+from camelid.plan.plan import Plan, StateSpec
+from camelid.plan.weights import Weight
+from camelid_native.mlx.arrays import mx
+from camelid_native.mlx.device import device_of, most_bytes
+from camelid_native.mlx.layouts import Weights, kept_bytes
+from camelid_native.mlx.programs import MlxProgram
+from camelid_native.mlx.states import States
+from camelid_native.mlx.worker import Done, Order, Worker
+
+CPU_CHAIN = 512  # see `Weights`
+
+
+class Opened:
+    """An open device. Methods may be called from any thread; work on arrays runs on the worker's."""
+
+    def __init__(self, adapter: str) -> None:
+        self.facts = device_of(adapter)
+        self.weights = Weights(0 if self.facts.is_gpu else CPU_CHAIN)
+        self._states = States((), {})
+        self._programs: list[MlxProgram] = []
+        self.worker = Worker(self.facts.handle)
+
+    @property
+    def weight_bytes(self) -> int:
+        return self.weights.n_bytes
+
+    @property
+    def state_bytes(self) -> int:
+        return self._states.n_bytes
+
+    async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
+        """Raises OutOfMemoryError for weights that do not fit the device."""
+        self._check_fits(sum(map(kept_bytes, weights)), "the weights")
+
+        def work() -> None:
+            if self.weights.has_any(weights):
+                self._drop_programs()
+            self.weights.load(weights, sources)
+
+        await self.worker.call(work)
+
+    async def allocate(self, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> None:
+        """Raises OutOfMemoryError for state that does not fit the device beside the weights."""
+        needed_bytes = sum(pools[spec.name].units * spec.unit_bytes for spec in states)
+        self._check_fits(self.weight_bytes + needed_bytes, "the weights and the state of all sequences")
+
+        def work() -> None:
+            self._drop_programs()
+            self._states.clear()
+            self._states = States(states, pools)
+
+        await self.worker.call(work)
+
+    def _check_fits(self, needed_bytes: int, what: str) -> None:
+        """MLX's own allocation must not fail: on a CPU that ends the process."""
+        most = most_bytes(self.facts)
+        if needed_bytes > most:
+            raise OutOfMemoryError(
+                f"mlx: {what} need {needed_bytes:,} bytes, and the device has {most:,}; use a smaller model "
+                "or context, or fewer sequences at once",
+                want_bytes=needed_bytes,
+                limit_bytes=most,
+            )
+
+    def program(self, plan: Plan) -> MlxProgram:
+        program = MlxProgram(plan, self.weights, self._states)
+        self._programs.append(program)
+        return program
+
+    def submit(self, order: Order) -> Future[Done]:
+        """Enqueues a step. Raises BackendError if its program's weights or state were replaced."""
+        if order.program not in self._programs:
+            raise BackendError("mlx: the program is stale; compile it again", backend="mlx")
+        return self.worker.submit(order)
+
+    async def read_state(self, group: str, unit: int) -> bytes:
+        return await self.worker.call(lambda: self._states.read(group, unit))
+
+    async def write_state(self, group: str, unit: int, data: bytes) -> None:
+        await self.worker.call(lambda: self._states.write(group, unit, data))
+
+    async def close(self) -> None:
+        def work() -> None:
+            self._drop_programs()
+            self.weights.clear()
+            self._states.clear()
+            mx.synchronize()
+            mx.clear_cache()
+
+        await self.worker.call(work)
+        self.worker.close()
+
+    def _drop_programs(self) -> None:
+        for program in self._programs:
+            program.forget()
+        self._programs = []

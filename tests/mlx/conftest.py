@@ -1,0 +1,38 @@
+"""Tests of the backend mlx, on MLX's CPU device.
+
+The folder has no `__init__.py`: pytest would import its files as `mlx.*`, in the place of MLX itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.util import find_spec
+
+import pytest
+
+from camelid_native.mlx.library import has_mlx
+
+
+@pytest.fixture(autouse=True, scope="session")
+def mlx() -> None:
+    """Skips the tests on a system without MLX, and keeps MLX from compiling.
+
+    On a CPU MLX calls the system's C++ compiler for each fused kernel, for 2 to 3 s.
+    """
+    if not has_mlx():
+        pytest.skip("not on this platform: MLX runs on Apple silicon and on Linux")
+    if find_spec("mlx") is None:
+        pytest.skip("no MLX: pip install 'camelid[mlx]'")
+    from camelid_native.mlx.arrays import mx
+
+    mx.disable_compile()
+
+
+@pytest.fixture
+def compiled() -> Iterator[None]:
+    """Lets MLX compile."""
+    from camelid_native.mlx.arrays import mx
+
+    mx.enable_compile()
+    yield
+    mx.disable_compile()
