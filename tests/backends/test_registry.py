@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from camelid.backends.registry import BACKENDS, BackendRow, open_backend
+from camelid.backends.registry import BACKENDS, BackendRow, auto_names, open_backend
 from camelid.errors import BackendError
 
 HOST = "camelid.backends.webgpu.host_python"
@@ -27,3 +27,20 @@ def test_a_missing_extra_is_named_with_its_pip_command(monkeypatch: pytest.Monke
         BackendError, match=r"needs the package 'no_such_driver': pip install 'camelid\[fast\]'"
     ):
         open_backend("fast")
+
+
+@pytest.mark.parametrize(
+    ("system", "machine", "names"),
+    [
+        ("darwin", "arm64", ("mlx", "webgpu", "cpu")),
+        ("darwin", "x86_64", ("webgpu", "cpu")),
+        ("linux", "aarch64", ("cuda", "webgpu", "cpu")),
+        ("win32", "AMD64", ("webgpu", "cpu")),
+    ],
+)
+def test_auto_tries_the_backends_of_a_system(
+    system: str, machine: str, names: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.platform", system)
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    assert auto_names() == names

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -26,7 +27,7 @@ class BackendRow:
     `api` is the graphics API, an argument of `open_backend`. `drivers` are the drivers that it runs on, of
     `gpus.DRIVERS`, on Linux alone (none: any GPU's, on any system). `extra` is the pip extra that installs
     the packages, `modules` their importable modules; `probe` is a module whose `is_installed()` finds a
-    library that the system may have as well.
+    library that the system may have as well. `auto` tries a backend with `systems` on those alone.
     """
 
     module: str
@@ -39,6 +40,7 @@ class BackendRow:
     modules: tuple[str, ...] = ()
     probe: str = ""
     drivers: tuple[str, ...] = ()
+    systems: tuple[str, ...] = ()  # of `this_system`
 
 
 WEBGPU = "camelid.backends.webgpu.backend"
@@ -69,9 +71,12 @@ BACKENDS: dict[str, BackendRow] = {
     "mlx": BackendRow(
         module="camelid_native.mlx.backend",
         role="gpu",
+        auto_rank=1,
         options=frozenset({"adapter"}),
         extra="mlx",
         modules=("mlx",),
+        probe="camelid_native.mlx.library",
+        systems=("darwin-arm64",),
     ),
     "vulkan": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Vulkan"),
     "metal": BackendRow(module=WEBGPU, role="gpu", options=frozenset({"adapter"}), api="Metal"),
@@ -91,9 +96,17 @@ def user_names() -> tuple[str, ...]:
 
 def auto_names() -> tuple[str, ...]:
     """Names that `auto` tries on this system, the best first."""
-    on_linux = sys.platform == "linux"
-    ranked = [name for name, row in BACKENDS.items() if row.auto_rank and (on_linux or not row.drivers)]
+    ranked = [name for name, row in BACKENDS.items() if row.auto_rank and _is_of_this_system(row)]
     return tuple(sorted(ranked, key=lambda name: BACKENDS[name].auto_rank))
+
+
+def _is_of_this_system(row: BackendRow) -> bool:
+    return (sys.platform == "linux" or not row.drivers) and (not row.systems or this_system() in row.systems)
+
+
+def this_system() -> str:
+    """The system and its processor, such as "darwin-arm64"."""
+    return f"{sys.platform}-{platform.machine().lower()}"
 
 
 def names_with(option: str) -> tuple[str, ...]:

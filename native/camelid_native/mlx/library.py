@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import sys
+from importlib.util import find_spec
 
 from camelid.errors import BackendError
 
@@ -24,6 +25,11 @@ def check_system() -> None:
 def has_mlx() -> bool:
     """True on a system for which MLX is published."""
     return sys.platform == "linux" or (sys.platform == "darwin" and platform.machine() == "arm64")
+
+
+def is_installed() -> bool:
+    """True if MLX is installed."""
+    return find_spec("mlx") is not None
 
 
 def keep_float32() -> None:
