@@ -1,0 +1,1 @@
+"""MLX: Apple silicon's own path."""

@@ -1,0 +1,124 @@
+"""Products on Metal: linear maps, gated and added, for few rows and for many, and lookups of rows.
+
+A matrix is the file's own blocks as uint8 `[bytes]`; x and y are float32. `count`, such as the words of a
+step, has the number of live rows at `count_at`; the other rows cost nothing and become zeros. The bits of a
+row depend on the matrix's shape alone (`metal/product.metal`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import mlx.core as mx
+
+from camelid.formats.quants import row_bytes
+from camelid_native.mlx.kernel import CODEC_PARTS, LANES, Grid, Kernel, Value, launch
+
+UNIT = 8  # weights that a codec decodes at once
+MOST_FEW = 8  # rows of x of the kernel that decodes each weight once for all of them
+FEW_OUTPUTS, TILE_OUTPUTS, TILE_ROWS = 4, 8, 32  # outputs of a simdgroup (of all parts); rows of a tile
+SIMDGROUPS = 4
+PLAIN_TYPES = frozenset({"f32", "f16", "bf16", "i8", "i16"})
+TYPES = PLAIN_TYPES | CODEC_PARTS.keys()
+GATES = {"swiglu_oai": "gate_swiglu_oai"}  # gates that also change `up`
+
+_HEADER = ("math", "act", "{gate}", "codec_{type}", "product", "finish")
+_INPUTS = ("weights", "x", "count", "bias", "added")
+FEW = Kernel(header=(*_HEADER, "store"), body="linear", inputs=_INPUTS)
+TILE = Kernel(header=(*_HEADER, "store", "tile"), body="linear_tile", inputs=_INPUTS)
+EMBED = Kernel(header=("codec_{type}",), body="embed", inputs=("weights", "ids", "count"))
+
+
+def fits(weight_type: str, cols: int) -> bool:
+    """True if the kernels have the type and read whole units of its rows."""
+    return weight_type in TYPES and cols % UNIT == 0
+
+
+def linear(
+    x: mx.array,
+    blocks: mx.array,
+    *,
+    weight_type: str,
+    outputs: int,
+    cols: int,
+    count: mx.array,
+    count_at: int = 0,
+    bias: mx.array | None = None,
+    act: str = "",
+    added: mx.array | None = None,
+    scale: float = 1.0,
+    norm_eps: float | None = None,
+) -> mx.array:  # x [T, cols] -> y [T, outputs]
+    """y = weight @ x + bias.
+
+    With `act`, the matrix has rows of gate, then of up, `outputs` each, and y = act(gate) * up. With `added`,
+    y = added + scale * y. With `norm_eps`, x is a deferred norm of `cols` values (`plan/op_rows_fused.py`).
+    """
+    n_rows, is_few = x.shape[0], x.shape[0] <= MOST_FEW
+    parts = 2 if act else 1
+    own = (FEW_OUTPUTS if is_few else TILE_OUTPUTS) // parts
+    constants: dict[str, Value] = {
+        **_matrix(weight_type, outputs, cols),
+        **_flags(act, bias, added, scale, norm_eps),
+        "PARTS": parts,
+        "OUTPUTS": own,
+        "ROWS": n_rows,
+        "X_COLS": x.shape[1],
+        "COUNT_AT": count_at,
+    }
+    arrays = {"weights": blocks, "x": x, "count": count}
+    arrays |= {"bias": x if bias is None else bias, "added": x if added is None else added}
+    simds = -(-outputs // own)
+    if is_few:
+        constants["SIMDGROUPS"] = SIMDGROUPS
+        grid = Grid(groups=(-(-simds // SIMDGROUPS), 1, 1), simdgroups=SIMDGROUPS)
+    else:
+        grid = Grid(groups=(simds, -(-n_rows // TILE_ROWS), 1), simdgroups=SIMDGROUPS)
+    names = {"type": weight_type, "gate": gate_file(act)}
+    kernel, shapes = FEW if is_few else TILE, [(n_rows, outputs)]
+    return launch(kernel, arrays, constants=constants, grid=grid, shapes=shapes, files=names)[0]
+
+
+def embed(
+    ids: mx.array,
+    blocks: mx.array,
+    *,
+    weight_type: str,
+    cols: int,
+    count: mx.array,
+    count_at: int = 0,
+    scale: float = 1.0,
+) -> mx.array:  # ids u32 [T] -> y [T, cols]
+    """y[t] = scale * weight[ids[t]]."""
+    n_rows, n_units = ids.shape[0], cols // UNIT
+    constants: dict[str, Value] = {
+        **_matrix(weight_type, 0, cols),
+        "SCALE": float(scale),
+        "COUNT_AT": count_at,
+    }
+    grid = Grid(groups=(-(-n_units // LANES), n_rows, 1))
+    arrays = {"weights": blocks, "ids": ids, "count": count}
+    shapes, names = [(n_rows, cols)], {"type": weight_type}
+    return launch(EMBED, arrays, constants=constants, grid=grid, shapes=shapes, files=names)[0]
+
+
+def gate_file(act: str) -> str:
+    """The file that defines `gated` for an activation or gate; "" is none."""
+    return GATES.get(act, "gate_plain") if act else "gate_none"
+
+
+def _matrix(weight_type: str, outputs: int, cols: int) -> Mapping[str, Value]:
+    return {"N": outputs, "K": cols, "UNITS": cols // UNIT, "ROW_BYTES": row_bytes(weight_type, cols)}
+
+
+def _flags(
+    act: str, bias: mx.array | None, added: mx.array | None, scale: float, norm_eps: float | None
+) -> Mapping[str, Value]:
+    return {
+        "ACT": f"act_{act}" if act and act not in GATES else "act_none",
+        "HAS_BIAS": bias is not None,
+        "HAS_ADDED": added is not None,
+        "IS_NORMED": norm_eps is not None,
+        "EPS": float(norm_eps or 0.0),
+        "SCALE": float(scale),
+    }

@@ -1,0 +1,168 @@
+"""The reference backend with Metal's kernels on the rig in place of its ops, for cases and models.
+
+Buffers have rows up to the program's capacity, the unused ones NaN, as on a device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import mlx.core as mx
+import numpy as np
+import numpy.typing as npt
+import pytest
+from tests.metal.rig import Rig
+
+from camelid.backends.common.codecs.activations import Stored
+from camelid.backends.reference.backend import KERNELS, ReferenceBackend
+from camelid.backends.reference.frame import Frame
+from camelid.plan.plan import Op, Plan
+from camelid.plan.step import COUNTS, FROM_RING, decode_step
+from camelid.plan.weights import Weight
+from camelid_native.mlx import kernel, kernels
+
+COUNT_AT = {"T": COUNTS.index("rows"), "O": COUNTS.index("outputs"), "S": COUNTS.index("sequences")}
+
+
+@dataclass(frozen=True)
+class Run:
+    """An op of a step, with its operands as arrays of MLX."""
+
+    op: Op
+    frame: Frame
+    words: mx.array  # of the step, u32
+
+    def rows(self, role: str) -> int:
+        """The capacity of a view's rows."""
+        capacity = self.frame.plan.key.capacity
+        return {"T": capacity.rows, "O": capacity.outputs, "S": capacity.sequences}[self.op.view(role).rows]
+
+    def counted(self, role: str) -> dict[str, Any]:
+        """Arguments that say how many rows of a view live."""
+        return {"count": self.words, "count_at": COUNT_AT[self.op.view(role).rows]}
+
+    def view(self, role: str) -> mx.array:  # f32 [rows, cols]
+        values = self.frame.read(self.op.view(role)).astype(np.float32)
+        whole = np.full((self.rows(role), values.shape[1]), np.nan, np.float32)
+        whole[: len(values)] = values
+        return mx.array(whole)
+
+    def write(self, role: str, array: mx.array) -> None:
+        """Stores the live rows; the others must be zeros."""
+        values = np.array(array)
+        n = len(self.frame.step.outputs if self.op.view(role).rows == "O" else self.frame.step.rows)
+        assert not values[n:].any()
+        self.frame.write(self.op.view(role), values[:n])
+
+    def blocks(self, role: str) -> mx.array:
+        """The bytes of a weight as its file has them."""
+        weight = self.op.weight(role)
+        return mx.array(np.frombuffer(_raw(self.frame, weight), np.uint8))
+
+    def vector(self, role: str) -> mx.array | None:
+        """A small weight as float32, None if the op has none."""
+        if not self.op.has(role):
+            return None
+        return mx.array(self.frame.store.matrix(self.op.weight(role)).astype(np.float32))
+
+
+def _raw(frame: Frame, weight: Weight) -> bytes:
+    read = frame.store._read  # pyright: ignore[reportPrivateUsage]
+    assert not weight.load_ops
+    return b"".join(read(part, 0, part.n_bytes).tobytes() for part in weight.parts)
+
+
+MetalOp = Callable[[Run], None]
+
+
+def linear(run: Run) -> None:
+    """All products of one matrix."""
+    op, weight = run.op, run.op.weight("weight")
+    is_added = op.name.startswith("linear_add")
+    y = kernels.linear(
+        run.view("x"),
+        run.blocks("weight"),
+        weight_type=weight.type,
+        outputs=op.view("y").cols,
+        cols=weight.cols,
+        **run.counted("y"),
+        bias=run.vector("bias") if op.has("bias") else None,
+        act=op.word("act") if op.name.endswith("glu") else "",
+        added=run.view("y") if is_added else None,
+        scale=op.number("scale") if is_added else 1.0,
+        norm_eps=op.number("eps") if op.name.startswith("norm_") else None,
+    )
+    run.write("y", y)
+
+
+def embed(run: Run) -> None:
+    """Looks rows up; the reference has found the ids, and writes the ring."""
+    KERNELS["embed"](run.op, run.frame)
+    weight, ids = run.op.weight("weight"), np.full(run.rows("y"), 2**31, np.uint32)
+    ids[: len(run.frame.step.rows)] = token_ids(run)
+    how = {"weight_type": weight.type, "cols": weight.cols, "scale": run.op.number("scale")}
+    run.write("y", kernels.embed(mx.array(ids), run.blocks("weight"), **how, **run.counted("y")))
+
+
+def token_ids(run: Run) -> list[int]:
+    """The token id of each row, as `op_embed` of the reference finds it."""
+    ring = run.frame.state.tensor(run.op.state("tokens"), "id")
+    slots = [run.frame.sequence_words(row, run.op.state("tokens").group)[0] for row in run.frame.step.rows]
+    found = zip(run.frame.step.rows, slots, strict=True)
+    return [
+        int(ring[slot, row.state_row % ring.shape[1], 0]) if row.source == FROM_RING else row.value
+        for row, slot in found
+    ]
+
+
+METAL: Mapping[str, MetalOp] = {
+    "embed": embed,
+    **dict.fromkeys(("linear", "linear_glu", "linear_add", "norm_linear", "norm_linear_glu"), linear),
+}
+
+
+def has_kernel(op: Op) -> bool:
+    """True if the op runs on Metal with these operands."""
+    weights = [operand for _, operand in op.operands if isinstance(operand, Weight)]
+    is_plain = not any(weight.load_ops for weight in weights)
+    return op.name in METAL and is_plain and _reads_units(op)
+
+
+def _reads_units(op: Op) -> bool:
+    return not op.has("weight") or kernels.fits(op.weight("weight").type, op.weight("weight").cols)
+
+
+class RigBackend(ReferenceBackend):
+    """The reference, whose ops run on the rig where Metal has a kernel."""
+
+    def __init__(self, rig: Rig | None = None) -> None:
+        super().__init__()
+        self.rig = rig or Rig()
+
+    def run_frame(self, plan: Plan, step: bytes, values: dict[str, Stored]) -> Frame:
+        decoded = decode_step(step, plan.layout)
+        frame = Frame(plan, decoded, self._store, self._state, values, [])
+        words = mx.array(np.frombuffer(step, np.uint32))
+        with created_by(self.rig):
+            for op in plan.ops:
+                METAL[op.name](Run(op, frame, words)) if has_kernel(op) else KERNELS[op.name](op, frame)
+        return frame
+
+
+@contextmanager
+def created_by(rig: Rig) -> Iterator[None]:
+    """Kernels are created by the rig within this context."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "create", rig.metal_kernel)
+        yield
+
+
+def decoded(rig: Rig, weight_type: str, blocks: bytes, n: int) -> npt.NDArray[np.float32]:  # [n]
+    """A row of `n` weights, through the lookup of rows."""
+    raw, ids, count = np.frombuffer(blocks, np.uint8), mx.zeros(1, mx.uint32), mx.ones(1, mx.uint32)
+    with created_by(rig):
+        rows = kernels.embed(ids, mx.array(raw), weight_type=weight_type, cols=n, count=count)
+    return np.array(rows)[0]

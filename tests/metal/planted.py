@@ -1,0 +1,60 @@
+"""Errors planted in the kernels' texts: one per file, each with a case of the gate that must notice it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pytest
+
+from camelid_native.mlx import kernel
+
+
+@dataclass(frozen=True)
+class Error:
+    """`old` becomes `new` in a file of `metal/`; a case of `op` shows it, on a weight of `weight_type`."""
+
+    file: str
+    old: str
+    new: str
+    op: str
+    weight_type: str = "q8_0"
+
+    def __str__(self) -> str:
+        return self.file
+
+
+ERRORS = (
+    Error("prelude", "mask *= 2) v = v +", "mask *= 4) v = v +", "linear"),
+    Error("codec_q8_0", "unit % 4 * 8", "unit % 4 * 4", "linear"),
+    Error("linear", "live = min(count[COUNT_AT], ROWS)", "live = 0", "linear"),
+    Error("linear_tile", "ulong(row) * X_COLS", "ulong(tile) * X_COLS", "linear"),
+    Error("product", "sum = fma(w[i], v[i], sum)", "sum = fma(w[i], v[7 - i], sum)", "linear"),
+    Error("tile", "chunk < UNITS", "chunk + LANES < UNITS", "linear"),
+    Error("store", "output + i, at)", "output, at)", "linear"),
+    Error("finish", "x[K + i]", "x[i]", "norm_linear"),
+    Error("gate_plain", "ACT(gate) * up", "ACT(up) * gate", "linear_glu"),
+    Error("act", "v * sigmoid_of(v); }", "sigmoid_of(v); }", "linear_glu"),
+    Error("math", "small : 1.0f) / (small", "1.0f : small) / (small", "linear_glu"),
+    Error("embed", "ulong(ids[t])", "ulong(t)", "embed"),
+)
+
+
+@contextmanager
+def planted(file: str, old: str, new: str) -> Iterator[None]:
+    """The text of a file of `metal/` has `new` in place of `old`, which it has once."""
+    right = kernel.metal
+
+    def wrong(name: str) -> str:
+        text = right(name)
+        if name != file:
+            return text
+        assert text.count(old) == 1, f"{file}.metal has {old!r} {text.count(old)} times"
+        return text.replace(old, new)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernel, "metal", wrong)
+        kernel.forget()
+        yield
+    kernel.forget()

@@ -1,0 +1,61 @@
+"""A row has the same bits alone, among eight and in a tile, whatever rows are beside it (promise A)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.metal.on_rig import RigBackend
+from tests.support.exhaustive import share_of
+
+from camelid.backends.common.op_runner import OpCase, run_case
+from camelid.backends.proof.inputs import normal, row
+
+pytestmark = pytest.mark.parity
+
+ROWS, N_IN, N_OUT = 45, 512, 14  # more than a tile, the last tile in part
+FEW = 8
+OPS: Mapping[str, dict[str, Any]] = {
+    "linear": {"bias": (N_OUT,)},
+    "linear_glu": {"act": "silu"},
+    "linear_add": {"scale": 0.3},
+    "norm_linear": {"eps": 1e-5},
+    "norm_linear_glu": {"act": "gelu", "eps": 1e-5},
+}
+
+
+def case_of(op: str, weight_type: str) -> OpCase:
+    parts = 2 if op.endswith("glu") else 1
+    x = normal("values", ROWS, N_IN)
+    if "eps" in OPS[op]:
+        x = np.hstack([x, normal("squares", ROWS, N_IN // 4) ** 2])
+    weight = (weight_type, parts * N_OUT, N_IN)
+    return row(op, y=(ROWS, N_OUT), x=x, weight=weight, **OPS[op]).made().case
+
+
+def part(case: OpCase, start: int, n: int, spare: int = 0) -> OpCase:
+    """Rows of a case, in a program with capacity for `spare` more."""
+    views = {role: a[start : start + n] for role, a in case.views.items()}
+    return replace(case, views=views, spare=spare)
+
+
+def bits(case: OpCase) -> Any:
+    result = asyncio.run(run_case(RigBackend(), case))
+    return result.views["y"].view(np.uint32)
+
+
+@pytest.mark.parametrize("weight_type", share_of(("q6_k", "f16", "iq2_s", "mxfp4")))
+@pytest.mark.parametrize("op", OPS)
+def test_company_changes_no_bit_of_a_row(op: str, weight_type: str) -> None:
+    case = case_of(op, weight_type)
+    together = bits(case)
+    assert np.array_equal(bits(part(case, 5, FEW)), together[5 : 5 + FEW])
+    assert np.array_equal(bits(part(case, 5, 3, spare=FEW - 3)), together[5:8])
+    assert np.array_equal(bits(part(case, 3, 33)), together[3:36])
+    for at in (0, 7, 40, ROWS - 1):
+        assert np.array_equal(bits(part(case, at, 1)), together[at : at + 1])
+        assert np.array_equal(bits(part(case, at, 1, spare=20)), together[at : at + 1])
