@@ -22,7 +22,7 @@ from camelid.backends.reference.frame import Frame
 from camelid.plan.plan import Op, Plan
 from camelid.plan.step import COUNTS, FROM_RING, decode_step
 from camelid.plan.weights import Weight
-from camelid_native.mlx import kernel, kernels
+from camelid_native.mlx import kernel, kernels, kernels_attention
 
 COUNT_AT = {"T": COUNTS.index("rows"), "O": COUNTS.index("outputs"), "S": COUNTS.index("sequences")}
 
@@ -118,7 +118,44 @@ def token_ids(run: Run) -> list[int]:
     ]
 
 
+def attention(run: Run) -> None:
+    op, plan = run.op, run.frame.plan
+    n_heads = op.integer("n_heads")
+    heads = kernels_attention.Heads(
+        n_heads=n_heads,
+        n_kv_heads=op.integer("n_kv_heads"),
+        v_dim=op.view("y").cols // n_heads,
+        scale=op.number("scale"),
+        is_held=op.word("mask") == "held",
+        window=op.integer("window"),
+        softcap=op.number("softcap"),
+    )
+    layout = plan.layout
+    form = kernels_attention.StepForm(row_words=layout.row_words, sequence_words=layout.sequence_words)
+    more = {name: run.vector(name) for name in ("sinks", "bias")}
+    tail = pools(run, "tail") if op.has("tail") else None
+    own = pools(run, "state")
+    run.write("y", kernels_attention.attention(run.view("q"), own, run.words, form, heads, tail=tail, **more))
+
+
+def pools(run: Run, role: str) -> kernels_attention.Pools:
+    """The pools of a state group of the op."""
+    state, plan = run.op.state(role), run.frame.plan
+    spec = plan.state(state.group)
+    arrays = {name: mx.array(run.frame.state.tensor(state, name)) for name, _ in spec.tensors}
+    flat = {name: array.reshape(-1, array.shape[-1]) for name, array in arrays.items()}
+    return kernels_attention.Pools(
+        kv_type=spec.kv_type,
+        group=plan.group(state.group),
+        keys=flat["k"],
+        values=flat.get("v"),
+        tables=mx.array(run.frame.state.tables[state.group]),
+        page_rows=spec.unit_rows,
+    )
+
+
 METAL: Mapping[str, MetalOp] = {
+    "attention": attention,
     "embed": embed,
     **dict.fromkeys(("linear", "linear_glu", "linear_add", "norm_linear", "norm_linear_glu"), linear),
 }

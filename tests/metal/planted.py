@@ -38,6 +38,15 @@ ERRORS = (
     Error("act", "v * sigmoid_of(v); }", "sigmoid_of(v); }", "linear_glu"),
     Error("math", "small : 1.0f) / (small", "1.0f : small) / (small", "linear_glu"),
     Error("embed", "ulong(ids[t])", "ulong(t)", "embed"),
+    Error("step", "{words[2], words[3], words[4]}", "{words[2], words[4] + 1, words[4]}", "attention"),
+    Error("softmax", "fma(b, by.part, a * by.before)", "fma(b, by.part, a)", "attention"),
+    Error("kv_plain", "return row[c]; }", "return row[c ^ 1]; }", "attention"),
+    Error("kv_q8_0", "c / 32 * 34, *q", "c / 16 * 34, *q", "attention"),
+    Error("kv_q4_0", "c % 32 / 16 * 4) *", "c % 32 / 8 * 4) *", "attention"),
+    Error("attend", "pool.table[at / PAGE] * PAGE", "at / PAGE * PAGE", "attention"),
+    Error("attention_place", "+ head) * HEAD_DIM", ") * HEAD_DIM", "attention"),
+    Error("attention_part", "= sums[h];", "= sums[0];", "attention"),
+    Error("attention_join", "parts[(at + split)", "parts[at", "attention"),
 )
 
 

@@ -1,5 +1,5 @@
-"""Address spaces of kernels' texts, checked by clang: pointers to `device`, `constant` and `threadgroup` memory
-mix with no others. Nothing is compiled to code.
+"""Address spaces of kernels' texts, checked by clang: pointers to `device`, `constant` and `threadgroup`
+memory mix with no others. Nothing is compiled to code.
 
 All texts are one translation unit, each in a namespace of its own. MLX puts an input of fewer than 8 elements
 into `constant`, so the texts must be of arrays with the sizes that kernels really get.

@@ -14,6 +14,7 @@ from tests.support.exhaustive import share_of
 
 from camelid.backends.common.op_runner import OpCase, run_case
 from camelid.backends.proof.inputs import normal, row
+from camelid.backends.proof.rows_state import attention
 
 pytestmark = pytest.mark.parity
 
@@ -25,6 +26,14 @@ OPS: Mapping[str, dict[str, Any]] = {
     "linear_add": {"scale": 0.3},
     "norm_linear": {"eps": 1e-5},
     "norm_linear_glu": {"act": "gelu", "eps": 1e-5},
+}
+ATTENTIONS: Mapping[str, dict[str, Any]] = {
+    "all keys": {"first_kept": 33},
+    "a window": {"window": 150, "sinks": (4,)},
+    "a bias": {"bias": (80, 4), "softcap": 2.0},
+    "held keys": {"mask": "held"},
+    "blocks": {"kv_type": "q4_0"},
+    "two tiers": {"kv_type": "q8_0", "has_tail": True},
 }
 
 
@@ -59,3 +68,16 @@ def test_company_changes_no_bit_of_a_row(op: str, weight_type: str) -> None:
     for at in (0, 7, 40, ROWS - 1):
         assert np.array_equal(bits(part(case, at, 1)), together[at : at + 1])
         assert np.array_equal(bits(part(case, at, 1, spare=20)), together[at : at + 1])
+
+
+@pytest.mark.parametrize("way", ATTENTIONS)
+def test_attention_of_a_row_has_the_bits_of_its_splits(way: str) -> None:
+    """Few rows have a threadgroup per split, many rows one for all splits."""
+    positions = [297, 298, 511, 512, 699]
+    case = attention(positions, 4, 2, 32, 80, **ATTENTIONS[way]).made().case
+    few, many = bits(case), bits(replace(case, spare=FEW))
+    assert np.array_equal(few, many)
+    for at in (0, 3, 4):
+        alone = replace(part(case, at, 1), positions=positions[at : at + 1])
+        if way != "held keys":  # what is held before the step depends on its first row
+            assert np.array_equal(bits(alone), few[at : at + 1])

@@ -28,13 +28,13 @@ LANES = 32  # of a simdgroup
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
-    """A kernel: files of its header in order, its body, and the names of its inputs and outputs.
+    """A kernel: files of its header in order, those of its body, and the names of its inputs and outputs.
 
     `{type}` in a file's name is a weight type's; the files that its codec needs come before it.
     """
 
     header: tuple[str, ...]
-    body: str
+    body: tuple[str, ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...] = ("y",)
 
@@ -63,7 +63,7 @@ def launch(
     files: Mapping[str, str] | None = None,
 ) -> list[mx.array]:
     """Runs a kernel on arrays by input name; `files` are names for the places in its header."""
-    header = tuple(name.format_map(files or {}) for name in kernel.header)
+    header = tuple(dict.fromkeys(name.format_map(files or {}) for name in kernel.header))
     made = _created(kernel, header, tuple(constants.items()), create)
     return made(
         inputs=[on_device(arrays[name]) for name in kernel.inputs],
@@ -83,10 +83,10 @@ def on_device(array: mx.array) -> mx.array:
 
 @cache
 def _created(kernel: Kernel, header: tuple[str, ...], constants: Constants, create: Create) -> Any:
-    text, body = header_text(header, constants), metal(kernel.body)
+    text, body = header_text(header, constants), "\n".join(map(metal, kernel.body))
     digest = hashlib.sha256(f"{text}\0{body}".encode()).hexdigest()[:12]
     return create(
-        name=f"{kernel.body}_{digest}",
+        name=f"{kernel.body[-1]}_{digest}",
         input_names=list(kernel.inputs),
         output_names=list(kernel.outputs),
         source=body,

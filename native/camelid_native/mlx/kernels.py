@@ -24,9 +24,9 @@ GATES = {"swiglu_oai": "gate_swiglu_oai"}  # gates that also change `up`
 
 _HEADER = ("math", "act", "{gate}", "codec_{type}", "product", "finish")
 _INPUTS = ("weights", "x", "count", "bias", "added")
-FEW = Kernel(header=(*_HEADER, "store"), body="linear", inputs=_INPUTS)
-TILE = Kernel(header=(*_HEADER, "store", "tile"), body="linear_tile", inputs=_INPUTS)
-EMBED = Kernel(header=("codec_{type}",), body="embed", inputs=("weights", "ids", "count"))
+FEW = Kernel(header=(*_HEADER, "store"), body=("linear",), inputs=_INPUTS)
+TILE = Kernel(header=(*_HEADER, "store", "tile"), body=("linear_tile",), inputs=_INPUTS)
+EMBED = Kernel(header=("codec_{type}",), body=("embed",), inputs=("weights", "ids", "count"))
 
 
 def fits(weight_type: str, cols: int) -> bool:
