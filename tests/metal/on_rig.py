@@ -16,13 +16,14 @@ import numpy.typing as npt
 import pytest
 from tests.metal.rig import Rig
 
+from camelid.backends.base import Candidates
 from camelid.backends.common.codecs.activations import Stored
 from camelid.backends.reference.backend import KERNELS, ReferenceBackend
 from camelid.backends.reference.frame import Frame
 from camelid.plan.plan import Op, Plan
-from camelid.plan.step import COUNTS, FROM_RING, decode_step
+from camelid.plan.step import CANDIDATES, COUNTS, FROM_RING, STATUS, decode_step
 from camelid.plan.weights import Weight
-from camelid_native.mlx import kernel, kernels, kernels_attention
+from camelid_native.mlx import kernel, kernels, kernels_attention, kernels_experts, kernels_sampling
 
 COUNT_AT = {"T": COUNTS.index("rows"), "O": COUNTS.index("outputs"), "S": COUNTS.index("sequences")}
 
@@ -119,7 +120,7 @@ def token_ids(run: Run) -> list[int]:
 
 
 def attention(run: Run) -> None:
-    op, plan = run.op, run.frame.plan
+    op = run.op
     n_heads = op.integer("n_heads")
     heads = kernels_attention.Heads(
         n_heads=n_heads,
@@ -130,12 +131,10 @@ def attention(run: Run) -> None:
         window=op.integer("window"),
         softcap=op.number("softcap"),
     )
-    layout = plan.layout
-    form = kernels_attention.StepForm(row_words=layout.row_words, sequence_words=layout.sequence_words)
     more = {name: run.vector(name) for name in ("sinks", "bias")}
     tail = pools(run, "tail") if op.has("tail") else None
     own = pools(run, "state")
-    run.write("y", kernels_attention.attention(run.view("q"), own, run.words, form, heads, tail=tail, **more))
+    run.write("y", kernels_attention.attention(run.view("q"), own, run.words, form_of(run), heads, tail=tail, **more))
 
 
 def pools(run: Run, role: str) -> kernels_attention.Pools:
@@ -154,7 +153,74 @@ def pools(run: Run, role: str) -> kernels_attention.Pools:
     )
 
 
+def experts(run: Run) -> None:
+    op = run.op
+    up, act = (stack(run, "up_"), op.word("act")) if op.has("up_weight") else (None, "")
+    name = "x" if op.name == "linear_experts_sum" else "y"
+    how = run.counted(name)
+    y = kernels_experts.experts(run.view("x"), run.view("ids"), stack(run, ""), up=up, act=act, **how)
+    run.write("y", kernels_experts.combine(y, run.view("probs"), **how) if name == "x" else y)
+
+
+def combine(run: Run) -> None:
+    run.write("y", kernels_experts.combine(run.view("x"), run.view("probs"), **run.counted("y")))
+
+
+def stack(run: Run, half: str) -> kernels_experts.Stack:
+    weight, bias = run.op.weight(f"{half}weight"), f"{half}bias"
+    n_experts, outputs, cols = weight.shape
+    sizes = {"experts": n_experts, "outputs": outputs, "cols": cols}
+    own = run.vector(bias)
+    return kernels_experts.Stack(
+        blocks=run.blocks(f"{half}weight"), weight_type=weight.type, **sizes, bias=own
+    )
+
+
+def sample(run: Run) -> None:
+    """The reference writes the ring and keeps logits; ids and numbers are Metal's."""
+    op, plan, state = run.op, run.frame.plan, run.op.state("tokens")
+    ring = run.frame.state.tensor(state, "id")
+    before = mx.array(ring[..., 0].copy())
+    drawn = kernels_sampling.sample(
+        run.view("logits"), run.words, before, form_of(run), group=plan.group(state.group)
+    )
+    KERNELS[op.name](op, run.frame)
+    rows = np.array(drawn)
+    n = len(run.frame.result)
+    assert not rows[n:].any()
+    for number, ((token_id, status, *_), floats) in enumerate(
+        zip(rows[:n], rows[:n].view(np.float32), strict=True)
+    ):
+        own = {"token_id": int(token_id), "status": STATUS[status]}
+        numbers = {"logit": float(floats[2]), "log_sum_exp": float(floats[3])}
+        run.frame.result[number] = run.frame.result[number]._replace(**own, **numbers)
+
+
+def candidates(run: Run) -> None:
+    rows = np.array(kernels_sampling.candidates(run.view("logits"), run.words, form_of(run)))
+    n, most = len(run.frame.result), min(CANDIDATES, run.op.view("logits").cols)
+    assert not rows[n:].any()
+    for number, words in enumerate(rows[:n]):
+        mean, variance = words.view(np.float32)[2 * CANDIDATES :]
+        found = Candidates(
+            ids=memoryview(words[:most].tobytes()).cast("I"),
+            logits=memoryview(words[CANDIDATES:][:most].tobytes()).cast("f"),
+            mean=float(mean),
+            variance=float(variance),
+        )
+        run.frame.result[number] = run.frame.result[number]._replace(candidates=found)
+
+
+def form_of(run: Run) -> kernels_attention.StepForm:
+    layout = run.frame.plan.layout
+    return kernels_attention.StepForm(row_words=layout.row_words, sequence_words=layout.sequence_words)
+
+
 METAL: Mapping[str, MetalOp] = {
+    "sample": sample,
+    "candidates": candidates,
+    **dict.fromkeys(("linear_experts", "linear_experts_glu", "linear_experts_sum"), experts),
+    "combine": combine,
     "attention": attention,
     "embed": embed,
     **dict.fromkeys(("linear", "linear_glu", "linear_add", "norm_linear", "norm_linear_glu"), linear),

@@ -218,6 +218,9 @@ class Rig:
         if not self.runs:
             return [mx.array(np.zeros_like(array)) for array in made]
         arena = Arena.of(given, made)
+        if how.get("init_value") is not None:
+            for view, array in zip(arena.views()[len(given) :], made, strict=True):
+                view.view(array.dtype)[:] = how["init_value"]
         self._launch(source, arena, how["grid"], how["threadgroup"])
         for name, one in zip(names, arena.ranges, strict=True):
             key = (source.name, name)

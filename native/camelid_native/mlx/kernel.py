@@ -61,8 +61,12 @@ def launch(
     shapes: Sequence[tuple[int, ...]],
     dtypes: Sequence[mx.Dtype] = (mx.float32,),
     files: Mapping[str, str] | None = None,
+    fill: float | None = None,
 ) -> list[mx.array]:
-    """Runs a kernel on arrays by input name; `files` are names for the places in its header."""
+    """Runs a kernel on arrays by input name.
+
+    `files` are names for the places in its header. `fill` is in outputs that no thread writes.
+    """
     header = tuple(dict.fromkeys(name.format_map(files or {}) for name in kernel.header))
     made = _created(kernel, header, tuple(constants.items()), create)
     return made(
@@ -71,6 +75,7 @@ def launch(
         threadgroup=(grid.simdgroups * LANES, 1, 1),
         output_shapes=list(shapes),
         output_dtypes=list(dtypes),
+        init_value=fill,
     )
 
 

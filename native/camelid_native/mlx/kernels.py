@@ -22,10 +22,10 @@ PLAIN_TYPES = frozenset({"f32", "f16", "bf16", "i8", "i16"})
 TYPES = PLAIN_TYPES | CODEC_PARTS.keys()
 GATES = {"swiglu_oai": "gate_swiglu_oai"}  # gates that also change `up`
 
-_HEADER = ("math", "act", "{gate}", "codec_{type}", "product", "finish")
+PRODUCT = ("math", "act", "{gate}", "codec_{type}", "product", "finish")
 _INPUTS = ("weights", "x", "count", "bias", "added")
-FEW = Kernel(header=(*_HEADER, "store"), body=("linear",), inputs=_INPUTS)
-TILE = Kernel(header=(*_HEADER, "store", "tile"), body=("linear_tile",), inputs=_INPUTS)
+FEW = Kernel(header=(*PRODUCT, "store"), body=("linear",), inputs=_INPUTS)
+TILE = Kernel(header=(*PRODUCT, "store", "tile"), body=("linear_tile",), inputs=_INPUTS)
 EMBED = Kernel(header=("codec_{type}",), body=("embed",), inputs=("weights", "ids", "count"))
 
 
@@ -58,8 +58,8 @@ def linear(
     parts = 2 if act else 1
     own = (FEW_OUTPUTS if is_few else TILE_OUTPUTS) // parts
     constants: dict[str, Value] = {
-        **_matrix(weight_type, outputs, cols),
-        **_flags(act, bias, added, scale, norm_eps),
+        **matrix_sizes(weight_type, outputs, cols),
+        **flags(act, bias is not None, added is not None, scale, norm_eps),
         "PARTS": parts,
         "OUTPUTS": own,
         "ROWS": n_rows,
@@ -92,7 +92,7 @@ def embed(
     """y[t] = scale * weight[ids[t]]."""
     n_rows, n_units = ids.shape[0], cols // UNIT
     constants: dict[str, Value] = {
-        **_matrix(weight_type, 0, cols),
+        **matrix_sizes(weight_type, 0, cols),
         "SCALE": float(scale),
         "COUNT_AT": count_at,
     }
@@ -107,17 +107,17 @@ def gate_file(act: str) -> str:
     return GATES.get(act, "gate_plain") if act else "gate_none"
 
 
-def _matrix(weight_type: str, outputs: int, cols: int) -> Mapping[str, Value]:
+def matrix_sizes(weight_type: str, outputs: int, cols: int) -> Mapping[str, Value]:
+    """Constants of a matrix [outputs, cols]."""
     return {"N": outputs, "K": cols, "UNITS": cols // UNIT, "ROW_BYTES": row_bytes(weight_type, cols)}
 
 
-def _flags(
-    act: str, bias: mx.array | None, added: mx.array | None, scale: float, norm_eps: float | None
-) -> Mapping[str, Value]:
+def flags(act: str, has_bias: bool, has_added: bool, scale: float, norm_eps: float | None) -> Mapping[str, Value]:
+    """Constants of what becomes of sums (`metal/finish.metal`)."""
     return {
         "ACT": f"act_{act}" if act and act not in GATES else "act_none",
-        "HAS_BIAS": bias is not None,
-        "HAS_ADDED": added is not None,
+        "HAS_BIAS": has_bias,
+        "HAS_ADDED": has_added,
         "IS_NORMED": norm_eps is not None,
         "EPS": float(norm_eps or 0.0),
         "SCALE": float(scale),

@@ -1,0 +1,133 @@
+"""Products of mixtures of experts on Metal: each row with the experts that it has chosen.
+
+Few rows read their experts one by one. The pairs of a row and a slot of many rows are sorted by expert, so that
+a tile of pairs decodes each weight once. Sums have the order of all products, so both have the same bits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import mlx.core as mx
+
+from camelid_native.mlx.kernel import LANES, Grid, Kernel, Value, launch
+from camelid_native.mlx.kernels import (
+    FEW_OUTPUTS,
+    MOST_FEW,
+    PRODUCT,
+    SIMDGROUPS,
+    TILE_OUTPUTS,
+    TILE_ROWS,
+    flags,
+    gate_file,
+    matrix_sizes,
+)
+
+_WEIGHTS = ("weights", "up_weights", "x", "bias", "up_bias")
+FEW = Kernel(
+    header=(*PRODUCT, "store", "expert"), body=("experts",), inputs=(*_WEIGHTS, "ids", "count")
+)
+TILE = Kernel(
+    header=(*PRODUCT, "tile", "expert"), body=("experts_tile",), inputs=(*_WEIGHTS, "order", "borders")
+)
+COMBINE = Kernel(header=(), body=("combine",), inputs=("x", "probs", "count"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stack:
+    """A stack of matrices [experts, outputs, cols] as the file's blocks, with a bias [experts, outputs]."""
+
+    blocks: mx.array
+    weight_type: str
+    experts: int
+    outputs: int
+    cols: int
+    bias: mx.array | None = None
+
+
+def experts(
+    x: mx.array,
+    ids: mx.array,
+    stack: Stack,
+    *,
+    count: mx.array,
+    count_at: int = 0,
+    up: Stack | None = None,
+    act: str = "",
+) -> mx.array:  # x [T, cols or U*cols], ids [T, U] of any dtype -> y [T, U*outputs]
+    """y[slot] = stack[ids[slot]] @ x[slot] + bias; one x serves all slots. With `up`, act(...) * the same of it."""
+    n_rows, n_slots = ids.shape
+    if n_rows > MOST_FEW:
+        y = _sorted(x, ids, stack, up, act, mx.arange(n_rows) < count[count_at])
+        return y.reshape([n_rows, n_slots * stack.outputs])
+    parts, own = _parts(up)
+    constants: dict[str, Value] = {
+        **_constants(stack, act, up),
+        "OUTPUTS": own,
+        "ROWS": n_rows * n_slots,
+        "X_COLS": x.shape[1],
+        "SLOTS": n_slots,
+        "IS_FED": x.shape[1] != stack.cols,
+        "SIMDGROUPS": SIMDGROUPS,
+        "COUNT_AT": count_at,
+    }
+    arrays = _arrays(x, stack, up) | {"ids": ids, "count": count}
+    groups = -(-stack.outputs // (own * SIMDGROUPS))
+    grid = Grid(groups=(groups, n_slots, n_rows), simdgroups=SIMDGROUPS)
+    shapes, files = [(n_rows, n_slots * stack.outputs)], _files(stack, act)
+    return launch(FEW, arrays, constants=constants, grid=grid, shapes=shapes, files=files)[0]
+
+
+def combine(
+    x: mx.array, probs: mx.array, *, count: mx.array, count_at: int = 0
+) -> mx.array:  # x [T, U*C], probs [T, U] -> y [T, C]
+    """y = the sum over slots of probs[slot] * x[slot], in order."""
+    n_rows, n_slots = probs.shape
+    cols = x.shape[1] // n_slots
+    constants: dict[str, Value] = {"N": cols, "SLOTS": n_slots, "COUNT_AT": count_at}
+    grid, arrays = Grid(groups=(-(-cols // LANES), n_rows, 1)), {"x": x, "probs": probs, "count": count}
+    return launch(COMBINE, arrays, constants=constants, grid=grid, shapes=[(n_rows, cols)])[0]
+
+
+def _sorted(
+    x: mx.array, ids: mx.array, stack: Stack, up: Stack | None, act: str, is_live: mx.array
+) -> mx.array:  # [T*U, outputs]
+    """The products of all pairs, sorted by expert; pairs of rows that do not live come last and become 0."""
+    n_rows, n_slots = ids.shape
+    chosen = mx.where(is_live[:, None], ids.astype(mx.int32), stack.experts).reshape([-1])
+    order = mx.argsort(chosen).astype(mx.uint32)
+    numbers = mx.arange(stack.experts + 1, dtype=mx.int32)
+    borders = (chosen[None] < numbers[:, None]).sum(axis=1).astype(mx.uint32)
+    is_fed = x.shape[1] != stack.cols
+    rows = x.reshape([-1, stack.cols])[order if is_fed else order // n_slots]
+    _, own = _parts(up, TILE_OUTPUTS)
+    constants: dict[str, Value] = {**_constants(stack, act, up), "OUTPUTS": own, "X_COLS": stack.cols}
+    constants["EXPERTS"] = stack.experts
+    arrays = _arrays(rows, stack, up) | {"order": order, "borders": borders}
+    n_tiles = n_rows * n_slots // TILE_ROWS + min(stack.experts, n_rows * n_slots)
+    grid = Grid(groups=(-(-stack.outputs // own), n_tiles, 1), simdgroups=SIMDGROUPS)
+    shapes, files = [(n_rows * n_slots, stack.outputs)], _files(stack, act)
+    return launch(TILE, arrays, constants=constants, grid=grid, shapes=shapes, files=files, fill=0.0)[0]
+
+
+def _parts(up: Stack | None, outputs: int = FEW_OUTPUTS) -> tuple[int, int]:
+    """Rows of weights per output, and outputs of a simdgroup."""
+    parts = 1 if up is None else 2
+    return parts, outputs // parts
+
+
+def _constants(stack: Stack, act: str, up: Stack | None) -> dict[str, Value]:
+    parts, _ = _parts(up)
+    sizes = matrix_sizes(stack.weight_type, stack.outputs, stack.cols)
+    return {**sizes, **flags(act, stack.bias is not None, False, 1.0, None), "PARTS": parts}
+
+
+def _arrays(x: mx.array, stack: Stack, up: Stack | None) -> dict[str, mx.array]:
+    second = up or stack
+    biases = [x if one.bias is None else one.bias for one in (stack, second)]
+    weights = {"weights": stack.blocks, "up_weights": second.blocks}
+    return {**weights, "x": x, "bias": biases[0], "up_bias": biases[1]}
+
+
+def _files(stack: Stack, act: str) -> dict[str, str]:
+    return {"type": stack.weight_type, "gate": gate_file(act)}
