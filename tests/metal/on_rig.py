@@ -20,10 +20,17 @@ from camelid.backends.base import Candidates
 from camelid.backends.common.codecs.activations import Stored
 from camelid.backends.reference.backend import KERNELS, ReferenceBackend
 from camelid.backends.reference.frame import Frame
-from camelid.plan.plan import Op, Plan
+from camelid.plan.plan import Op, Plan, StateRef
 from camelid.plan.step import CANDIDATES, COUNTS, FROM_RING, STATUS, decode_step
 from camelid.plan.weights import Weight
-from camelid_native.mlx import kernel, kernels, kernels_attention, kernels_experts, kernels_sampling
+from camelid_native.mlx import (
+    kernel,
+    kernels,
+    kernels_attention,
+    kernels_experts,
+    kernels_rows,
+    kernels_sampling,
+)
 
 COUNT_AT = {"T": COUNTS.index("rows"), "O": COUNTS.index("outputs"), "S": COUNTS.index("sequences")}
 
@@ -63,11 +70,12 @@ class Run:
         weight = self.op.weight(role)
         return mx.array(np.frombuffer(_raw(self.frame, weight), np.uint8))
 
+    def table(self, role: str) -> mx.array:
+        return mx.array(self.frame.store.matrix(self.op.weight(role)).astype(np.float32))
+
     def vector(self, role: str) -> mx.array | None:
         """A small weight as float32, None if the op has none."""
-        if not self.op.has(role):
-            return None
-        return mx.array(self.frame.store.matrix(self.op.weight(role)).astype(np.float32))
+        return self.table(role) if self.op.has(role) else None
 
 
 def _raw(frame: Frame, weight: Weight) -> bytes:
@@ -134,7 +142,10 @@ def attention(run: Run) -> None:
     more = {name: run.vector(name) for name in ("sinks", "bias")}
     tail = pools(run, "tail") if op.has("tail") else None
     own = pools(run, "state")
-    run.write("y", kernels_attention.attention(run.view("q"), own, run.words, form_of(run), heads, tail=tail, **more))
+    run.write(
+        "y",
+        kernels_attention.attention(run.view("q"), own, run.words, form_of(run), heads, tail=tail, **more),
+    )
 
 
 def pools(run: Run, role: str) -> kernels_attention.Pools:
@@ -216,7 +227,67 @@ def form_of(run: Run) -> kernels_attention.StepForm:
     return kernels_attention.StepForm(row_words=layout.row_words, sequence_words=layout.sequence_words)
 
 
+def linear_add_norm(run: Run) -> None:
+    weight, gain = run.op.weight("weight"), run.vector("gain")
+    assert gain is not None
+    sizes: dict[str, Any] = {"weight_type": weight.type, "outputs": weight.rows, "cols": weight.cols}
+    more = {"added": run.view("y"), "gain": gain, "scale": run.op.number("scale")}
+    how: dict[str, Any] = {**sizes, **more, **run.counted("y"), "bias": run.vector("bias")}
+    y, z = kernels.linear_add_norm(run.view("x"), run.blocks("weight"), **how)
+    run.write("y", y)
+    run.write("z", z)
+
+
+def norm(run: Run) -> None:
+    op = run.op
+    how: dict[str, Any] = {"eps": op.number("eps"), **run.counted("x")}
+    if op.name == "add_norm":
+        gain = run.vector("gain")
+        assert gain is not None
+        y, x = kernels_rows.add_norm(run.view("x"), run.view("r"), gain, scale=op.number("scale"), **how)
+        run.write("x", x)
+    else:
+        weights = {name: run.vector(name) for name in ("gain", "bias")}
+        kind = {"kind": op.word("kind"), "size": op.integer("size")}
+        y = kernels_rows.norm(run.view("x"), **weights, **kind, **how)
+    run.write("y", y)
+
+
+def turn(run: Run) -> None:
+    """Rotations of heads, after their norms if the op has gains."""
+    op = run.op
+    cols: dict[str, Any] = {name: op.integer(name) for name in ("k_cols", "v_cols") if op.name != "rope"}
+    tables: dict[str, Any] = {name: run.table(name) for name in ("fine", "coarse")}
+    sizes: dict[str, Any] = {name: op.integer(name) for name in ("head_dim", "dim", "offset")}
+    heads = kernels_rows.Turn(style=op.word("style"), **sizes, **cols, **tables)
+    gains = {name: run.vector(name) for name in ("q_gain", "k_gain")} if op.name != "rope" else {}
+    eps = op.number("eps") if gains else 0.0
+    run.write("x", kernels_rows.norm_rope(run.view("x"), run.words, form_of(run), heads, eps=eps, **gains))
+
+
+def kv_write(run: Run) -> None:
+    """Rows of blocks are Metal's; the reference puts those of floats."""
+    op, state = run.op, run.op.state("state")
+    KERNELS["kv_write"](op, run.frame)
+    spec = run.frame.plan.state(state.group)
+    for name in ("k", "v") if spec.kv_type in BLOCK_TYPES else ():
+        stored = np.array(kernels_rows.blocks(run.view(name), spec.kv_type, **run.counted(name)))
+        put_rows(run.frame, state, name, stored)
+
+
+def put_rows(frame: Frame, state: StateRef, name: str, stored: npt.NDArray[np.uint8]) -> None:
+    pool, tables = frame.state.tensor(state, name), frame.state.tables[state.group]
+    for row, data in zip(frame.step.rows, stored, strict=False):
+        units = tables[frame.sequence_words(row, state.group)[0]]
+        pool[units[row.state_row // pool.shape[1]], row.state_row % pool.shape[1]] = data
+
+
+BLOCK_TYPES = ("q8_0", "q4_0")
 METAL: Mapping[str, MetalOp] = {
+    **dict.fromkeys(("norm", "add_norm"), norm),
+    **dict.fromkeys(("rope", "norm_rope"), turn),
+    "kv_write": kv_write,
+    "linear_add_norm": linear_add_norm,
     "sample": sample,
     "candidates": candidates,
     **dict.fromkeys(("linear_experts", "linear_experts_glu", "linear_experts_sum"), experts),

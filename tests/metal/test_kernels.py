@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
+from pathlib import Path
 
 import pytest
 from tests.metal.on_rig import METAL, RigBackend
@@ -15,7 +17,10 @@ from tests.support.exhaustive import exhaustive
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.proof.cases import PlannedCase, all_cases
 from camelid.backends.proof.gate import FAILED, PASSED, judge
+from camelid_native.mlx import kernel
+from camelid_native.mlx.kernel import CODEC_PARTS
 
+FOLDER = Path(kernel.__file__).parent / "metal"
 pytestmark = pytest.mark.parity
 
 WHOLE_TYPES = ("q8_0", "q4_k")  # types whose cases all run in ordinary runs; others run linear's first
@@ -39,7 +44,8 @@ def cases_of(op: str, weight_type: str) -> Iterator[PlannedCase]:
 
 @pytest.fixture(scope="module")
 def backend() -> RigBackend:
-    return RigBackend()
+    """Accesses of buffers are checked, and threads run backwards; in tests of the promise, forwards."""
+    return RigBackend(Rig(is_traced=True, order=1))
 
 
 @pytest.mark.parametrize(("op", "weight_type", "most"), groups())
@@ -53,10 +59,17 @@ def test_kernel_matches_the_reference(
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
 def test_a_planted_error_is_noticed(error: Error) -> None:
-    backend = RigBackend(Rig())
+    made = (planned.made() for planned in all_cases([error.weight_type], only=error.op))
+    like = (case for case in made if error.like in str(case))
+    cases = (replace(one, case=replace(one.case, spare=max(error.spare, one.case.spare))) for one in like)
     with planted(error.file, error.old, error.new):
-        outcomes = (
-            asyncio.run(judge(backend, planned.made()))
-            for planned in all_cases((error.weight_type,), only=error.op)
-        )
+        outcomes = (asyncio.run(judge(RigBackend(), case)) for case in cases)
         assert any(outcome.status == FAILED for outcome in outcomes)
+
+
+def test_every_file_has_a_planted_error() -> None:
+    """Golden blocks notice errors of codecs (`test_codecs.py`)."""
+    parts = {name for needed in CODEC_PARTS.values() for name in needed}
+    files = {path.stem for path in FOLDER.iterdir()}
+    codecs = {name for name in files if name.startswith("codec_")}
+    assert files - codecs - parts | {"codec_q8_0"} == {error.file for error in ERRORS}

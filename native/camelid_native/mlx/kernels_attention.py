@@ -90,7 +90,7 @@ def attention(
     sinks: mx.array | None = None,
     bias: mx.array | None = None,
 ) -> mx.array:  # q f32 [T, H*D], step u32 [words] -> y [T, H*V]
-    """The op `attention` (`plan/op_rows_state.py`), for all rows of a step; rows beyond its count become 0."""
+    """The op `attention` (`plan/op_rows_state.py`) for all rows of a step; rows beyond its count become 0."""
     n_rows, own = q.shape[0], _heads_at_once(q, heads)
     constants = _constants(q, pools, form, heads, own, tail, bias) | {"HAS_SINKS": sinks is not None}
     arrays = _arrays(pools, tail or pools) | {"q_rows": q, "step": step}
@@ -105,7 +105,9 @@ def attention(
     parts = (n_rows, heads.n_heads, splits)
     grid = Grid(groups=(splits, groups, n_rows), simdgroups=THREADS // LANES)
     shapes, dtypes = [(*parts, heads.v_dim), (*parts, 2)], (mx.float32, mx.float32)
-    arrays["parts"], arrays["softmaxes"] = launch(PART, arrays, grid=grid, shapes=shapes, dtypes=dtypes, **how)
+    arrays["parts"], arrays["softmaxes"] = launch(
+        PART, arrays, grid=grid, shapes=shapes, dtypes=dtypes, **how
+    )
     grid = Grid(groups=(-(-shape[1] // LANES), n_rows, 1))
     return launch(JOIN, arrays, grid=grid, shapes=[shape], **how)[0]
 

@@ -1,7 +1,8 @@
 """Products of mixtures of experts on Metal: each row with the experts that it has chosen.
 
-Few rows read their experts one by one. The pairs of a row and a slot of many rows are sorted by expert, so that
-a tile of pairs decodes each weight once. Sums have the order of all products, so both have the same bits.
+Few rows read their experts one by one. The pairs of a row and a slot of many rows are sorted by expert, so
+that a tile of pairs decodes each weight once. Sums have the order of all products: both ways have the same
+bits.
 """
 
 from __future__ import annotations
@@ -18,15 +19,14 @@ from camelid_native.mlx.kernels import (
     SIMDGROUPS,
     TILE_OUTPUTS,
     TILE_ROWS,
+    Form,
     flags,
     gate_file,
     matrix_sizes,
 )
 
 _WEIGHTS = ("weights", "up_weights", "x", "bias", "up_bias")
-FEW = Kernel(
-    header=(*PRODUCT, "store", "expert"), body=("experts",), inputs=(*_WEIGHTS, "ids", "count")
-)
+FEW = Kernel(header=(*PRODUCT, "store", "expert"), body=("experts",), inputs=(*_WEIGHTS, "ids", "count"))
 TILE = Kernel(
     header=(*PRODUCT, "tile", "expert"), body=("experts_tile",), inputs=(*_WEIGHTS, "order", "borders")
 )
@@ -55,14 +55,17 @@ def experts(
     up: Stack | None = None,
     act: str = "",
 ) -> mx.array:  # x [T, cols or U*cols], ids [T, U] of any dtype -> y [T, U*outputs]
-    """y[slot] = stack[ids[slot]] @ x[slot] + bias; one x serves all slots. With `up`, act(...) * the same of it."""
+    """y[slot] = stack[ids[slot]] @ x[slot] + bias; an x of one slot serves all slots.
+
+    With `up`, y = act(this) * (the same product of `up`).
+    """
     n_rows, n_slots = ids.shape
     if n_rows > MOST_FEW:
         y = _sorted(x, ids, stack, up, act, mx.arange(n_rows) < count[count_at])
-        return y.reshape([n_rows, n_slots * stack.outputs])
-    parts, own = _parts(up)
+        return mx.reshape(y, (n_rows, n_slots * stack.outputs))
+    own = FEW_OUTPUTS // (2 if act else 1)
     constants: dict[str, Value] = {
-        **_constants(stack, act, up),
+        **_constants(stack, act),
         "OUTPUTS": own,
         "ROWS": n_rows * n_slots,
         "X_COLS": x.shape[1],
@@ -94,14 +97,14 @@ def _sorted(
 ) -> mx.array:  # [T*U, outputs]
     """The products of all pairs, sorted by expert; pairs of rows that do not live come last and become 0."""
     n_rows, n_slots = ids.shape
-    chosen = mx.where(is_live[:, None], ids.astype(mx.int32), stack.experts).reshape([-1])
+    chosen = mx.flatten(mx.where(is_live[:, None], ids.astype(mx.int32), stack.experts))
     order = mx.argsort(chosen).astype(mx.uint32)
     numbers = mx.arange(stack.experts + 1, dtype=mx.int32)
     borders = (chosen[None] < numbers[:, None]).sum(axis=1).astype(mx.uint32)
     is_fed = x.shape[1] != stack.cols
-    rows = x.reshape([-1, stack.cols])[order if is_fed else order // n_slots]
-    _, own = _parts(up, TILE_OUTPUTS)
-    constants: dict[str, Value] = {**_constants(stack, act, up), "OUTPUTS": own, "X_COLS": stack.cols}
+    rows = mx.reshape(x, (-1, stack.cols))[order if is_fed else order // n_slots]
+    own = TILE_OUTPUTS // (2 if act else 1)
+    constants: dict[str, Value] = {**_constants(stack, act), "OUTPUTS": own, "X_COLS": stack.cols}
     constants["EXPERTS"] = stack.experts
     arrays = _arrays(rows, stack, up) | {"order": order, "borders": borders}
     n_tiles = n_rows * n_slots // TILE_ROWS + min(stack.experts, n_rows * n_slots)
@@ -110,16 +113,10 @@ def _sorted(
     return launch(TILE, arrays, constants=constants, grid=grid, shapes=shapes, files=files, fill=0.0)[0]
 
 
-def _parts(up: Stack | None, outputs: int = FEW_OUTPUTS) -> tuple[int, int]:
-    """Rows of weights per output, and outputs of a simdgroup."""
-    parts = 1 if up is None else 2
-    return parts, outputs // parts
-
-
-def _constants(stack: Stack, act: str, up: Stack | None) -> dict[str, Value]:
-    parts, _ = _parts(up)
-    sizes = matrix_sizes(stack.weight_type, stack.outputs, stack.cols)
-    return {**sizes, **flags(act, stack.bias is not None, False, 1.0, None), "PARTS": parts}
+def _constants(stack: Stack, act: str) -> dict[str, Value]:
+    form = Form(weight_type=stack.weight_type, outputs=stack.outputs, cols=stack.cols, act=act)
+    sizes = matrix_sizes(form.weight_type, form.outputs, form.cols)
+    return {**sizes, **flags(form, stack.bias is not None, False), "IS_DEFERRED": False}
 
 
 def _arrays(x: mx.array, stack: Stack, up: Stack | None) -> dict[str, mx.array]:

@@ -36,7 +36,7 @@ def candidates(logits: mx.array, step: mx.array, form: StepForm) -> mx.array:  #
 
 def _constants(logits: mx.array, form: StepForm) -> dict[str, Value]:
     sizes = {"ROW_WORDS": form.row_words, "SEQUENCE_WORDS": form.sequence_words}
-    return {"VOCAB": logits.shape[1], **sizes}
+    return {"VOCAB": logits.shape[1], "THREADS": THREADS, **sizes}
 
 
 def _launch(

@@ -65,14 +65,14 @@ template <class To, class From> To as_type(From from) {
 }
 
 enum memory_order { memory_order_relaxed };
-struct atomic_uint { uint value; };
+enum class atomic_uint : uint {};
 inline uint atomic_fetch_add_explicit(threadgroup atomic_uint *at, uint more, memory_order) {
-    const uint before = at->value;
-    at->value = before + more;
+    const uint before = (uint)*at;
+    *at = (atomic_uint)(before + more);
     return before;
 }
-inline uint atomic_load_explicit(const threadgroup atomic_uint *at, memory_order) { return at->value; }
-inline void atomic_store_explicit(threadgroup atomic_uint *at, uint value, memory_order) { at->value = value; }
+inline uint atomic_load_explicit(const threadgroup atomic_uint *at, memory_order) { return (uint)*at; }
+inline void atomic_store_explicit(threadgroup atomic_uint *at, uint value, memory_order) { *at = (atomic_uint)value; }
 
 namespace metal {
 using ::as_type;

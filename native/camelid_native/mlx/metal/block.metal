@@ -1,5 +1,5 @@
 // block: reductions over a threadgroup of THREADS threads; all threads get the result. `shared` has a place per simdgroup.
-constant constexpr uint THREADS = 256, SIMDS = THREADS / LANES;
+constant constexpr uint SIMDS = THREADS / LANES;
 
 inline float block_sum(float v, threadgroup float *shared, uint thread_number) {
   float sum = lane_sum(v);

@@ -8,4 +8,4 @@
   float sums[WEIGHT_ROWS][1] = {};
   if (live) multiply<1>(expert_of(weights, up_weights, expert), output, own, 1, lane, sums);
   add_lanes<1>(sums);
-  store<1>({bias + expert * N, up_bias + expert * N, x}, sums, own, output, pair, live, lane, y);
+  store<1>({bias + expert * N, up_bias + expert * N, x, x}, sums, own, output, pair, live, lane, y, y);

@@ -20,6 +20,6 @@
     for (uint i = 0; i < OUTPUTS && output + i < N; i++) {
       float up = sums[(PARTS - 1) * OUTPUTS + i][t];
       ulong at = ulong(order[first + t]) * N + output + i;
-      y[at] = finished({bias + expert * N, up_bias + expert * N, x}, sums[i][t], up, output + i, at);
+      y[at] = finished({bias + expert * N, up_bias + expert * N, x, x}, sums[i][t], up, output + i, at);
     }
   }

@@ -1,7 +1,7 @@
 // finish: what becomes of the sums of an output. y = added + SCALE * gated(sums / rms + bias).
 //
 // Constants: HAS_BIAS, HAS_ADDED, IS_NORMED, EPS, SCALE.
-struct Finish { const device float *bias, *second_bias, *added; };
+struct Finish { const device float *bias, *second_bias, *added, *gain; };
 
 // The reciprocal root mean square of a deferred norm: x has K values, then the sum of squares of each quad.
 inline float inverse_rms(const device float *x, uint lane) {

@@ -5,4 +5,4 @@
   float sums[WEIGHT_ROWS][ROWS] = {};
   multiply<ROWS>({weights, weights + ulong(N) * ROW_BYTES}, output, x, live, lane, sums);
   add_lanes<ROWS>(sums);
-  store<ROWS>({bias, bias + N, added}, sums, x, output, 0, live, lane, y);
+  store<ROWS>({bias, bias + N, added, GAIN}, sums, x, output, 0, live, lane, y, Z);

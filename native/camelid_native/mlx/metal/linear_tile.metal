@@ -7,4 +7,4 @@
   const device float *own = x + ulong(row) * X_COLS;
   if (n > tile) multiply_tile(decoded, {weights, weights + ulong(N) * ROW_BYTES}, output, own, live, simd, lane, sums);
   add_lanes<TILE_M>(sums);
-  store<TILE_M>({bias, bias + N, added}, sums, own, output, row, live, lane, y);
+  store<TILE_M>({bias, bias + N, added, GAIN}, sums, own, output, row, live, lane, y, Z);
