@@ -15,8 +15,8 @@ from camelid_native.mlx import kernel
 class Error:
     """`old` becomes `new` in a file of `metal/`.
 
-    A case of `op` shows it, on a weight of `weight_type`, in a program for `spare` more rows; `like` is in the
-    case's name.
+    A case of `op` shows it, on a weight of `weight_type`, in a program for `spare` more rows; `like` is in
+    the case's name.
     """
 
     file: str

@@ -52,6 +52,7 @@ ATTRIBUTES: Mapping[str, str] = {
     "thread_index_in_threadgroup": "place->index",
     "threadgroup_position_in_grid": "uint3{place->group[0], place->group[1], place->group[2]}",
 }
+STREAMED = ("weights", "up_weights", "keys", "values", "tail_keys", "tail_values")
 Bytes = npt.NDArray[np.uint8]
 
 
@@ -185,15 +186,15 @@ def captured(kernel: Any, inputs: Sequence[mx.array], how: Mapping[str, Any]) ->
 class Rig:
     """A stand-in of `mx.fast.metal_kernel`.
 
-    With `is_traced`, each access of a buffer is checked, and `traffic` sums accessed bytes by kernel and
-    buffer. `order` 1 runs the threads backwards. `sources` are the texts of all calls; without `runs` outputs
-    are zeros.
+    With `is_traced`, each access of a buffer is checked, and `traffic` sums accessed bytes by the buffer's
+    name: those of weights and of the KV cache for each threadgroup, others at most once a launch. `order` 1
+    runs the threads backwards. `sources` are the texts of all calls; without `runs` outputs are zeros.
     """
 
     order: int = 0
     is_traced: bool = False
     runs: bool = True
-    traffic: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
+    traffic: dict[str, int] = field(default_factory=dict[str, int])
     sources: dict[str, Source] = field(default_factory=dict[str, Source])
 
     def metal_kernel(self, **facts: Any) -> Any:
@@ -223,8 +224,8 @@ class Rig:
                 view.view(array.dtype)[:] = how["init_value"]
         self._launch(source, arena, how["grid"], how["threadgroup"])
         for name, one in zip(names, arena.ranges, strict=True):
-            key = (source.name, name)
-            self.traffic[key] = self.traffic.get(key, 0) + one.traffic
+            once = one.traffic if name in STREAMED else min(one.traffic, one.end - one.begin)
+            self.traffic[name] = self.traffic.get(name, 0) + once
         outputs = zip(arena.views()[len(given) :], made, strict=True)
         return [mx.array(raw.view(array.dtype).reshape(array.shape)) for raw, array in outputs]
 
