@@ -21,6 +21,7 @@ from camelid_native.mlx import kernel
 from camelid_native.mlx.kernel import CODEC_PARTS
 
 FOLDER = Path(kernel.__file__).parent / "metal"
+BARRIER = "threadgroup_barrier(mem_flags::mem_threadgroup);  // others"
 pytestmark = pytest.mark.parity
 
 WHOLE_TYPES = ("q8_0", "q4_k")  # types whose cases all run in ordinary runs; others run linear's first
@@ -65,6 +66,14 @@ def test_a_planted_error_is_noticed(error: Error) -> None:
     with planted(error.file, error.old, error.new):
         outcomes = (asyncio.run(judge(RigBackend(), case)) for case in cases)
         assert any(outcome.status == FAILED for outcome in outcomes)
+
+
+def test_a_barrier_in_divergent_flow_is_refused() -> None:
+    case = next(planned.made() for planned in all_cases(["q8_0"], only="linear"))
+    wide = replace(case, case=replace(case.case, spare=20))
+    with planted("tile", BARRIER, f"if (lane < 16) {BARRIER}"):
+        outcome = asyncio.run(judge(RigBackend(), wide))
+    assert outcome.reason.startswith("RigError: linear_tile: a barrier in divergent flow"), outcome
 
 
 def test_every_file_has_a_planted_error() -> None:

@@ -14,6 +14,7 @@ from tests.support.exhaustive import share_of
 
 from camelid.backends.common.op_runner import OpCase, run_case
 from camelid.backends.proof.inputs import normal, row
+from camelid.backends.proof.rows_matrix import chosen
 from camelid.backends.proof.rows_state import attention
 
 pytestmark = pytest.mark.parity
@@ -81,3 +82,20 @@ def test_attention_of_a_row_has_the_bits_of_its_splits(way: str) -> None:
         alone = replace(part(case, at, 1), positions=positions[at : at + 1])
         if way != "held keys":  # what is held before the step depends on its first row
             assert np.array_equal(bits(alone), few[at : at + 1])
+
+
+@pytest.mark.parametrize("op", ["linear_experts", "linear_experts_glu", "linear_experts_sum"])
+def test_experts_of_a_row_have_its_bits(op: str) -> None:
+    """Few rows read experts one by one, many rows are sorted by expert."""
+    n, n_experts, n_used = 40, 5, 3
+    weight = ("q6_k", n_experts, 14, 256)
+    more: dict[str, Any] = {"bias": (n_experts, 14)}
+    more |= {"up_weight": weight, "up_bias": (n_experts, 14), "act": "silu"} if op.endswith("glu") else {}
+    more |= {"probs": (n, n_used)} if op.endswith("sum") else {}
+    cols = 14 if op.endswith("sum") else 14 * n_used
+    ids = chosen(n, n_experts, n_used)
+    case = row(op, y=(n, cols), x=(n, 256), ids=ids, weight=weight, **more).made().case
+    together = bits(case)
+    assert np.array_equal(bits(part(case, 9, FEW)), together[9 : 9 + FEW])
+    for at in (0, 17, 39):
+        assert np.array_equal(bits(part(case, at, 1)), together[at : at + 1])
