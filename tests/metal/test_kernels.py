@@ -69,7 +69,7 @@ def test_a_planted_error_is_noticed(error: Error) -> None:
 
 
 def test_a_barrier_in_divergent_flow_is_refused() -> None:
-    case = next(planned.made() for planned in all_cases(["q8_0"], only="linear"))
+    case = next(cases_of("linear", "q8_0")).made()
     wide = replace(case, case=replace(case.case, spare=20))
     with planted("tile", BARRIER, f"if (lane < 16) {BARRIER}"):
         outcome = asyncio.run(judge(RigBackend(), wide))

@@ -99,3 +99,14 @@ def test_experts_of_a_row_have_its_bits(op: str) -> None:
     assert np.array_equal(bits(part(case, 9, FEW)), together[9 : 9 + FEW])
     for at in (0, 17, 39):
         assert np.array_equal(bits(part(case, at, 1)), together[at : at + 1])
+
+
+@pytest.mark.parametrize("way", ["a window", "two tiers"])
+def test_attention_of_rows_together_has_their_bits(way: str) -> None:
+    """Many rows share loads of keys: of one sequence, on both sides of a border of tiers, and of two."""
+    positions = list(range(310, 342))
+    case = attention(positions, 4, 2, 32, 80, **ATTENTIONS[way], lengths=(21, 11)).made().case
+    together = bits(case)
+    for at in (0, 8, 9, 10, 20, 21, 31):
+        alone = replace(part(case, at, 1), positions=positions[at : at + 1], lengths=(1,))
+        assert np.array_equal(bits(alone), together[at : at + 1]), at

@@ -10,10 +10,10 @@ from tests.metal.rig import RigError
 SITE = r" \(threadgroup 0,0,0, thread \d+, line \d+\)"
 REFUSED = {
     "half a barrier": "a barrier in divergent flow: not all threads reach it",
-    "two barriers": "threads meet at different sites",
+    "two barriers": "a barrier in divergent flow: threads meet at different ones",
     "left before a barrier": "a barrier in divergent flow: not all threads reach it",
     "half a shuffle": "a simd operation in divergent flow: not all lanes reach it",
-    "two shuffles": "threads meet at different sites",
+    "two shuffles": "a simd operation in divergent flow: lanes meet at different ones",
 }
 OUTSIDE = {
     "a write behind y": "a write outside of all buffers",

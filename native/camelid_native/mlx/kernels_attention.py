@@ -1,7 +1,8 @@
 """Attention on Metal over the pages of the KV cache, read in place (`metal/attend.metal`).
 
 For few rows a threadgroup has a split of a row's keys, and a second kernel joins the splits; for many rows a
-threadgroup has all splits of a row. Both have one order of sums, so a row has the same bits in either.
+threadgroup has all splits of several rows, and loads keys and values once for those of one sequence. Both have
+one order of sums, so a row has the same bits in either.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from camelid_native.mlx.kernel import LANES, Grid, Kernel, Value, launch
 
 SPLIT, THREADS, TILE = 256, 128, 32  # keys of a split; threads of a threadgroup; keys of a tile
 MOST_SPLIT_ROWS = 8  # rows of a step whose splits have threadgroups of their own
-MOST_HEADS = 8
+MOST_HEADS, MOST_QUERIES = 8, 16  # query heads of a threadgroup: of one row, and of all its rows
 MEMORY = 24 << 10  # bytes of threadgroup memory, of 32 KiB
 STORED = {"f32": "float", "f16": "half", "q8_0": "uchar", "q4_0": "uchar"}
 
@@ -91,15 +92,16 @@ def attention(
     bias: mx.array | None = None,
 ) -> mx.array:  # q f32 [T, H*D], step u32 [words] -> y [T, H*V]
     """The op `attention` (`plan/op_rows_state.py`) for all rows of a step; rows beyond its count become 0."""
-    n_rows, own = q.shape[0], _heads_at_once(q, heads)
-    constants = _constants(q, pools, form, heads, own, tail, bias) | {"HAS_SINKS": sinks is not None}
+    n_rows, (own, together) = q.shape[0], _at_once(q, heads)
+    constants = _constants(q, pools, form, heads, tail, bias) | {"HAS_SINKS": sinks is not None}
+    constants |= _row_constants(n_rows, own, together, heads.v_dim)
     arrays = _arrays(pools, tail or pools) | {"q_rows": q, "step": step}
     arrays |= {"bias": q if bias is None else bias, "sinks": q if sinks is None else sinks}
     files = {"kv": f"kv_{pools.kv_type}" if pools.keys.dtype == mx.uint8 else "kv_plain"}
     how: dict[str, Any] = {"constants": constants, "files": files}
     groups, shape = heads.n_heads // own, (n_rows, heads.n_heads * heads.v_dim)
     if n_rows > MOST_SPLIT_ROWS:
-        grid = Grid(groups=(1, groups, n_rows), simdgroups=THREADS // LANES)
+        grid = Grid(groups=(1, groups, -(-n_rows // together)), simdgroups=THREADS // LANES)
         return launch(ROWS, arrays, grid=grid, shapes=[shape], **how)[0]
     splits = int(constants["SPLITS"])
     parts = (n_rows, heads.n_heads, splits)
@@ -112,12 +114,20 @@ def attention(
     return launch(JOIN, arrays, grid=grid, shapes=[shape], **how)[0]
 
 
-def _heads_at_once(q: mx.array, heads: Heads) -> int:
-    """Query heads of a threadgroup: as many of those that share keys as its memory has room for."""
-    head_dim, together = q.shape[1] // heads.n_heads, heads.n_heads // heads.n_kv_heads
+def _at_once(q: mx.array, heads: Heads) -> tuple[int, int]:
+    """Query heads of a threadgroup that share keys, and rows of many: as many as its memory has room for."""
+    head_dim, sharing = q.shape[1] // heads.n_heads, heads.n_heads // heads.n_kv_heads
     shares = max(THREADS // heads.v_dim, 1)
-    most = MEMORY // (4 * (head_dim + shares * heads.v_dim + TILE))
-    return max(n for n in range(1, together + 1) if together % n == 0 and n <= max(min(MOST_HEADS, most), 1))
+    most = max(MEMORY // (4 * (head_dim + shares * heads.v_dim + TILE)), 1)
+    own = max(n for n in range(1, sharing + 1) if sharing % n == 0 and n <= min(MOST_HEADS, most))
+    return own, max(min(MOST_QUERIES, most) // own, 1)
+
+
+def _row_constants(n_rows: int, own: int, together: int, v_dim: int) -> dict[str, Value]:
+    """Rows of a threadgroup, and their values of a thread."""
+    at_once = together if n_rows > MOST_SPLIT_ROWS else 1
+    row_values = -(-own * at_once * v_dim // THREADS)
+    return {"AT_ONCE": at_once, "ROW_VALUES": row_values, "T_ROWS": n_rows, "HEADS": own}
 
 
 def _constants(
@@ -125,7 +135,6 @@ def _constants(
     pools: Pools,
     form: StepForm,
     heads: Heads,
-    own: int,
     tail: Pools | None,
     bias: mx.array | None,
 ) -> dict[str, Value]:
@@ -135,13 +144,11 @@ def _constants(
         "KV": STORED[pools.kv_type],
         "ROW_WORDS": form.row_words,
         "SEQUENCE_WORDS": form.sequence_words,
-        "HEADS": own,
         "N_HEADS": heads.n_heads,
         "N_KV_HEADS": heads.n_kv_heads,
         "HEAD_DIM": q.shape[1] // heads.n_heads,
         "V_DIM": heads.v_dim,
         "V_HEAD": pools.cols(values) // heads.n_kv_heads,
-        "ROW_VALUES": -(-own * heads.v_dim // THREADS),
         "SPLIT": SPLIT,
         "SPLITS": -(-context // SPLIT),
         "PAGE": pools.page_rows,

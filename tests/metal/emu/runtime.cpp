@@ -5,6 +5,8 @@
 #include <sys/mman.h>
 
 namespace {
+const char MIXED_BARRIERS[] = "a barrier in divergent flow: threads meet at different ones";
+const char MIXED_EXCHANGES[] = "a simd operation in divergent flow: lanes meet at different ones";
 enum { MOST_THREADS = 1024, STACK = 1 << 16 };
 enum State { READY, AT_BARRIER, AT_EXCHANGE, DONE };
 
@@ -77,18 +79,18 @@ void push(int thread) {
 }
 
 /* Lets threads [first, first + n) go on, if all wait at one site. */
-void release(int first, int n) {
+void release(int first, int n, const char *what) {
     for (int i = 1; i < n; i++)
-        if (fibers[first + i].site != fibers[first].site) return fail("threads meet at different sites", fibers[first + i]);
+        if (fibers[first + i].site != fibers[first].site) return fail(what, fibers[first + i]);
     for (int i = 0; i < n; i++) push(first + (backwards ? n - 1 - i : i));
 }
 
 void settle(Fiber &f) {
     const int thread = (int)f.place.index, simd = thread / SIMD_LANES;
     if (f.state == DONE) n_done++;
-    if (f.state == AT_BARRIER && ++n_at_barrier == n_threads) n_at_barrier = 0, release(0, n_threads);
+    if (f.state == AT_BARRIER && ++n_at_barrier == n_threads) n_at_barrier = 0, release(0, n_threads, MIXED_BARRIERS);
     if (f.state == AT_EXCHANGE && ++simdgroups[simd].waiting == SIMD_LANES)
-        simdgroups[simd].waiting = 0, release(simd * SIMD_LANES, SIMD_LANES);
+        simdgroups[simd].waiting = 0, release(simd * SIMD_LANES, SIMD_LANES, MIXED_EXCHANGES);
 }
 
 void name_divergence() {

@@ -1,23 +1,25 @@
-// attend: softmax sums of a row's HEADS query heads, which share a KV head and each load of its keys and values.
+// attend: softmax sums of HEADS query heads of each of AT_ONCE rows of a sequence, which share a KV head and each load of
+// its keys and values.
 //
 // Order of sums. Keys are in splits of SPLIT and tiles of TILE, which begin at multiples of these numbers; a split is one
 // online softmax over its tiles, and splits are joined in order. Column unit u of 4 belongs to lane u % 4 of a key; a
 // lane's products are a chain of fused sums, and lanes are added in pairs. Values are chains over the keys of a share,
-// and shares are added in order. So the bits of a row depend on its keys and the shapes alone.
+// and shares are added in order. A tile without a key of a row changes none of its sums. So the bits of a row depend on
+// its keys and the shapes alone.
 //
-// Constants: HEADS, N_HEADS, HEAD_DIM, V_DIM, V_HEAD (columns of a head's values in the pool), PAGE, TABLE_COLS, SCALE,
-// SOFTCAP, HAS_BIAS, BIAS_ROWS, WINDOW, IS_HELD, GROUP, and of the tail: HAS_TAIL, TAIL_GROUP, TAIL_COLS, TAIL_ROWS,
-// TAIL_BATCH; strides of rows in stored elements: KEY_STRIDE, VALUE_STRIDE, TAIL_KEY_STRIDE, TAIL_VALUE_STRIDE.
-constant constexpr uint THREADS = 128, TILE = 32, KEY_LANES = 4, SIMDS = THREADS / LANES;
+// Constants: AT_ONCE, HEADS, N_HEADS, HEAD_DIM, V_DIM, V_HEAD (columns of a head's values in the pool), PAGE, TABLE_COLS,
+// SCALE, SOFTCAP, HAS_BIAS, BIAS_ROWS, WINDOW, IS_HELD, GROUP, and of the tail: HAS_TAIL, TAIL_GROUP, TAIL_COLS,
+// TAIL_ROWS, TAIL_BATCH; strides of rows in stored elements: KEY_STRIDE, VALUE_STRIDE, TAIL_KEY_STRIDE, TAIL_VALUE_STRIDE.
+constant constexpr uint THREADS = 128, TILE = 32, KEY_LANES = 4, SIMDS = THREADS / LANES, QUERIES = AT_ONCE * HEADS;
 constant constexpr uint SHARES = V_DIM < THREADS ? THREADS / V_DIM : 1, SHARE_KEYS = (TILE + SHARES - 1) / SHARES;
 constant constexpr uint OWN = (V_DIM + THREADS - 1) / THREADS;  // columns of values of a thread
-constant constexpr uint QUERY_SIZE = HEADS * HEAD_DIM, PARTS_SIZE = SHARES * HEADS * V_DIM;
+constant constexpr uint QUERY_SIZE = QUERIES * HEAD_DIM, PARTS_SIZE = SHARES * QUERIES * V_DIM;
 
-// Threadgroup memory: queries, then weights of a tile's keys, their pool rows, and what the softmax of a head has so far.
+// Threadgroup memory: queries, weights of a tile's keys, their pool rows, what the softmax of a query has so far, and the
+// keys that a row sees: [firsts, ends).
 struct Work {
-  threadgroup float *query, *weights, *parts, *fades;
-  threadgroup uint *places;
-  threadgroup float *tops, *sums;
+  threadgroup float *query, *weights, *parts, *fades, *tops, *sums;
+  threadgroup uint *places, *firsts, *ends, *state_rows;
   uint thread_number, simd, lane;
 };
 
@@ -28,7 +30,7 @@ template <class Stored> struct Pool {
 };
 
 struct Keys { uint first, end; };
-struct Query { uint state_row, head, kv_head; };  // `head`: the first of the threadgroup's
+struct Heads { uint first, kv_head; };  // `first` of the threadgroup's query heads
 
 // State rows that a row sees: causal rows, at most WINDOW of them unless it is 0, or rows held before the step.
 inline Keys seen_by(Row row, Group group) {
@@ -39,51 +41,65 @@ inline Keys seen_by(Row row, Group group) {
 
 // The first row that a row reads from the tail (plan/tiers.py).
 inline uint border_of(uint state_row) {
-  return state_row + 1 > TAIL_ROWS ? (state_row + 1 - TAIL_ROWS) / TAIL_BATCH * TAIL_BATCH : 0;
+  return HAS_TAIL && state_row + 1 > TAIL_ROWS ? (state_row + 1 - TAIL_ROWS) / TAIL_BATCH * TAIL_BATCH : 0;
 }
 
-inline float score_of(Query q, float product, uint key, uint head, const device float *bias) {
+// What a row's sequence has: pools with its own tables, and the border between store and tail.
+struct Sequence { Group group; Pool<KV> store; Pool<half> tail; uint border, tail_kept; };
+
+inline Sequence sequence_of(const device uint *step, Row row, Pool<KV> store, Pool<half> tail) {
+  Group group = group_at(step, row.sequence, GROUP), tail_group = group_at(step, row.sequence, TAIL_GROUP);
+  store.table += group.read * TABLE_COLS;
+  tail.table += tail_group.read * TAIL_COLS;
+  return {group, store, tail, border_of(row.state_row), tail_group.write};
+}
+
+// True if the threadgroup's row sees a key.
+inline bool sees(Work w, uint row, uint key) { return key >= w.firsts[row] && key < w.ends[row]; }
+
+inline float score_of(Heads heads, float product, uint distance, uint head, const device float *bias) {
   float score = product * SCALE;
   if (SOFTCAP > 0.0f) score = SOFTCAP * tanh_of(score / SOFTCAP);
-  return HAS_BIAS ? score + bias[min(q.state_row - key, BIAS_ROWS - 1) * N_HEADS + q.head + head] : score;
+  return HAS_BIAS ? score + bias[min(distance, BIAS_ROWS - 1) * N_HEADS + heads.first + head] : score;
 }
 
-// weights[key, head] = query . key for the tile's keys; a key has four neighbouring lanes.
-template <class Stored> inline void stage_products(Work w, Query q, Pool<Stored> pool, uint start, Keys keys) {
+// weights[key, query] = query . key for the tile's keys; a key has four neighbouring lanes.
+template <class Stored> inline void stage_products(Work w, Heads heads, Pool<Stored> pool, uint start, Keys keys) {
   uint key = w.thread_number / KEY_LANES, own = w.lane % KEY_LANES, at = start + key;
-  float sums[HEADS] = {};
+  float sums[QUERIES] = {};
   if (at >= keys.first && at < keys.end) {
     uint place = pool.table[at / PAGE] * PAGE + at % PAGE;
     const device Stored *row = pool.keys + ulong(place) * pool.key_stride;
     if (own == 0) w.places[key] = place;
     for (uint c = own * 4; c < HEAD_DIM; c += KEY_LANES * 4) {
-      float4 k = four_at(row, q.kv_head * HEAD_DIM + c);
-      for (uint h = 0; h < HEADS; h++) {
-        const threadgroup float *query = w.query + h * HEAD_DIM + c;
-        sums[h] = fma(query[3], k.w, fma(query[2], k.z, fma(query[1], k.y, fma(query[0], k.x, sums[h]))));
+      float4 k = four_at(row, heads.kv_head * HEAD_DIM + c);
+      for (uint q = 0; q < QUERIES; q++) {
+        const threadgroup float *query = w.query + q * HEAD_DIM + c;
+        sums[q] = fma(query[3], k.w, fma(query[2], k.z, fma(query[1], k.y, fma(query[0], k.x, sums[q]))));
       }
     }
   }
-  for (uint h = 0; h < HEADS; h++) {
-    float sum = sums[h];
+  for (uint q = 0; q < QUERIES; q++) {
+    float sum = sums[q];
     for (ushort mask = 1; mask < KEY_LANES; mask *= 2) sum = sum + simd_shuffle_xor(sum, mask);
-    if (own == h % KEY_LANES) w.weights[key * HEADS + h] = sum;
+    if (own == q % KEY_LANES) w.weights[key * QUERIES + q] = sum;
   }
 }
 
-// Turns products into weights relative to a head's highest score so far. A simdgroup has a head, a lane a key.
-inline void weigh_keys(Work w, Query q, uint start, Keys keys, const device float *bias) {
+// Turns products into weights relative to a query's highest score so far. A simdgroup has a query, a lane a key.
+inline void weigh_keys(Work w, Heads heads, uint start, Keys keys, const device float *bias) {
   uint at = start + w.lane;
-  bool is_inside = at >= keys.first && at < keys.end;
-  for (uint h = w.simd; h < HEADS; h += SIMDS) {
-    float before = w.tops[h], score = LOWEST;
-    if (is_inside) score = score_of(q, w.weights[w.lane * HEADS + h], at, h, bias);
+  for (uint q = w.simd; q < QUERIES; q += SIMDS) {
+    uint row = q / HEADS;
+    bool is_seen = sees(w, row, at) && at >= keys.first;
+    float before = w.tops[q], score = LOWEST;
+    if (is_seen) score = score_of(heads, w.weights[w.lane * QUERIES + q], w.state_rows[row] - at, q % HEADS, bias);
     float top = higher(before, score);
     for (ushort mask = 1; mask < LANES; mask *= 2) top = higher(top, simd_shuffle_xor(top, mask));
-    float weight = is_inside ? exp_of(score - top) : 0.0f, fade = exp_of(before - top), sum = lane_sum(weight);
-    w.weights[w.lane * HEADS + h] = weight;
-    simdgroup_barrier(mem_flags::mem_threadgroup);  // all lanes have read the head's state
-    if (w.lane == 0) w.fades[h] = fade, w.tops[h] = top, w.sums[h] = fma(w.sums[h], fade, sum);
+    float weight = is_seen ? exp_of(score - top) : 0.0f, fade = exp_of(before - top), sum = lane_sum(weight);
+    w.weights[w.lane * QUERIES + q] = weight;
+    simdgroup_barrier(mem_flags::mem_threadgroup);  // all lanes have read the query's state
+    if (w.lane == 0) w.fades[q] = fade, w.tops[q] = top, w.sums[q] = fma(w.sums[q], fade, sum);
   }
 }
 
@@ -92,56 +108,57 @@ inline uint column_of(Work w, uint i) { return V_DIM < THREADS ? w.thread_number
 
 // Adds the weighted values of the thread's share of a tile to its own columns.
 template <class Stored>
-inline void add_values(Work w, Query q, Pool<Stored> pool, uint start, Keys keys, thread float (&sums)[OWN][HEADS]) {
+inline void add_values(Work w, Heads heads, Pool<Stored> pool, uint start, Keys keys,
+                       thread float (&sums)[OWN][QUERIES]) {
   uint first = max(start + share_of(w) * SHARE_KEYS, keys.first);
   uint end = min(min(start + (share_of(w) + 1) * SHARE_KEYS, start + TILE), keys.end);
   for (uint i = 0; i < OWN; i++) {
     uint c = column_of(w, i);
-    for (uint h = 0; h < HEADS; h++) sums[i][h] = sums[i][h] * w.fades[h];
+    for (uint q = 0; q < QUERIES; q++) sums[i][q] = sums[i][q] * w.fades[q];
     for (uint at = first; at < end && c < V_DIM; at++) {
       ulong row = ulong(w.places[at - start]) * pool.value_stride;
-      float v = one_at(pool.values + row, q.kv_head * V_HEAD + c);
-      for (uint h = 0; h < HEADS; h++) sums[i][h] = fma(w.weights[(at - start) * HEADS + h], v, sums[i][h]);
+      float v = one_at(pool.values + row, heads.kv_head * V_HEAD + c);
+      for (uint q = 0; q < QUERIES; q++)
+        if (AT_ONCE == 1 || sees(w, q / HEADS, at))
+          sums[i][q] = fma(w.weights[(at - start) * QUERIES + q], v, sums[i][q]);
     }
   }
 }
 
 template <class Stored>
-inline void attend_tile(Work w, Query q, Pool<Stored> pool, uint start, Keys keys, const device float *bias,
-                        thread float (&sums)[OWN][HEADS]) {
+inline void attend_tile(Work w, Heads heads, Pool<Stored> pool, uint start, Keys keys, const device float *bias,
+                        thread float (&sums)[OWN][QUERIES]) {
   threadgroup_barrier(mem_flags::mem_threadgroup);  // others may still read the tile before
-  stage_products(w, q, pool, start, keys);
+  stage_products(w, heads, pool, start, keys);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  weigh_keys(w, q, start, keys, bias);
+  weigh_keys(w, heads, start, keys, bias);
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  add_values(w, q, pool, start, keys, sums);
+  add_values(w, heads, pool, start, keys, sums);
 }
 
-// The sums of a split's keys: w.tops and w.sums of each head, and values in w.parts, those of share 0 complete.
-template <class Stored>
-inline void attend_split(Work w, Query q, Pool<Stored> store, Pool<half> tail, Keys keys, uint border, uint tail_kept,
-                         const device float *bias) {
-  float sums[OWN][HEADS] = {};
+// The sums of a split's keys: w.tops and w.sums of each query, and shares of the values in w.parts.
+inline void attend_split(Work w, Heads heads, Sequence s, Keys keys, const device float *bias) {
+  float sums[OWN][QUERIES] = {};
   threadgroup_barrier(mem_flags::mem_threadgroup);
-  for (uint h = w.thread_number; h < HEADS; h += THREADS) w.tops[h] = LOWEST, w.sums[h] = 0.0f;
+  for (uint q = w.thread_number; q < QUERIES; q += THREADS) w.tops[q] = LOWEST, w.sums[q] = 0.0f;
   for (uint start = keys.first / TILE * TILE; start < keys.end; start += TILE) {
-    if (HAS_TAIL && start >= border) {
-      Keys recent = {max(keys.first, tail_kept), keys.end};
-      if (recent.first < start + TILE) attend_tile(w, q, tail, start, recent, bias, sums);
+    if (HAS_TAIL && start >= s.border) {
+      Keys recent = {max(keys.first, s.tail_kept), keys.end};
+      if (recent.first < start + TILE) attend_tile(w, heads, s.tail, start, recent, bias, sums);
     } else {
-      attend_tile(w, q, store, start, keys, bias, sums);
+      attend_tile(w, heads, s.store, start, keys, bias, sums);
     }
   }
   for (uint i = 0; i < OWN; i++)
-    for (uint h = 0; h < HEADS; h++)
+    for (uint q = 0; q < QUERIES; q++)
       if (share_of(w) < SHARES && column_of(w, i) < V_DIM)
-        w.parts[(share_of(w) * HEADS + h) * V_DIM + column_of(w, i)] = sums[i][h];
+        w.parts[(share_of(w) * QUERIES + q) * V_DIM + column_of(w, i)] = sums[i][q];
   threadgroup_barrier(mem_flags::mem_threadgroup);
 }
 
-// Value i of the threadgroup's heads: its shares in order.
+// Value i of the threadgroup's queries: its shares in order.
 inline float value_of(Work w, uint i) {
   float sum = w.parts[i];
-  for (uint share = 1; share < SHARES; share++) sum = sum + w.parts[share * HEADS * V_DIM + i];
+  for (uint share = 1; share < SHARES; share++) sum = sum + w.parts[share * QUERIES * V_DIM + i];
   return sum;
 }
