@@ -1,9 +1,15 @@
-"""The source of each kernel, and of each codec: what MLX generates for small cases, without running it."""
+"""The source of each kernel, and of each codec: what MLX generates for small cases, without running it.
+
+`python -m tests.metal.samples FOLDER` writes them as files for Apple's compiler (`xcrun metal -c`).
+"""
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 
 from tests.metal.on_rig import METAL, RigBackend, decoded
 from tests.metal.rig import Rig, Source
@@ -14,6 +20,8 @@ from camelid.backends.proof.cases import all_cases
 from camelid.formats.quants import quant
 
 TYPE = "q8_0"
+MANY = 20
+NAMES = "#include <metal_stdlib>\ntypedef half float16_t;\n"  # of types, which MLX defines before each source
 
 
 def sources() -> Mapping[str, Source]:
@@ -27,5 +35,20 @@ def sources() -> Mapping[str, Source]:
     rig = Rig(runs=False)
     for op in METAL:
         for planned in all_cases([TYPE], only=op):
-            asyncio.run(run_case(RigBackend(rig), planned.made().case))
+            case = planned.made().case
+            for spare in (0, MANY):  # kernels of few rows, and of many
+                asyncio.run(run_case(RigBackend(rig), replace(case, spare=spare)))
     return found | {f"{one.name} {TYPE}": one for one in rig.sources.values()}
+
+
+def write(folder: Path) -> int:
+    """Writes all sources to a folder; returns their number."""
+    folder.mkdir(parents=True, exist_ok=True)
+    found = sources()
+    for name, source in found.items():
+        (folder / f"{name.replace(' ', '_')}.metal").write_text(NAMES + source.text)
+    return len(found)
+
+
+if __name__ == "__main__":
+    print(f"{write(Path(sys.argv[1]))} sources in {sys.argv[1]}")

@@ -10,12 +10,22 @@ from tests.metal.rig import Source
 from tests.metal.samples import sources
 from tests.metal.spaces import complaints, has_clang
 
+from camelid_native.mlx import kernels, kernels_attention, kernels_experts, kernels_rows, kernels_sampling
+from camelid_native.mlx.kernel import Kernel
+
 pytestmark = pytest.mark.skipif(not has_clang(), reason="no clang: pip install ziglang")
 
 
 @pytest.fixture(scope="module")
 def texts() -> Mapping[str, Source]:
     return sources()
+
+
+def test_the_sample_has_every_kernel(texts: Mapping[str, Source]) -> None:
+    modules = (kernels, kernels_attention, kernels_experts, kernels_rows, kernels_sampling)
+    values = (value for module in modules for value in vars(module).values())
+    bodies = {value.body[-1] for value in values if isinstance(value, Kernel)}
+    assert bodies == {source.name for source in texts.values()}
 
 
 def test_no_pointer_changes_its_space(texts: Mapping[str, Source]) -> None:

@@ -1,8 +1,8 @@
 """Attention on Metal over the pages of the KV cache, read in place (`metal/attend.metal`).
 
 For few rows a threadgroup has a split of a row's keys, and a second kernel joins the splits; for many rows a
-threadgroup has all splits of several rows, and loads keys and values once for those of one sequence. Both have
-one order of sums, so a row has the same bits in either.
+threadgroup has all splits of several rows, and loads keys and values once for those of one sequence. Both
+have one order of sums, so a row has the same bits in either.
 """
 
 from __future__ import annotations
