@@ -177,6 +177,26 @@ def combine(run: Run) -> None:
     run.write("y", kernels_experts.combine(run.view("x"), run.view("probs"), **run.counted("y")))
 
 
+def router(run: Run) -> None:
+    op = run.op
+    choice = kernels_experts.Choice(
+        gate=op.word("gate"),
+        used=op.view("ids").cols,
+        normalize=bool(op.integer("normalize")),
+        scale=op.number("scale"),
+        n_groups=op.integer("n_groups"),
+        n_groups_used=op.integer("n_groups_used"),
+    )
+    how = {"bias": run.vector("bias"), **run.counted("ids")}
+    ids, probs = kernels_experts.router(run.view("logits"), choice, **how)
+    run.write("ids", ids)
+    run.write("probs", probs)
+
+
+def linear_heads(run: Run) -> None:
+    run.write("y", kernels_experts.heads(run.view("x"), stack(run, ""), **run.counted("y")))
+
+
 def stack(run: Run, half: str) -> kernels_experts.Stack:
     weight, bias = run.op.weight(f"{half}weight"), f"{half}bias"
     n_experts, outputs, cols = weight.shape
@@ -292,6 +312,8 @@ METAL: Mapping[str, MetalOp] = {
     "candidates": candidates,
     **dict.fromkeys(("linear_experts", "linear_experts_glu", "linear_experts_sum"), experts),
     "combine": combine,
+    "router": router,
+    "linear_heads": linear_heads,
     "attention": attention,
     "embed": embed,
     **dict.fromkeys(("linear", "linear_glu", "linear_add", "norm_linear", "norm_linear_glu"), linear),

@@ -59,6 +59,7 @@ ERRORS = (
     Error("experts", "uint(ids[pair])", "uint(ids[t])", "linear_experts"),
     Error("expert", "up_weights + from", "up_weights", "linear_experts_glu"),
     Error("experts_tile", "order[first + t]", "first + t", "linear_experts", spare=20),
+    Error("router", "min(first, p)", "p", "router"),
     Error("combine", "probs[pair], x", "probs[slot], x", "combine"),
     Error("block", "all = all + shared[i]", "all = shared[i]", "norm"),
     Error("place", "<< 32 | ~id", "<< 32 | id", "sample"),

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.parity
 
 WHOLE_TYPES = ("q8_0", "q4_k")  # types whose cases all run in ordinary runs; others run linear's first
 ALL = slice(None)
-TYPED = ("linear", "linear_glu", "embed")  # ops with cases of each type
+TYPED = ("linear", "linear_glu", "linear_experts", "linear_heads", "embed")  # ops with cases of each type
 
 
 def groups() -> list[object]:

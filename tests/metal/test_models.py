@@ -36,15 +36,19 @@ def logits(cria: Loaded, chunk: int) -> Logits:
     return asyncio.run(run(RigBackend(), cria, PROMPTS, chunk, fused=FUSED_OPS))
 
 
-def test_logits_equal_the_reference(cria: Loaded) -> None:
-    want = reference_logits(cria, PROMPTS)
-    for ours, right in zip(logits(cria, 64), want, strict=True):
+@pytest.fixture(scope="module")
+def together(cria: Loaded) -> Logits:
+    """Logits of both prompts in one step of tiles."""
+    return logits(cria, 64)
+
+
+def test_logits_equal_the_reference(cria: Loaded, together: Logits) -> None:
+    for ours, right in zip(together, reference_logits(cria, PROMPTS), strict=True):
         assert nmse(ours, right) <= TOLERANCE
 
 
-def test_steps_change_no_bit(cria: Loaded) -> None:
-    """Prompts in one step of tiles, and by few rows."""
-    for ours, other in zip(logits(cria, 64), logits(cria, 3), strict=True):
+def test_steps_of_few_rows_change_no_bit(cria: Loaded, together: Logits) -> None:
+    for ours, other in zip(together, logits(cria, 3), strict=True):
         assert np.array_equal(ours, other)
 
 

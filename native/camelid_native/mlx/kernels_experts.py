@@ -30,6 +30,11 @@ FEW = Kernel(header=(*PRODUCT, "store", "expert"), body=("experts",), inputs=(*_
 TILE = Kernel(
     header=(*PRODUCT, "tile", "expert"), body=("experts_tile",), inputs=(*_WEIGHTS, "order", "borders")
 )
+ROUTER = Kernel(
+    header=("math", "place"), body=("router",), inputs=("logits", "bias", "count"), outputs=("ids", "probs")
+)
+ROUTERS = ("softmax", "sigmoid", "topk_softmax")
+_CHOSEN = (mx.uint32, mx.float32)
 COMBINE = Kernel(header=(), body=("combine",), inputs=("x", "probs", "count"))
 
 
@@ -79,6 +84,59 @@ def experts(
     grid = Grid(groups=(groups, n_slots, n_rows), simdgroups=SIMDGROUPS)
     shapes, files = [(n_rows, n_slots * stack.outputs)], _files(stack, act)
     return launch(FEW, arrays, constants=constants, grid=grid, shapes=shapes, files=files)[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """Attributes of the op `router`: how it chooses `used` experts, and what their probabilities become."""
+
+    gate: str
+    used: int
+    normalize: bool = False
+    scale: float = 1.0
+    n_groups: int = 1
+    n_groups_used: int = 1
+
+
+def router(
+    logits: mx.array,
+    choice: Choice,
+    *,
+    count: mx.array,
+    count_at: int = 0,
+    bias: mx.array | None = None,
+) -> tuple[mx.array, mx.array]:  # [T, E] -> ids u32 [T, U], probs f32 [T, U]
+    """The op `router`; ids and probabilities of rows beyond the count are 0."""
+    n_rows, n_experts = logits.shape
+    constants: dict[str, Value] = {
+        "EXPERTS": n_experts,
+        "USED": choice.used,
+        "GATE": ROUTERS.index(choice.gate),
+        "NORMALIZE": choice.normalize,
+        "SCALE": float(choice.scale),
+        "N_GROUPS": choice.n_groups,
+        "GROUPS_USED": choice.n_groups_used,
+        "HAS_BIAS": bias is not None,
+        "COUNT_AT": count_at,
+    }
+    arrays = {"logits": logits, "count": count, "bias": logits if bias is None else bias}
+    grid, shapes = Grid(groups=(n_rows, 1, 1)), [(n_rows, choice.used)] * 2
+    ids, probs = launch(ROUTER, arrays, constants=constants, grid=grid, shapes=shapes, dtypes=_CHOSEN)
+    return ids, probs
+
+
+def heads(
+    x: mx.array, stack: Stack, *, count: mx.array, count_at: int = 0
+) -> mx.array:  # x [T, H*(cols + rest)] -> y [T, H*(outputs + rest)]
+    """The op `linear_heads`: head h with matrix h of the stack; a head's other columns pass unchanged."""
+    n_rows, n_heads = x.shape[0], stack.experts
+    apart = mx.reshape(x, (n_rows, n_heads, -1))
+    fed = mx.reshape(apart[..., : stack.cols], (n_rows, n_heads * stack.cols))
+    ids = mx.broadcast_to(mx.arange(n_heads, dtype=mx.uint32), (n_rows, n_heads))
+    y = mx.reshape(experts(fed, ids, stack, count=count, count_at=count_at), (n_rows, n_heads, -1))
+    is_live = (mx.arange(n_rows) < count[count_at])[:, None, None]
+    rest = mx.where(is_live, apart[..., stack.cols :], 0.0)
+    return mx.reshape(mx.concatenate([y, rest], axis=2), (n_rows, -1))
 
 
 def combine(
