@@ -1,0 +1,1 @@
+"""Metal kernels: texts, and functions of arrays that launch them."""

@@ -1,0 +1,7 @@
+// q5_1: {d: f16, m: f16, high: u8[4], q: u8[16]}, low nibbles first, fifth bits in `high`; value = d * q + m.
+inline void decode8(const device uchar *blocks, uint unit, thread float *out) {
+  const device uchar *b = blocks + unit / 4 * 24, *q = b + 8 + unit % 2 * 8;
+  float d = half_at(b), m = half_at(b + 2);
+  uint shift = unit % 4 / 2 * 4, high = b[4 + unit % 4];
+  for (uint i = 0; i < 8; i++) out[i] = d * float((q[i] >> shift & 15) | (high >> i & 1) << 4) + m;
+}
