@@ -48,7 +48,8 @@ DOORS: dict[str, set[str]] = {
 LAZY_DOORS: dict[str, set[str]] = {
     "backends/": {"numpy", "wgpu"},
     "cli/chat_reader.py": {"prompt_toolkit"},
-    "cli/bench_llama_cpp.py": {"llama_cpp"},  # an optional rival
+    "cli/bench_llama_cpp.py": {"llama_cpp"},  # optional rivals
+    "cli/bench_mlx_lm.py": {"mlx", "mlx_lm"},
     "formats/hub/": {"huggingface_hub"},
     "server/traces.py": {"opentelemetry"},
     "text/": {"tokenizers"},

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.parity
 
 PAIRS = (
     ("q4_k", "q6_k"), ("q5_k", "q6_k"), ("q4_0", "q8_0"), ("f16", "q8_0"), ("iq2_xxs", "iq4_xs"),
-    ("iq3_s", "q5_k"), ("q8_0", "bf16"),
+    ("iq3_s", "q5_k"), ("q8_0", "bf16"), ("affine3", "affine6"),
 )  # fmt: skip
 # One token row, several, and tiles; the columns of values fill no workgroup.
 WAYS: tuple[QkvWay, ...] = (

@@ -40,23 +40,28 @@ class MlxBackend(Backend):
         """Imports MLX. Raises BackendError as `check_system` and `keep_float32`."""
         check_system()
         from camelid_native.mlx.device import promise_of
-        from camelid_native.mlx.kernels import KERNELS
+        from camelid_native.mlx.kernels import kernels_of
         from camelid_native.mlx.layouts import WEIGHT_TYPES
 
-        self._ops, self._weight_types, self._promise_of = frozenset(KERNELS), WEIGHT_TYPES, promise_of
+        self._kernels_of, self._weight_types, self._promise_of = kernels_of, WEIGHT_TYPES, promise_of
         self._parts: Opened | None = None  # None while the backend is closed
         self._counters, self._arena_bytes = {"runs": 0}, 0
 
     def capabilities(self) -> Capabilities:
+        from camelid_native.mlx.ops_metal import FUSED, refusal
+
         facts = self._parts.facts if self._parts else None
+        is_gpu = facts is not None and facts.is_gpu
         return Capabilities(
             name="mlx",
             device=facts.name if facts else "not opened",
-            ops=self._ops,
+            ops=frozenset(self._kernels_of(is_gpu)),
             weight_types=self._weight_types,
-            promise=self._promise_of(facts is None or facts.is_gpu),
+            promise=self._promise_of(is_gpu),
+            fused=FUSED if is_gpu else frozenset(),
+            refuses=refusal if is_gpu else _runs_all,
             max_in_flight=2,
-            is_software=facts is not None and not facts.is_gpu,
+            is_software=facts is not None and not is_gpu,
             is_concurrent=True,
             chunk=CHUNK,
             row_buckets=ROW_BUCKETS,
@@ -139,7 +144,7 @@ class MlxBackend(Backend):
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
         from camelid_native.mlx.forecast import forecast_of
 
-        return forecast_of(plans, pools)
+        return forecast_of(plans, pools, is_gpu=self._parts is not None and self._parts.facts.is_gpu)
 
     def free_memory(self) -> int | None:
         from camelid_native.mlx.device import free_bytes
@@ -156,6 +161,11 @@ class MlxBackend(Backend):
         if self._parts is None:
             raise BackendError("backend 'mlx' is not open; call open() first", backend="mlx")
         return self._parts
+
+
+def _runs_all(_: Plan) -> str:
+    """MLX's own ops run any plan of known ops."""
+    return ""
 
 
 async def _settled(ticket: Ticket) -> Any:

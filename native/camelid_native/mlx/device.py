@@ -33,11 +33,14 @@ def device_of(adapter: str) -> Facts:
     return Facts(handle, f"{facts['device_name']} by MLX {mx.__version__}", is_gpu)
 
 
+PROMISE = "A"
+# MLX's own ops with sums. On a GPU the number of rows chooses their kernel, and so the order of sums.
+WITHOUT = ("attend_rows", "conv1d", "length", "mix", "pool", "scan_delta", "scan_mamba2")
+
+
 def promise_of(is_gpu: bool) -> str:
-    """The promise of MLX's own kernels: on the CPU a row has the same bits among any number of rows; on a GPU
-    the number of rows chooses the kernel, and so the order of sums.
-    """
-    return "none" if is_gpu else "A"
+    """The promise of a device: on the CPU of all ops, on a GPU of those with kernels in `metal/`."""
+    return f"{PROMISE}; none of models with {', '.join(WITHOUT)}" if is_gpu else PROMISE
 
 
 def most_bytes(facts: Facts) -> int:

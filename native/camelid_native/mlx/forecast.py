@@ -12,12 +12,15 @@ from camelid_native.mlx.states import table_bytes
 GATHERS, TAIL_GATHERS = 3, 1  # copies of the gathered rows: as stored, as float32, masked; of a tail besides
 
 
-def forecast_of(plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:
-    """Bytes of weights as arrays, and of the greediest attention of each program."""
+def forecast_of(
+    plans: Mapping[str, Plan], pools: Mapping[str, PoolSize], *, is_gpu: bool = False
+) -> Forecast:
+    """Bytes of weights as arrays, and of the greediest attention of each program; a GPU's reads in place."""
     weights = {name: w for plan in plans.values() for name, w in plan.weights().items()}
     states = {state.name: state for plan in plans.values() for state in plan.states}
-    programs = {name: _gathered_bytes(plan, pools) for name, plan in plans.items()}
-    return Forecast(sum(map(kept_bytes, weights.values())), programs, table_bytes(list(states.values())))
+    programs = {name: 0 if is_gpu else _gathered_bytes(plan, pools) for name, plan in plans.items()}
+    n_bytes = sum(kept_bytes(weight, has_blocks=is_gpu) for weight in weights.values())
+    return Forecast(n_bytes, programs, table_bytes(list(states.values())))
 
 
 def _gathered_bytes(plan: Plan, pools: Mapping[str, PoolSize]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from types import ModuleType
 
 from camelid.plan.plan import Op
@@ -11,6 +11,7 @@ from camelid_native.mlx import (
     ops_encoder,
     ops_experts,
     ops_matrix,
+    ops_metal,
     ops_recurrent,
     ops_sampling,
     ops_state,
@@ -31,3 +32,9 @@ def _kernels(module: ModuleType) -> dict[str, Kernel]:
 
 
 KERNELS: dict[str, Kernel] = {name: f for module in MODULES for name, f in _kernels(module).items()}
+# Of a GPU: Metal's kernels, and MLX's own ops for the others.
+GPU_KERNELS: dict[str, Kernel] = KERNELS | _kernels(ops_metal)
+
+
+def kernels_of(is_gpu: bool) -> Mapping[str, Kernel]:
+    return GPU_KERNELS if is_gpu else KERNELS

@@ -7,7 +7,7 @@ use `product`, `expert_product` and `rows` alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -15,26 +15,32 @@ from camelid.backends.base import Sources
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.common.load_ops import load_rows, tiles
 from camelid.backends.common.part_reader import PartReader
+from camelid.errors import BackendError
 from camelid.plan.weights import Weight
-from camelid_native.mlx.arrays import BF16, F16, Array, mx
+from camelid_native.mlx.arrays import BF16, F16, F32, U8, Array, indices, mx
+from camelid_native.mlx.blocks import blocks_of
+from camelid_native.mlx.metal.products import embed, fits
 
 WEIGHT_TYPES = frozenset(CODECS)
 HALVES = {"f16": F16, "bf16": BF16}
+FLOATS = {**HALVES, "f32": F32}
 TILE_VALUES = 1 << 22  # values decoded at once while loading
 
 
 class Weights:
     """Loaded weights by name. All methods belong to the thread that owns MLX."""
 
-    def __init__(self, chain: int = 0) -> None:
-        """`chain` is the most products that one chain of sums has, 0 for MLX's own order.
+    def __init__(self, chain: int = 0, *, has_blocks: bool = False) -> None:
+        """With `has_blocks`, matrices of quantized types stay in blocks, for the kernels of `metal/`.
+
+        `chain` is the most products that one chain of sums has, 0 for MLX's own order.
 
         The CPU's BLAS adds a whole row in one chain, whose error shows where long rows cancel (2,048 columns:
         NMSE 1e-9).
         """
         self._arrays: dict[str, Array] = {}
-        self._views: dict[str, Array] = {}
-        self._chain = chain
+        self._views: dict[tuple[str, str], Array] = {}
+        self._chain, self._has_blocks = chain, has_blocks
 
     @property
     def n_bytes(self) -> int:
@@ -47,9 +53,14 @@ class Weights:
         """Reads weights from their sources. Raises ModelFormatError for a truncated file."""
         with PartReader(sources) as reader:
             for weight in weights:
-                self._views.pop(weight.name, None)
-                self._arrays[weight.name] = _loaded(weight, reader)
-                mx.eval(self._arrays[weight.name])
+                self._forget_views(weight)
+                in_blocks = self._has_blocks and stays_in_blocks(weight)
+                array = blocks_of(weight, sources) if in_blocks else _loaded(weight, reader)
+                mx.eval(array)
+                self._arrays[weight.name] = array
+
+    def _forget_views(self, weight: Weight) -> None:
+        self._views = {key: view for key, view in self._views.items() if key[0] != weight.name}
 
     def clear(self) -> None:
         """Frees all weights, whoever holds this object."""
@@ -57,7 +68,20 @@ class Weights:
         self._views.clear()
 
     def placed(self, weight: Weight) -> Array:
-        """The array of a weight, in its shape and in the type that it is kept in."""
+        """The array of a weight, in its shape and in the type that it is kept in; of blocks, floats alone."""
+        array = self._arrays[weight.name]
+        if array.dtype != U8:
+            return array
+        if weight.type not in FLOATS:
+            raise BackendError(
+                f"mlx: {weight.name} is in blocks of {weight.type}, which this op does not read; choose the "
+                "backend webgpu or cpu",
+                backend="mlx",
+            )
+        return self._view(weight, "floats", lambda: array.view(FLOATS[weight.type]).reshape(weight.shape))
+
+    def blocks(self, weight: Weight) -> Array:  # u8 [bytes]
+        """The rows of a matrix in its own type, as `metal/` reads them."""
         return self._arrays[weight.name]
 
     def vector(self, weight: Weight) -> Array:  # [n]
@@ -68,7 +92,10 @@ class Weights:
 
     def rows(self, weight: Weight, numbers: Array) -> Array:  # [n] -> [n, in]
         """Rows of a matrix by number; no other row is widened."""
-        return _exact(self.placed(weight)[numbers])
+        array = self._arrays[weight.name]
+        if array.dtype == U8:
+            return _rows_of_blocks(weight, array, numbers)
+        return _exact(array[numbers])
 
     def product(self, x: Array, weight: Weight) -> Array:  # [T, in] -> [T, out]
         n = self._chain
@@ -79,11 +106,15 @@ class Weights:
         return (x.reshape(len(x), -1, n).swapaxes(0, 1) @ chains).sum(axis=0)
 
     def _turned(self, weight: Weight) -> Array:  # [in, out]
+        return self._view(weight, "turned", lambda: self.placed(weight).T)
+
+    def _view(self, weight: Weight, kind: str, make: Callable[[], Array]) -> Array:
         """A view of a matrix, made once: made in each step it would be one more primitive of its graph."""
-        if weight.name not in self._views:
-            self._views[weight.name] = self.placed(weight).T
-            mx.eval(self._views[weight.name])
-        return self._views[weight.name]
+        key = (weight.name, kind)
+        if key not in self._views:
+            self._views[key] = make()
+            mx.eval(self._views[key])
+        return self._views[key]
 
     def expert_product(self, x: Array, weight: Weight, ids: Array) -> Array:  # [T, U or 1, in] -> [T, U, out]
         """Each slot's vector times the matrix of the slot's expert; ids [T, U]."""
@@ -91,8 +122,21 @@ class Weights:
         return mx.gather_mm(x[:, :, None], stack, rhs_indices=ids).squeeze(2)
 
 
-def kept_bytes(weight: Weight) -> int:
+def _rows_of_blocks(weight: Weight, blocks: Array, numbers: Array) -> Array:  # [n] -> [n, in]
+    n = len(numbers)
+    count = indices(max(n + 1, 8))  # item n is n
+    return embed(numbers, blocks, weight_type=weight.type, cols=weight.cols, count=count, count_at=n)
+
+
+def stays_in_blocks(weight: Weight) -> bool:
+    """True for a matrix whose rows `metal/` reads in whole units."""
+    return len(weight.shape) > 1 and fits(weight.type, weight.cols)
+
+
+def kept_bytes(weight: Weight, *, has_blocks: bool = False) -> int:
     """Bytes of a weight as an array."""
+    if has_blocks and stays_in_blocks(weight):
+        return weight.n_bytes
     return weight.rows * weight.cols * (2 if _stays_half(weight) else 4)
 
 

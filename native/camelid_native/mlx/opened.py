@@ -11,6 +11,7 @@ from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.weights import Weight
 from camelid_native.mlx.arrays import mx
 from camelid_native.mlx.device import device_of, most_bytes
+from camelid_native.mlx.kernels import kernels_of
 from camelid_native.mlx.layouts import Weights, kept_bytes
 from camelid_native.mlx.programs import MlxProgram
 from camelid_native.mlx.states import States
@@ -24,7 +25,7 @@ class Opened:
 
     def __init__(self, adapter: str) -> None:
         self.facts = device_of(adapter)
-        self.weights = Weights(0 if self.facts.is_gpu else CPU_CHAIN)
+        self.weights = Weights(0 if self.facts.is_gpu else CPU_CHAIN, has_blocks=self.facts.is_gpu)
         self._states = States((), {})
         self._programs: list[MlxProgram] = []
         self.worker = Worker(self.facts.handle)
@@ -39,7 +40,7 @@ class Opened:
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         """Raises OutOfMemoryError for weights that do not fit the device."""
-        self._check_fits(sum(map(kept_bytes, weights)), "the weights")
+        self._check_fits(sum(kept_bytes(w, has_blocks=self.facts.is_gpu) for w in weights), "the weights")
 
         def work() -> None:
             if self.weights.has_any(weights):
@@ -72,7 +73,7 @@ class Opened:
             )
 
     def program(self, plan: Plan) -> MlxProgram:
-        program = MlxProgram(plan, self.weights, self._states)
+        program = MlxProgram(plan, self.weights, self._states, kernels_of(self.facts.is_gpu))
         self._programs.append(program)
         return program
 

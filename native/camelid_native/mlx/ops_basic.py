@@ -32,16 +32,28 @@ def op_copy(op: Op, f: Trace) -> None:
 
 
 def op_embed(op: Op, f: Trace) -> None:
+    ids = token_ids(op, f)
+    f.write(op.view("y"), f.weights.rows(op.weight("weight"), ids) * op.number("scale"))
+    keep_ids(op, f)
+
+
+def token_ids(op: Op, f: Trace) -> Array:  # [T]
+    """The token id of each row: of the step, or drawn before it."""
     tokens = op.state("tokens")
     key, n = (tokens.group, tokens.layer, "id"), f.spec(tokens).unit_rows
-    place = f.row_word("state_row") % n
-    drawn = f.state[key][f.group_word(f.of_rows, tokens.group, "read") * n + place]
-    ids = mx.where(f.row_word("source") == FROM_RING, drawn, f.row_word("value"))
-    f.write(op.view("y"), f.weights.rows(op.weight("weight"), ids) * op.number("scale"))
+    slot = f.group_word(f.of_rows, tokens.group, "read")
+    drawn = f.state[key][slot * n + f.row_word("state_row") % n]
+    return mx.where(f.row_word("source") == FROM_RING, drawn, f.row_word("value"))
+
+
+def keep_ids(op: Op, f: Trace) -> None:
+    """Writes the ids of a step to the ring, the last ones of a sequence if it has more than the ring."""
+    tokens = op.state("tokens")
+    key, n = (tokens.group, tokens.layer, "id"), f.spec(tokens).unit_rows
     end = f.sequence_word(f.of_rows, "first_row") + f.sequence_word(f.of_rows, "rows")
     is_kept = f.is_live & (f.row_word("source") == FROM_ID) & (f.row_numbers + n >= end)
-    slot = f.group_word(f.of_rows, tokens.group, "write")
-    f.put(key, mx.where(is_kept, slot * n + place, 0), f.row_word("value"))
+    place = f.group_word(f.of_rows, tokens.group, "write") * n + f.row_word("state_row") % n
+    f.put(key, mx.where(is_kept, place, 0), f.row_word("value"))
 
 
 def op_embed_position(op: Op, f: Trace) -> None:

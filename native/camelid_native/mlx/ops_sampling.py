@@ -20,6 +20,11 @@ def op_sample(op: Op, f: Trace) -> None:
     f.results["rows"] = mx.stack([ids, _status(logits), top.view(U32), total.view(U32)], axis=1)
     if "all_logits" in f.plan.key.features:
         f.results["floats"] = logits
+    keep_drawn(op, f, ids)
+
+
+def keep_drawn(op: Op, f: Trace, ids: Array) -> None:  # [O]
+    """Writes the id of each sequence's last output to the ring."""
     group, n = op.state("tokens").group, f.spec(op.state("tokens")).unit_rows
     slot = f.group_word(f.of_outputs, group, "write")
     place = mx.where(_is_last(f), slot * n + _output(f, "position") % n, 0)

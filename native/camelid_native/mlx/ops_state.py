@@ -15,13 +15,21 @@ from camelid_native.mlx.trace import Trace
 
 
 def op_kv_write(op: Op, f: Trace) -> None:
-    state, n = op.state("state"), f.spec(op.state("state")).unit_rows
-    row = f.row_word("state_row")
-    unit = f.pages_of_rows(state.group, (row // n)[:, None])[:, 0]
-    place = mx.where(f.is_live, unit * n + row % n, 0)
-    encode = KV_TYPES[f.spec(state).kv_type].encode
+    state = op.state("state")
+    place = places(f, state)
     for name in (role for role in ("k", "v") if op.has(role)):
-        f.put((state.group, state.layer, name), place, encode(f.read(op.view(name))))
+        f.put((state.group, state.layer, name), place, encoded(f, state, f.read(op.view(name))))
+
+
+def places(f: Trace, state: StateRef) -> Array:  # [T]
+    """The row of a pool that each row of a step writes."""
+    n, row = f.spec(state).unit_rows, f.row_word("state_row")
+    unit = f.pages_of_rows(state.group, (row // n)[:, None])[:, 0]
+    return mx.where(f.is_live, unit * n + row % n, 0)
+
+
+def encoded(f: Trace, state: StateRef, values: Array) -> Array:  # [T, cols] -> [T, width]
+    return KV_TYPES[f.spec(state).kv_type].encode(values)
 
 
 def op_attention(op: Op, f: Trace) -> None:

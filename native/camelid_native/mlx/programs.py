@@ -11,7 +11,7 @@ import numpy as np
 from camelid.plan.plan import Plan, View
 from camelid.plan.step import SAMPLING
 from camelid_native.mlx.arrays import Array, mx
-from camelid_native.mlx.kernels import KERNELS
+from camelid_native.mlx.kernels import Kernel
 from camelid_native.mlx.layouts import Weights
 from camelid_native.mlx.states import States
 from camelid_native.mlx.trace import Trace, Variant
@@ -33,8 +33,8 @@ class Graph:
 class MlxProgram:
     """The functions of a plan over some weights and state. Methods belong to the thread that owns MLX."""
 
-    def __init__(self, plan: Plan, weights: Weights, states: States) -> None:
-        self._plan, self._weights, self.states = plan, weights, states
+    def __init__(self, plan: Plan, weights: Weights, states: States, kernels: Mapping[str, Kernel]) -> None:
+        self._plan, self._weights, self.states, self._kernels = plan, weights, states, kernels
         self._functions: dict[tuple[Any, ...], Function] = {}
 
     def build(self, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]) -> Graph:
@@ -74,7 +74,7 @@ class MlxProgram:
                 variant=variant,
             )
             for op in self._plan.ops:
-                KERNELS[op.name](op, trace)
+                self._kernels[op.name](op, trace)
             results = [trace.results[name] for name in SECTIONS if name in trace.results]
             return results, [trace.values[view.buffer.name] for view in outputs], list(trace.state.values())
 

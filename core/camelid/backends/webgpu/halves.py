@@ -16,7 +16,7 @@ PREFIX, FILE = "v_", "halves"
 # Names whose values the halves do not share.
 OWN = frozenset((
     "weights", "words", "bias", "HAS_BIAS", "N", "Y_OFFSET", "TURNED", "WIDTH", "V_WIDTH",
-    "SPAN", "SCALES", "PAIR", "SHIFT", "ZERO", "PLANE_1", "PLANE_2", "BOOK", "QUADS",
+    "SPAN", "SCALES", "PAIR", "SHIFT", "ZERO", "PLANE_1", "PLANE_2", "BOOK", "BITS", "QUADS",
 ))  # fmt: skip
 COMMENT = re.compile(r" *//.*")
 ENTRY = re.compile(r"^@compute .*\n|@builtin\(\w+\) ", re.MULTILINE)  # attributes of an entry point
