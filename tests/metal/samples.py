@@ -5,17 +5,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from tests.metal.on_rig import METAL, RigBackend, decoded
+from tests.metal.on_rig import METAL, decoded, result
 from tests.metal.rig import Rig, Source
 
 from camelid.backends.common.codecs import CODECS
-from camelid.backends.common.op_runner import run_case
 from camelid.backends.proof.cases import all_cases
 from camelid.formats.quants import quant
 
@@ -37,7 +35,7 @@ def sources() -> Mapping[str, Source]:
         for planned in all_cases([TYPE], only=op):
             case = planned.made().case
             for spare in (0, MANY):  # kernels of few rows, and of many
-                asyncio.run(run_case(RigBackend(rig), replace(case, spare=spare)))
+                result(replace(case, spare=spare), rig)
     return found | {f"{one.name} {TYPE}": one for one in rig.sources.values()}
 
 

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.metal.on_rig import METAL, RigBackend
+from tests.metal.on_rig import METAL, outcomes
 from tests.metal.planted import ERRORS, Error, planted
 from tests.metal.rig import Rig
 from tests.support.exhaustive import exhaustive
 
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.proof.cases import PlannedCase, all_cases
-from camelid.backends.proof.gate import FAILED, PASSED, judge
+from camelid.backends.proof.gate import FAILED, PASSED
 from camelid_native.mlx.metal import launch
 from camelid_native.mlx.metal.launch import CODEC_PARTS
 
@@ -46,16 +45,15 @@ def cases_of(op: str, weight_type: str) -> Iterator[PlannedCase]:
 
 
 @pytest.fixture(scope="module")
-def backend() -> RigBackend:
+def rig() -> Rig:
     """Accesses of buffers are checked, and threads run backwards; in tests of the promise, forwards."""
-    return RigBackend(Rig(is_traced=True, order=1))
+    return Rig(is_traced=True, order=1)
 
 
 @pytest.mark.parametrize(("op", "weight_type", "numbers"), groups())
-def test_kernel_matches_the_reference(op: str, weight_type: str, numbers: slice, backend: RigBackend) -> None:
+def test_kernel_matches_the_reference(op: str, weight_type: str, numbers: slice, rig: Rig) -> None:
     made = [planned.made() for planned in list(cases_of(op, weight_type))[numbers]]
-    outcomes = [asyncio.run(judge(backend, case)) for case in made]
-    assert [str(outcome) for outcome in outcomes if outcome.status != PASSED] == []
+    assert [str(outcome) for outcome in outcomes(made, rig) if outcome.status != PASSED] == []
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
@@ -64,15 +62,14 @@ def test_a_planted_error_is_noticed(error: Error) -> None:
     like = (case for case in made if error.like in str(case))
     cases = (replace(one, case=replace(one.case, spare=max(error.spare, one.case.spare))) for one in like)
     with planted(error.file, error.old, error.new):
-        outcomes = (asyncio.run(judge(RigBackend(), case)) for case in cases)
-        assert any(outcome.status == FAILED for outcome in outcomes)
+        assert any(outcome.status == FAILED for case in cases for outcome in outcomes([case]))
 
 
 def test_a_barrier_in_divergent_flow_is_refused() -> None:
     case = next(cases_of("linear", "q8_0")).made()
     wide = replace(case, case=replace(case.case, spare=20))
     with planted("tile", BARRIER, f"if (lane < 16) {BARRIER}"):
-        outcome = asyncio.run(judge(RigBackend(), wide))
+        (outcome,) = outcomes([wide])
     assert outcome.reason.startswith("RigError: linear_tile: a barrier in divergent flow"), outcome
 
 

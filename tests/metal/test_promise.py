@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.metal.on_rig import RigBackend
+from tests.metal.on_rig import result
 from tests.support.exhaustive import share_of
 
-from camelid.backends.common.op_runner import OpCase, run_case
+from camelid.backends.common.op_runner import OpCase
 from camelid.backends.proof.inputs import normal, row
 from camelid.backends.proof.rows_matrix import chosen
 from camelid.backends.proof.rows_state import attention
@@ -54,8 +53,7 @@ def part(case: OpCase, start: int, n: int, spare: int = 0) -> OpCase:
 
 
 def bits(case: OpCase) -> Any:
-    result = asyncio.run(run_case(RigBackend(), case))
-    return result.views["y"].view(np.uint32)
+    return result(case).views["y"].view(np.uint32)
 
 
 @pytest.mark.parametrize("weight_type", share_of(("q6_k", "f16", "iq2_s", "mxfp4")))

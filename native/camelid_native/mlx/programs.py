@@ -34,7 +34,7 @@ class MlxProgram:
     """The functions of a plan over some weights and state. Methods belong to the thread that owns MLX."""
 
     def __init__(self, plan: Plan, weights: Weights, states: States, kernels: Mapping[str, Kernel]) -> None:
-        self._plan, self._weights, self.states, self._kernels = plan, weights, states, kernels
+        self.plan, self._weights, self.states, self._kernels = plan, weights, states, kernels
         self._functions: dict[tuple[Any, ...], Function] = {}
 
     def build(self, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]) -> Graph:
@@ -42,8 +42,8 @@ class MlxProgram:
         which nothing refers afterwards but the graph.
         """
         views = list(inputs)
-        function = self._function(variant_of(self._plan, step), views, outputs)
-        given = [self._padded(view, data) for view, data in inputs.items()]
+        function = self._function(variant_of(self.plan, step), views, outputs)
+        given = [self.padded(view, data) for view, data in inputs.items()]
         state = self.states.arrays
         words = mx.array(np.frombuffer(step, np.uint32))
         results, buffers, after = function(words, given, list(state.values()))
@@ -65,7 +65,7 @@ class MlxProgram:
             words: Array, given: list[Array], state: list[Array]
         ) -> tuple[list[Array], list[Array], list[Array]]:
             trace = Trace(
-                plan=self._plan,
+                plan=self.plan,
                 weights=self._weights,
                 words=words,
                 state=dict(zip(self.states.arrays, state, strict=True)),
@@ -73,16 +73,16 @@ class MlxProgram:
                 values={view.buffer.name: array for view, array in zip(inputs, given, strict=True)},
                 variant=variant,
             )
-            for op in self._plan.ops:
+            for op in self.plan.ops:
                 self._kernels[op.name](op, trace)
             results = [trace.results[name] for name in SECTIONS if name in trace.results]
             return results, [trace.values[view.buffer.name] for view in outputs], list(trace.state.values())
 
         return function
 
-    def _padded(self, view: View, data: bytes) -> Array:  # [capacity, cols]
+    def padded(self, view: View, data: bytes) -> Array:  # [capacity, cols]
         """The rows of a buffer, and zeros up to the program's capacity."""
-        rows = np.zeros((self._plan.rows[view.rows], view.stride), np.float32)
+        rows = np.zeros((self.plan.rows[view.rows], view.stride), np.float32)
         given = np.frombuffer(data, np.float32).reshape(-1, view.stride)
         rows[: len(given)] = given
         return mx.array(rows)
