@@ -1,10 +1,11 @@
 """The source of each kernel, and of each codec: what MLX generates for small cases, without running it.
 
-`python -m tests.metal.samples FOLDER` writes them as files for Apple's compiler (`xcrun metal -c`).
+`python -m tests.metal.samples FOLDER` writes them as files; `--compile` has Apple's compiler read each of them.
 """
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -48,5 +49,20 @@ def write(folder: Path) -> int:
     return len(found)
 
 
+def compile_all(folder: Path) -> list[str]:
+    """Compiles the files of a folder with Apple's compiler; returns the names of those that it refuses."""
+    command = ("xcrun", "-sdk", "macosx", "metal", "-c", "-o", "/dev/null")
+    files = sorted(folder.glob("*.metal"))
+    return [file.name for file in files if subprocess.run([*command, str(file)], check=False).returncode]
+
+
+def main(arguments: list[str]) -> int:
+    folder = Path(arguments[0])
+    print(f"{write(folder)} sources in {folder}")
+    refused = compile_all(folder) if "--compile" in arguments else []
+    print(f"refused: {', '.join(refused) or 'none'}")
+    return 1 if refused else 0
+
+
 if __name__ == "__main__":
-    print(f"{write(Path(sys.argv[1]))} sources in {sys.argv[1]}")
+    raise SystemExit(main(sys.argv[1:]))

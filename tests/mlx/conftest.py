@@ -1,16 +1,19 @@
-"""Tests of the backend mlx, on MLX's CPU device.
+"""Tests of the backend mlx, on MLX's CPU device; on a Mac's GPU by request.
 
 The folder has no `__init__.py`: pytest would import its files as `mlx.*`, in the place of MLX itself.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from importlib.util import find_spec
 
 import pytest
 
 from camelid_native.mlx.library import has_mlx
+
+ON_GPU = "CAMELID_MLX_GPU"  # if set, tests run on a Mac's GPU: tests/perf/mac_day.sh
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -23,9 +26,13 @@ def mlx() -> None:
         pytest.skip("not on this platform: MLX runs on Apple silicon and on Linux")
     if find_spec("mlx") is None:
         pytest.skip("no MLX: pip install 'camelid[mlx]'")
+    from camelid_native.mlx import opened
     from camelid_native.mlx.arrays import mx
+    from camelid_native.mlx.device import device_of
 
     mx.disable_compile()
+    if not os.environ.get(ON_GPU):
+        opened.device_of = lambda adapter: device_of(adapter or "cpu")
 
 
 @pytest.fixture
