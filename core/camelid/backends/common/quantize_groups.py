@@ -49,7 +49,8 @@ def _affine(x: F32, bits: int, kind: str) -> tuple[U8, U8, U8]:
     The edge of the range that is farther from 0 is exact, and 0 too if the range contains it.
     """
     top = (1 << bits) - 1
-    low, high = x.min(axis=2), x.max(axis=2)  # [n, groups]
+    low: F32 = x.min(axis=2)  # [n, groups]
+    high: F32 = x.max(axis=2)
     edge = np.where(np.abs(low) > np.abs(high), low, high)
     with np.errstate(over="ignore"):  # an infinite step is refused when it is stored
         step = np.maximum((high - low) / np.float32(top), LEAST_STEP) * np.where(edge == high, -1, 1)
