@@ -46,7 +46,8 @@ def quantize_groups(values: F32, groups: Groups, *, parameters: str) -> tuple[by
 def _affine(x: F32, bits: int, kind: str) -> tuple[U8, U8, U8]:
     """Integers [n, groups, size], and scales and biases [n, groups] in type `kind`.
 
-    The edge of the range that is farther from 0 is exact, and 0 too if the range contains it.
+    The edge of the range that is farther from 0 is exact; 0 is so but for the rounding of the scale, if the
+    range contains it.
     """
     top = (1 << bits) - 1
     low: F32 = x.min(axis=2)  # [n, groups]
@@ -126,8 +127,9 @@ def _scaled(x: F32, row: Scaled) -> tuple[U8, U8]:
     above = np.minimum(below, row.scale.top - 1) + np.uint8(1)
     (low, low_error), (high, high_error) = (_tried(sizes, scales, row) for scales in (below, above))
     is_low = low_error <= high_error
-    signs = (x < 0).astype(np.uint8) << np.uint8(row.sign)
-    return np.where(is_low[..., None], low, high) | signs, np.where(is_low, below, above)
+    q = np.where(is_low[..., None], low, high)
+    signs = ((x < 0) & (q > 0)).astype(np.uint8) << np.uint8(row.sign)  # no -0: 4-bit blocks read it as 0
+    return q | signs, np.where(is_low, below, above)
 
 
 def _tried(sizes: F32, scales: U8, row: Scaled) -> tuple[U8, F32]:
