@@ -23,13 +23,14 @@ from camelid.formats.mlx_quant import KEY, MODES, TWIN, Groups
 from camelid.formats.progress import Progress
 from camelid.formats.safetensors_writer import SafeTensorOut, TensorsOut, write_safetensors
 from camelid.formats.whole_directory import unwritable, whole_directory
-from camelid.loading.convert import PRECISE, TILE_VALUES, Conversion
+from camelid.loading.convert import PRECISE, Conversion
 from camelid.loading.model_file import find_directory, open_model
 from camelid.model.hf_to_mlx import MlxWeight, mlx_weights
 
 if TYPE_CHECKING:
     from camelid.backends.common.load_ops import F32
 
+TILE_VALUES = 1 << 18  # 1 MiB as float32: tiles of 16 MiB leave the caches, and take 1.5 times as long
 BITS, SIZES = MODES["affine"]
 # Type on the command line -> how matrices are quantized.
 MLX_TYPES: Mapping[str, Groups] = {

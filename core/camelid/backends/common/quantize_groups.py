@@ -6,7 +6,8 @@ rounding, so that the rounding of a scale costs no further error.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -83,19 +84,35 @@ class SmallFloat:
     least: int
     top: int
 
-    def codes(self, x: F32, rounding: Callable[[F32], F32] = np.rint) -> U8:
-        """Codes of values from 0; those above the highest value get the highest code."""
-        exponent = np.maximum(np.frexp(np.maximum(x, TINY))[1] - 1, self.least)
-        whole = rounding(np.ldexp(x, self.mantissa - exponent)).astype(np.int32)
-        return np.minimum((exponent - self.least << self.mantissa) + whole, self.top).astype(np.uint8)
+    def codes(self, x: F32, *, up_from: float = 0.5) -> U8:
+        """Codes of values from 0, rounded up from this share of a step on: 0.5 is nearest, 1 rounds down.
+
+        Values above the highest get the highest code.
+        """
+        return _codes_by_head(self, up_from)[x.view(np.uint32) >> 16]
 
     def values(self, codes: U8) -> F32:
         """Values of codes."""
-        n = 1 << self.mantissa
-        each = np.arange(self.top + 1)
-        whole = np.where(each < n, each, each % n + n).astype(np.float32)
-        exponent = np.maximum(each >> self.mantissa, 1) - 1 + self.least - self.mantissa
-        return np.ldexp(whole, exponent).astype(np.float32)[codes]
+        return _values_by_code(self)[codes]
+
+
+@functools.cache
+def _values_by_code(row: SmallFloat) -> F32:
+    n, each = 1 << row.mantissa, np.arange(row.top + 1)
+    whole = np.where(each < n, each, each % n + n).astype(np.float32)
+    exponent = np.maximum(each >> row.mantissa, 1) - 1 + row.least - row.mantissa
+    return np.ldexp(whole, exponent).astype(np.float32)
+
+
+@functools.cache
+def _codes_by_head(row: SmallFloat, up_from: float) -> U8:
+    """[2**15]: codes by the upper half of a float32, which tells codes apart: no border between two has more
+    than 4 bits of mantissa."""
+    heads = np.minimum(np.arange(1 << 15, dtype=np.uint32), 0x7F7F)  # 0x7F80 is infinity
+    x = (heads << 16).view(np.float32)
+    exponent = np.maximum(np.frexp(np.maximum(x, TINY))[1] - 1, row.least)
+    whole = np.floor(np.ldexp(x, row.mantissa - exponent) + (1 - up_from)).astype(np.int64)
+    return np.minimum((exponent - row.least << row.mantissa) + whole, row.top).astype(np.uint8)
 
 
 E2M1 = SmallFloat(mantissa=1, least=0, top=7)
@@ -123,7 +140,7 @@ def _scaled(x: F32, row: Scaled) -> tuple[U8, U8]:
     """Codes [n, groups, size], and scales [n, groups]: of the two around the range, the better one."""
     most = float(row.value.values(np.array(row.value.top, np.uint8)))
     sizes = np.abs(x)
-    below = row.scale.codes(sizes.max(axis=2) / np.float32(most), np.floor)  # [n, groups]
+    below = row.scale.codes(sizes.max(axis=2) / np.float32(most), up_from=1)  # [n, groups]
     above = np.minimum(below, row.scale.top - 1) + np.uint8(1)
     (low, low_error), (high, high_error) = (_tried(sizes, scales, row) for scales in (below, above))
     is_low = low_error <= high_error
@@ -135,5 +152,7 @@ def _scaled(x: F32, row: Scaled) -> tuple[U8, U8]:
 def _tried(sizes: F32, scales: U8, row: Scaled) -> tuple[U8, F32]:
     """Codes [n, groups, size] with these scales, and the squared error of each group."""
     d = row.scale.values(scales)[..., None]  # [n, groups, 1]
-    q = row.value.codes(np.divide(sizes, d, out=np.zeros_like(sizes), where=d > 0))
-    return q, np.square(row.value.values(q) * d - sizes).sum(axis=2)
+    divisors: F32 = np.where(d > 0, d, np.inf).astype(np.float32)
+    q = row.value.codes(sizes / divisors)
+    error = row.value.values(q) * d - sizes
+    return q, np.einsum("ngs,ngs->ng", error, error)
