@@ -220,8 +220,10 @@ def test_invalid_targets_and_types_are_refused(
 
 
 def test_a_gguf_is_refused_with_the_way_out(tmp_path: Path) -> None:
-    with pytest.raises(RequestError, match=r"cria: .* config\.json; quantize the published directory"):
+    with pytest.raises(RequestError, match=r"cria.gguf: .* config\.json; quantize the published directory"):
         convert_mlx("cria", tmp_path / "out", to="q4")
+    with pytest.raises(ModelFormatError, match="none: there is no such file"):
+        convert_mlx(tmp_path / "none", tmp_path / "out", to="q4")
 
 
 def with_nan(folder: Path) -> None:

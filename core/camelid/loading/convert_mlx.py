@@ -21,10 +21,10 @@ from camelid.formats.hf_config import CONFIG, MORE_TEMPLATES, PICKLES, HfDirecto
 from camelid.formats.hf_weights import SINGLE
 from camelid.formats.mlx_quant import KEY, MODES, TWIN, Groups
 from camelid.formats.progress import Progress
-from camelid.formats.safetensors_writer import SafeTensorOut, TensorsOut, write_safetensors
+from camelid.formats.safetensors_writer import Chunks, SafeTensorOut, TensorsOut, write_safetensors
 from camelid.formats.whole_directory import unwritable, whole_directory
 from camelid.loading.convert import PRECISE, Conversion
-from camelid.loading.model_file import find_directory, open_model
+from camelid.loading.model_file import fetch_model, find_directory, find_source, open_model
 from camelid.model.hf_to_mlx import MlxWeight, mlx_weights
 
 if TYPE_CHECKING:
@@ -78,14 +78,7 @@ def convert_mlx(
     RequestError for an unknown type, a model that is no directory, and a target that is the source or exists
     with files in it, ModelFormatError if the target cannot be written, and the errors of `open_model`.
     """
-    groups, folder = groups_of(to, group_size), Path(target)
-    source = find_directory(model)
-    if source is None:
-        raise RequestError(
-            f"{model}: a model in MLX's format is made from a Hugging Face directory, since other files lack "
-            "config.json; quantize the published directory, or write a GGUF",
-            field="model",
-        )
+    groups, source, folder = groups_of(to, group_size), _directory(model), Path(target)
     _check_target(source, folder)
     file = asyncio.run(open_model(source))
     directory = file.directory
@@ -100,6 +93,19 @@ def convert_mlx(
         write_safetensors(part / SINGLE, out, metadata={"format": "mlx"}, progress=progress)
     n_bytes, types = (folder / SINGLE).stat().st_size, Counter(mix.type_of(w, to) for w in weights.values())
     return Conversion(folder, file.n_bytes, n_bytes, types, tuple(_notes(directory, mix, weights)))
+
+
+def _directory(model: str | PathLike[str]) -> Path:
+    """The directory of a name. Raises RequestError for a file, ModelFormatError if there is neither."""
+    name = asyncio.run(fetch_model(model))
+    source = find_directory(name)
+    if source is None:
+        raise RequestError(
+            f"{find_source(name).name}: a model in MLX's format is made from a Hugging Face directory, since "
+            "a GGUF has no config.json; quantize the published directory, or write a GGUF",
+            field="model",
+        )
+    return source
 
 
 def _check_target(source: Path, target: Path) -> None:
@@ -216,9 +222,7 @@ def _as_planes(name: str, groups: Groups, dtype: str, values: F32) -> tuple[byte
         raise type(error)(f"{name}: {error.message}", **{**error.facts, "tensor": name}) from None
 
 
-def _chunks(
-    each: MlxWeight, sources: Mapping[str, Any], encode: Encode
-) -> Callable[[], Iterator[tuple[bytes, ...]]]:
+def _chunks(each: MlxWeight, sources: Mapping[str, Any], encode: Encode) -> Chunks:
     """A function that yields encoded rows, tile by tile."""
 
     def chunks() -> Iterator[tuple[bytes, ...]]:
