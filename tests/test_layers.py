@@ -32,6 +32,7 @@ DOORS: dict[str, set[str]] = {
     "backends/common/load_ops.py": {"numpy"},
     "backends/common/mapped_file.py": {"numpy"},
     "backends/common/part_reader.py": {"numpy"},
+    "backends/common/quantize_groups.py": {"numpy"},
     "backends/common/stored_rows.py": {"numpy"},
     "backends/common/codecs/": {"numpy"},
     "backends/common/op_runner.py": {"numpy"},

@@ -2,7 +2,8 @@
 
 Run through `make goldens`: it makes every directory again, compares bytes and logits with the committed ones,
 and Camelid's weights and logits on the reference with mlx-lm's; so too for `FAMILIES` and `COMBINATIONS`,
-which are not committed. `--write` replaces committed files; further arguments select cases by name prefix.
+which are not committed. Then mlx-lm opens what Camelid's own writer makes of each family in every type, and
+both compute its logits. `--write` replaces committed files; further arguments select cases by name prefix.
 
 mlx-lm loads each directory again and computes in float32, which holds every scale exactly.
 """
@@ -13,31 +14,30 @@ import base64
 import json
 import sys
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import mlx.core as mx  # noqa: E402 - the path comes first
+import mlx.nn as nn  # noqa: E402
 import numpy as np  # noqa: E402
 from mlx_lm.utils import load_model, quantize_model, save_config, save_model  # noqa: E402
 from tests.golden.mlx_cases import COMBINATIONS, COMMITTED, FAMILIES, MlxCase  # noqa: E402
-from tests.support.hf_models import HfCase, load_case, nmse, write_hf  # noqa: E402
-from tests.support.mlx_dirs import FOLDER, logits_of, matrices, stored_logits, values_of  # noqa: E402
+from tests.support.hf_models import nmse, write_hf  # noqa: E402
+from tests.support.mlx_dirs import (  # noqa: E402
+    FOLDER,
+    logits_of,
+    matrices,
+    source_of,
+    stored_logits,
+    values_of,
+)
+
+from camelid.loading.convert_mlx import MLX_TYPES, convert_mlx  # noqa: E402
 
 ALLOWED = 1e-11  # NMSE of logits between machines
 TYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}
-
-
-def source_of(row: MlxCase) -> HfCase:
-    case = load_case(row.arch)
-    case = replace(case, token_ids=[ids[: row.most_tokens] for ids in case.token_ids])
-    shapes = {
-        name: [row.sizes.get(n, n) for n in shape] if row.within in name else shape
-        for name, shape in case.tensors.items()
-    }
-    return replace(case, config=case.config | row.config, tensors=shapes)
 
 
 def quantized(row: MlxCase, folder: Path) -> None:
@@ -62,9 +62,19 @@ def choice(row: MlxCase, path: str) -> bool | dict[str, Any]:
     return {"group_size": row.group, "bits": 8} if is_router and row.mode == "affine" else True
 
 
+class WideEmbedding(nn.QuantizedEmbedding):
+    """Rows in float32: modes without biases decode to bfloat16, and olmo2 has no norm before a layer."""
+
+    def __call__(self, x: mx.array) -> mx.array:
+        return super().__call__(x).astype(mx.float32)
+
+
 def oracle_logits(folder: Path, token_ids: list[list[int]]) -> list[np.ndarray[Any, Any]]:
     model, _ = load_model(folder)
     model.set_dtype(mx.float32)
+    for module in model.modules():
+        if type(module) is nn.QuantizedEmbedding:
+            module.__class__ = WideEmbedding
     return [np.array(model(mx.array([ids]))[0].astype(mx.float32)) for ids in token_ids]
 
 
@@ -98,6 +108,23 @@ def check(row: MlxCase, folder: Path) -> bool:
     return error < 1e-10 and not bad
 
 
+def check_writer(row: MlxCase, to: str) -> bool:
+    """Opens the directory that Camelid writes with mlx-lm, strictly, and compares logits."""
+    case = source_of(row)
+    with tempfile.TemporaryDirectory() as path:
+        source, folder = Path(path) / "source", Path(path) / "made"
+        write_hf(source, case, dtype=row.dtype)
+        written = convert_mlx(source, folder, to=to, group_size=32 if to.startswith("q") else None)
+        want, bad = oracle_logits(folder, case.token_ids), differing_matrices(folder)
+        error = nmse(logits_of(folder, case.token_ids), want)
+    n = written.types.get(to, 0)
+    print(
+        f"{case.model_type} {row.name} written as {to}: NMSE {error:.1e} to mlx-lm, allowed 1e-10; "
+        f"{n} matrices, {len(bad)} differ"
+    )
+    return error < 1e-10 and not bad
+
+
 def remake(row: MlxCase, folder: Path, *, write: bool) -> bool:
     """Compares a new directory with the committed one, or replaces it."""
     kept, ids = FOLDER / row.name, source_of(row).token_ids
@@ -128,6 +155,8 @@ def main() -> int:
             good = check(row, folder) and good
             if row in COMMITTED:
                 good = remake(row, folder, write="--write" in sys.argv) and good
+        for to in MLX_TYPES if row in (*COMMITTED, *FAMILIES) else ():
+            good = check_writer(row, to) and good
     return 0 if good else 1
 
 

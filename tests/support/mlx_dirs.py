@@ -5,11 +5,14 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.golden.mlx_cases import MlxCase
+from tests.support.hf_models import HfCase, load_case
 
 import camelid
 from camelid.backends.common.codecs import decode
@@ -22,6 +25,17 @@ from camelid.plan.weights import Part, Weight
 
 FOLDER = Path(__file__).parents[1] / "golden" / "mlx"
 F32 = NDArray[np.float32]
+
+
+def source_of(row: MlxCase) -> HfCase:
+    """The unquantized model of a row."""
+    case = load_case(row.arch)
+    case = replace(case, token_ids=[ids[: row.most_tokens] for ids in case.token_ids])
+    shapes = {
+        name: [row.sizes.get(n, n) for n in shape] if row.within in name else shape
+        for name, shape in case.tensors.items()
+    }
+    return replace(case, config=case.config | row.config, tensors=shapes)
 
 
 def stored_ids(name: str) -> list[list[int]]:

@@ -102,7 +102,7 @@ def name_tensors(directory: HfDirectory, settings: HfSettings) -> Naming:
         tensors = {prefix + name: tensor for name, tensor in tensors.items()}
     named: dict[str, list[HfTensor]] = {}
     used: set[str] = set()
-    for name, published in _published_names(settings):
+    for name, published in published_names(settings):
         for ending in ENDINGS:
             present = [each for each in _per_expert(published + ending, settings) if each in tensors]
             if present:
@@ -117,7 +117,7 @@ def _is_ignored(name: str, settings: HfSettings) -> bool:
     return name.endswith(settings.row.ignored) or name.startswith(settings.row.ignored)
 
 
-def _published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
+def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
     """(GGUF name, published name) of every tensor, both without their endings."""
     yield from settings.row.outer.items()
     names = settings.names

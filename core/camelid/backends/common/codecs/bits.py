@@ -48,6 +48,14 @@ def unpack_stream(packed: Bytes, *, bits: int) -> Bytes:
     return np.packbits(each, axis=2, bitorder="little")[..., 0]
 
 
+def pack_stream(q: Bytes, *, bits: int) -> Bytes:
+    """[n, m] -> [n, m * bits / 8]; the inverse of `unpack_stream` for integers below 2**bits, m % 8 = 0."""
+    shifts = np.arange(0, 8 * bits, bits, dtype=np.uint64)
+    # Eight integers fill whole bytes, whatever their width.
+    eights = np.bitwise_or.reduce(q.reshape(-1, 8).astype(np.uint64) << shifts, axis=1).astype("<u8")
+    return eights.view(np.uint8).reshape(-1, 8)[:, :bits].reshape(len(q), -1)
+
+
 def grouped(q: Bytes | Signed, scales: NDArray[np.generic]) -> Floats:
     """[n, block] -> float32 [n, k, block / k]: the values grouped by their scale of `scales` [n, k]."""
     return q.reshape(*scales.shape, -1).astype(np.float32)

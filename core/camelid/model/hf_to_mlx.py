@@ -1,0 +1,63 @@
+"""Weights of a Hugging Face directory by the names, shapes and values that mlx-lm stores them with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from camelid.formats.hf_config import HfDirectory
+from camelid.model.archs import HF_ROWS
+from camelid.model.hf import ENDINGS, fold_tensors, name_tensors, published_names, read_settings
+from camelid.model.hf_metadata import HfSettings
+from camelid.model.mlx_rows import MLX_FORMS
+from camelid.plan.weights import Weight
+
+
+@dataclass(frozen=True, slots=True)
+class MlxWeight:
+    """A tensor that mlx-lm stores: its name and shape, and the values as a weight with a GGUF name.
+
+    A tensor that is several weights in GGUF has the name of the first.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    weight: Weight
+
+
+def mlx_weights(directory: HfDirectory) -> dict[str, MlxWeight]:
+    """The tensors by mlx-lm's name, without those that it drops, such as the output matrix of a tied model.
+
+    Only the folds of mlx-lm's `sanitize` are applied. Raises the errors of `checkpoint_of_hf`.
+    """
+    settings = read_settings(directory)
+    plain = HF_ROWS[settings.config.text("model_type")]
+    form = MLX_FORMS.get(settings.config.text("model_type"))
+    stored = replace(settings, row=form.row(plain) if form else plain)
+    folds = {name: fold for name, fold in settings.row.folds.items() if name not in stored.row.folds}
+    folding = replace(settings, row=replace(settings.row, folds=folds))
+    found: dict[str, MlxWeight] = {}
+    for name, weight in _weights(directory, settings, folding, stored):
+        found.setdefault(name, MlxWeight(name, _shape(weight, stored), weight))
+    return found
+
+
+def _weights(
+    directory: HfDirectory, settings: HfSettings, folding: HfSettings, stored: HfSettings
+) -> Iterator[tuple[str, Weight]]:
+    """Weights with the name that mlx-lm stores them by."""
+    named = name_tensors(directory, settings).named
+    for base, published in published_names(stored):
+        if base == "output" and settings.is_tied:
+            continue
+        for ending in ENDINGS:
+            if tensors := named.get(base + ending):
+                yield published + ending, fold_tensors(base + ending, tensors, folding)
+
+
+def _shape(weight: Weight, stored: HfSettings) -> tuple[int, ...]:
+    """The shape in mlx-lm: a depthwise convolution [U, 1, W] has its dimension of 1 at the end."""
+    name = weight.name.removesuffix(".weight").rpartition(".")[2]
+    if stored.row.folds.get(name) != "squeeze" or weight.shape[-1] == 1:
+        return weight.shape
+    return (weight.shape[0], weight.shape[2], weight.shape[1])
