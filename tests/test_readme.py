@@ -95,7 +95,7 @@ def types_of(cell: str) -> set[str]:
     return types
 
 
-@pytest.mark.parametrize("column", ["cpu", "webgpu", "browser, CPU", "reference"])
+@pytest.mark.parametrize("column", ["cpu", "webgpu", "mlx", "browser, CPU", "reference"])
 def test_the_support_of_a_backend_is_true(column: str) -> None:
     cells, can = support(column), capabilities_of(column)
     assert types_of(cells["weight types"]) == can.weight_types & GGUF_TYPES
@@ -108,6 +108,6 @@ def test_the_support_of_a_backend_is_true(column: str) -> None:
         "run-ahead: steps submitted before a result is read": can.max_in_flight > 1,
         "bit-identical results with other requests in the batch (promise A)": "A" in can.promise,
     }
-    assert {name: cells[name] == "yes" for name in found} == found
+    assert {name: cells[name].startswith("yes") for name in found} == found
     promise_b = cells["bit-identical results under chunking, cache hits and preemption (promise B)"]
     assert promise_b.startswith("yes") == ("B" in can.promise)

@@ -1,6 +1,6 @@
 """The source of each kernel, and of each codec: what MLX generates for small cases, without running it.
 
-`python -m tests.metal.samples FOLDER` writes them as files; `--compile` has Apple's compiler read each of them.
+`python -m tests.metal.samples FOLDER` writes them as files; with `--compile` Apple's compiler reads each.
 """
 
 from __future__ import annotations
@@ -59,7 +59,9 @@ def compile_all(folder: Path) -> list[str]:
 def main(arguments: list[str]) -> int:
     folder = Path(arguments[0])
     print(f"{write(folder)} sources in {folder}")
-    refused = compile_all(folder) if "--compile" in arguments else []
+    if "--compile" not in arguments:
+        return 0
+    refused = compile_all(folder)
     print(f"refused: {', '.join(refused) or 'none'}")
     return 1 if refused else 0
 
