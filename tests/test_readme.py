@@ -87,7 +87,7 @@ def capabilities_of(column: str) -> Capabilities:
 
 def types_of(cell: str) -> set[str]:
     """The weight types that a cell states, with the number of GGUF's types checked."""
-    every = GGUF_TYPES - ACTIVATIONS
+    every = {*GGUF_TYPES} - ACTIVATIONS
     names = {name.lower() for name in re.findall(r"[A-Z]+\d\w*", cell)}
     number = re.search(r"\b(\d+) of GGUF", cell)
     types = every - names if number else names

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -57,8 +58,7 @@ def test_tokens_of_cria_equal_the_reference(n_prompts: int) -> None:
 
 def few(case: HfCase) -> HfCase:
     """The case with short sequences: a rig's step takes a tenth of a second."""
-    ids = [ids[:LENGTH] for ids in case.token_ids]
-    return HfCase(**{name: getattr(case, name) for name in HfCase.__slots__} | {"token_ids": ids})
+    return replace(case, token_ids=[ids[:LENGTH] for ids in case.token_ids])
 
 
 @pytest.mark.parametrize("case", first_of_each(load_cases(), attrgetter("model_type")), ids=str)

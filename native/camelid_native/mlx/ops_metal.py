@@ -103,7 +103,7 @@ def op_linear_heads(op: Op, f: Trace) -> None:
 def op_embed(op: Op, f: Trace) -> None:
     ids = ops_basic.token_ids(op, f)
     weight, y = op.weight("weight"), op.view("y")
-    how = {**_sizes(weight), "scale": op.number("scale"), **_counted(f, y)}
+    how: dict[str, Any] = {**_sizes(weight), "scale": op.number("scale"), **_counted(f, y)}
     f.write(y, products.embed(ids, f.weights.blocks(weight), **how))
     ops_basic.keep_ids(op, f)
 
@@ -120,7 +120,7 @@ def op_router(op: Op, f: Trace) -> None:
         n_groups=op.integer("n_groups"),
         n_groups_used=op.integer("n_groups_used"),
     )
-    how = {"bias": _vector(op, f, "bias"), **_counted(f, op.view("ids"))}
+    how: dict[str, Any] = {"bias": _vector(op, f, "bias"), **_counted(f, op.view("ids"))}
     ids, probs = experts.router(f.read(op.view("logits")), choice, **how)
     f.write(op.view("ids"), ids.astype(F32))
     f.write(op.view("probs"), probs)
@@ -149,7 +149,7 @@ def _stack(op: Op, f: Trace, half: str) -> experts.Stack:
     weight, bias = op.weight(f"{half}weight"), f"{half}bias"
     n_experts, outputs, _ = weight.shape
     own = f.weights.matrix(op.weight(bias)) if op.has(bias) else None
-    sizes = {"experts": n_experts, "outputs": outputs, **_sizes(weight)}
+    sizes: dict[str, Any] = {"experts": n_experts, "outputs": outputs, **_sizes(weight)}
     return experts.Stack(blocks=f.weights.blocks(weight), **sizes, bias=own)
 
 
@@ -201,7 +201,7 @@ def _put(op: Op, f: Trace, values: Mapping[str, Array]) -> None:
     """Writes rows of the cache; those of blocks are encoded by a kernel."""
     state = op.state("state")
     kv_type, place = f.spec(state).kv_type, ops_state.places(f, state)
-    how = {"count": f.words, "count_at": f.plan.layout.header_word("rows")}
+    how: dict[str, Any] = {"count": f.words, "count_at": f.plan.layout.header_word("rows")}
     for name, value in values.items():
         is_blocks = kv_type in BLOCK_TYPES
         stored = rows.blocks(value, kv_type, **how) if is_blocks else ops_state.encoded(f, state, value)
