@@ -207,6 +207,11 @@ async def listed(page: Page, count: int) -> list[str]:
     """Titles in the sidebar once it has `count` of them: a list shows after the store is read."""
     rows = "document.querySelectorAll('#conversations .open').length"
     await page.wait_for_function(f"(count) => {rows} === count", arg=count)
+    return await titles(page)
+
+
+async def titles(page: Page) -> list[str]:
+    """Titles that the sidebar has now."""
     return await page.locator("#conversations .open").all_inner_texts()
 
 

@@ -14,7 +14,7 @@ import pytest
 from playwright.async_api import Browser, Page, Route
 
 from e2e.browser import ROOT, build_site, open_browser, serve_site
-from e2e.chat_visit import TOOL, act, answer_file, import_text, listed, menu, turns
+from e2e.chat_visit import TOOL, act, answer_file, import_text, listed, menu, titles, turns
 from e2e.visit import Json, Notes, open_page, settled, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -118,7 +118,7 @@ async def use_two_tabs(page: Page, address: str, seen: Visit) -> None:
     await settled(page)
     seen.words["deleted"] = await page.inner_text("#toast")
     seen.found["deleted"] = "nodes" in (await stored(page))[id]
-    seen.found["listed"] = await listed(page)
+    seen.found["listed"] = await listed(page, 0)
     await ask(page, SUM)
     seen.turns["anew"] = await turns(page)
     await other.close()
@@ -186,11 +186,11 @@ async def import_files(page: Page, seen: Visit) -> None:
     await settled(page)
     seen.turns["asked"] = await turns(page)
     seen.found["no button"] = await page.locator(".user [data-act=regenerate]:visible").count()
-    before = await listed(page)
+    before = await titles(page)
     await import_text(page, "call.md", '<!-- camelid:assistant {"tool_calls": [{}]} -->\n## Assistant\n\nx\n')
     await page.wait_for_selector("#problem:not([hidden])")
     seen.words["import"] = await page.inner_text("#problem")
-    seen.found["unchanged"] = before == await listed(page)
+    seen.found["unchanged"] = before == await titles(page)
     await import_text(page, "null.json", answer_file("Null calls", tool_calls=None))
     await page.wait_for_function(
         "() => document.querySelector('.assistant .text')?.textContent.includes('Null calls')"
@@ -202,7 +202,7 @@ async def import_files(page: Page, seen: Visit) -> None:
     await wait_ready(page)
     seen.words["damaged"] = await page.inner_text("#problem")
     await page.fill("#search", "null")
-    seen.found["searched"] = await listed(page)
+    seen.found["searched"] = await listed(page, 1)
     await page.fill("#search", "")
     await ask(page, SUM)
     seen.turns["went on"] = await turns(page)
