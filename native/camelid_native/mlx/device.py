@@ -45,9 +45,7 @@ def promise_of(is_gpu: bool) -> str:
 
 
 def bound_cache() -> int:
-    """Bounds the freed arrays that MLX keeps for later ones, which on a GPU may else fill the device; returns the
-    bound before.
-    """
+    """Bounds the freed arrays that MLX keeps, which may else fill a GPU; returns the bound before."""
     before = mx.set_cache_limit(CACHE_BYTES)
     if before < CACHE_BYTES:
         mx.set_cache_limit(before)
