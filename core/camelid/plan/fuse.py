@@ -17,7 +17,7 @@ from camelid.plan.ops import make_op
 from camelid.plan.plan import Op, Plan, Stage
 from camelid.plan.qkv import fuse_qkv
 from camelid.plan.qkv_heads import fuse_qkv_heads
-from camelid.plan.weights import concat_rows
+from camelid.plan.weights import can_concat, concat_rows
 
 Ops = tuple[Op, ...]
 
@@ -89,9 +89,9 @@ def _feeds(out: list[Op], glu: Op, most_bytes: int) -> bool:
         return False
     gate, up = out[-2], out[-1]
     made = (gate.view("y"), up.view("y")) == (glu.view("gate"), glu.view("up"))
-    if gate.has("bias") or up.has("bias") or gate.weight("weight").load_ops or up.weight("weight").load_ops:
-        return False
     weights = gate.weight("weight"), up.weight("weight")
+    if gate.has("bias") or up.has("bias") or not can_concat(*weights):
+        return False
     fits = weights[0].type == weights[1].type and sum(w.n_bytes for w in weights) <= most_bytes
     return made and fits and gate.view("x") == up.view("x")
 

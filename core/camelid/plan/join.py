@@ -12,7 +12,7 @@ from itertools import chain, permutations
 
 from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Buffer, Op, Operand, StateRef, View
-from camelid.plan.weights import concat_rows
+from camelid.plan.weights import Weight, can_concat, concat_rows
 
 Ops = tuple[Op, ...]
 Pair = tuple[Buffer, Buffer]
@@ -67,21 +67,25 @@ def _goes_with(group: Sequence[Op], op: Op, apart: Collection[Pair], most_bytes:
 
 
 def _is_plain(op: Op) -> bool:
-    """True for a linear map that fills its output's buffer, with weights as the file stores them."""
+    """True for a linear map that fills its output's buffer, with weights whose rows can follow others."""
     if op.name != "linear":
         return False
-    y, weights = op.view("y"), [op.weight(role) for role in ("weight", "bias") if op.has(role)]
-    return y.cols == y.buffer.cols and not y.cols % ALIGNED and not any(w.load_ops for w in weights)
+    y = op.view("y")
+    return y.cols == y.buffer.cols and not y.cols % ALIGNED and all(map(can_concat, _weights(op)))
+
+
+def _weights(op: Op) -> list[Weight]:
+    return [op.weight(role) for role in ("weight", "bias") if op.has(role)]
 
 
 def _fits(op: Op, first: Op) -> bool:
     """True if both maps read one view, with weights of one type, and both have a bias or none."""
     if not _is_plain(op) or op.view("x") != first.view("x") or op.has("bias") != first.has("bias"):
         return False
-    roles = ("weight", "bias") if op.has("bias") else ("weight",)
-    same_type = all(op.weight(role).type == first.weight(role).type for role in roles)
+    pairs = zip(_weights(op), _weights(first), strict=True)
+    alike = all(a.type == b.type and can_concat(a, b) for a, b in pairs)
     y, other = op.view("y").buffer, first.view("y").buffer
-    return same_type and (y.rows, y.dtype) == (other.rows, other.dtype)
+    return alike and (y.rows, y.dtype) == (other.rows, other.dtype)
 
 
 def _written(op: Op) -> Iterator[Buffer]:

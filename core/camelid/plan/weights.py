@@ -98,11 +98,21 @@ def inline_part(raw: bytes) -> Part:
 
 
 def concat_rows(name: str, *weights: Weight) -> Weight:
-    """Joins matrices of equal types and row lengths by their rows, or vectors by their values."""
+    """Joins matrices of equal types and row lengths by their rows, or vectors by their values.
+
+    Their load ops are none, or one equal `join_groups` (`can_concat`).
+    """
     first = weights[0]
     shape = (sum(w.shape[0] for w in weights), *first.shape[1:])
     parts = tuple(part for w in weights for part in w.parts)
-    return Weight(name=name, type=first.type, shape=shape, parts=parts).then("concat", 0)
+    ops = first.load_ops if first.has_planes else ()
+    return Weight(name=name, type=first.type, shape=shape, parts=parts, load_ops=ops).then("concat", 0)
+
+
+def can_concat(*weights: Weight) -> bool:
+    """True if rows of the weights can follow each other: plain ones, or planes of one kind."""
+    ops = {weight.load_ops for weight in weights}
+    return ops == {()} or (len(ops) == 1 and weights[0].has_planes and len(weights[0].load_ops) == 1)
 
 
 def take_rows(weight: Weight, name: str, ranges: Iterable[tuple[int, int]]) -> Weight:

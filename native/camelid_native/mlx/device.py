@@ -10,6 +10,7 @@ from camelid.errors import RequestError
 from camelid_native.mlx.arrays import mx
 
 ADAPTERS = ("", "cpu", "gpu")
+CACHE_BYTES = 256 << 20  # a step's arrays, for the next step
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,14 @@ WITHOUT = ("attend_rows", "conv1d", "length", "mix", "pool", "scan_delta", "scan
 def promise_of(is_gpu: bool) -> str:
     """The promise of a device: on the CPU of all ops, on a GPU of those with kernels in `metal/`."""
     return f"{PROMISE}; none of models with {', '.join(WITHOUT)}" if is_gpu else PROMISE
+
+
+def bound_cache() -> int:
+    """Bounds the freed arrays that MLX keeps, which may else fill a GPU; returns the bound before."""
+    before = mx.set_cache_limit(CACHE_BYTES)
+    if before < CACHE_BYTES:
+        mx.set_cache_limit(before)
+    return int(before)
 
 
 def most_bytes(facts: Facts) -> int:

@@ -10,7 +10,7 @@ from camelid.errors import BackendError, OutOfMemoryError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.weights import Weight
 from camelid_native.mlx.arrays import mx
-from camelid_native.mlx.device import device_of, most_bytes
+from camelid_native.mlx.device import bound_cache, device_of, most_bytes
 from camelid_native.mlx.kernels import kernels_of
 from camelid_native.mlx.layouts import Weights, kept_bytes
 from camelid_native.mlx.programs import MlxProgram
@@ -29,6 +29,7 @@ class Opened:
         self._states = States((), {})
         self._programs: list[MlxProgram] = []
         self.worker = Worker(self.facts.handle)
+        self._cache_limit = bound_cache()
 
     @property
     def weight_bytes(self) -> int:
@@ -98,6 +99,7 @@ class Opened:
             mx.clear_cache()
 
         await self.worker.call(work)
+        mx.set_cache_limit(self._cache_limit)
         self.worker.close()
 
     def _drop_programs(self) -> None:
