@@ -18,11 +18,11 @@ import pytest
 from tests.metal.rig import Rig
 from tests.support.parity.compare import run_on
 
-from camelid.backends.base import OpenSpec
+from camelid.backends.base import OpenSpec, Program, check_plan
 from camelid.backends.common.op_runner import OpCase, OpResult
 from camelid.backends.proof.cases import GateCase
 from camelid.backends.proof.gate import Outcome, judge
-from camelid.plan.plan import View
+from camelid.plan.plan import Plan, View
 from camelid_native.mlx import device, opened, ops_metal
 from camelid_native.mlx.backend import MlxBackend
 from camelid_native.mlx.device import Facts, device_of, most_bytes
@@ -67,6 +67,10 @@ class MetalOnRig(MlxBackend):
         self._set(device, "free_bytes", most_of_cpu)
         self._set(MlxProgram, "padded", with_nan)
         await super().open(spec)
+
+    async def compile(self, plan: Plan) -> Program:
+        check_plan(plan, self.capabilities())
+        return await super().compile(plan)
 
     async def close(self) -> None:
         is_open = self._parts is not None

@@ -198,10 +198,12 @@ def test_an_mlx_that_may_round_to_tf32_is_refused(value: str | None, code: int) 
     assert (f"needs the environment variable {TF32}=0" in done.stderr) == (code == 1)
 
 
-def test_only_the_cpu_s_own_kernels_keep_promise_a() -> None:
-    from camelid_native.mlx.device import promise_of
+def test_promise_a_on_a_gpu_excludes_ops_of_mlx_with_sums() -> None:
+    from camelid_native.mlx.device import WITHOUT, promise_of
+    from camelid_native.mlx.kernels import KERNELS
 
-    assert (promise_of(is_gpu=False), promise_of(is_gpu=True)) == ("A", "none")
+    assert promise_of(is_gpu=False) == "A" and set(WITHOUT) <= set(KERNELS)
+    assert promise_of(is_gpu=True) == f"A; none of models with {', '.join(WITHOUT)}"
 
 
 @pytest.mark.slow

@@ -43,6 +43,17 @@ def test_a_unit_s_bytes_are_those_of_the_reference(group: StateSpec) -> None:
     assert got == want == [bytes(size), bytes(size), data, bytes(size)]
 
 
+def test_a_written_unit_keeps_the_order_of_arrays() -> None:
+    """Compiled functions know arrays of state by their order alone."""
+    from camelid_native.mlx.states import States
+
+    states = States(GROUPS, {group.name: PoolSize(4, 2, 2) for group in GROUPS})
+    before = list(states.arrays)
+    for group in GROUPS[:2]:
+        states.write(group.name, 2, bytes(group.unit_bytes))
+    assert list(states.arrays) == before
+
+
 @pytest.mark.parametrize("way", [("mlx", "reference"), ("reference", "mlx")], ids="-".join)
 @pytest.mark.parametrize("kv_type", KV_TYPES)
 def test_sessions_move_between_backends(kv_type: str, way: tuple[str, str], tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Weights as arrays: each in the form that its products read.
 
-A weight is decoded to float32 when it is loaded. f16 and bf16 without load ops keep their type, since float32
-holds their values exactly. `Weights` is the seam for kernels that read a file's own blocks: for matrices, ops
-use `product`, `expert_product` and `rows` alone.
+On a GPU a matrix stays in its file's blocks, which `metal/` reads (`Weights.blocks`). Any other weight is
+decoded to float32 when it is loaded; f16 and bf16 without load ops keep their type, since float32 holds their
+values exactly (`vector`, `matrix`, `rows`, `product`, `expert_product`).
 """
 
 from __future__ import annotations

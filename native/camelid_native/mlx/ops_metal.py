@@ -12,6 +12,7 @@ from camelid.plan.weights import Weight
 from camelid_native.mlx import ops_basic, ops_sampling, ops_state
 from camelid_native.mlx.arrays import F32, Array
 from camelid_native.mlx.metal import attention, experts, products, rows, sampling
+from camelid_native.mlx.metal.launch import StepForm
 from camelid_native.mlx.trace import TABLE, Trace
 
 BLOCK_TYPES = ("q8_0", "q4_0")
@@ -29,8 +30,9 @@ def refusal(plan: Plan) -> str:
 
 
 def _against(op: Op) -> str:
-    for role, weight in op.operands:
-        if role in MATRICES and isinstance(weight, Weight) and not products.fits(weight.type, weight.cols):
+    for role in MATRICES if _reads_blocks(op) else ():
+        weight = op.weight(role) if op.has(role) else None
+        if weight and not products.fits(weight.type, weight.cols):
             return f"{op.name}: {weight.name} has rows of {weight.cols}, not of a multiple of {products.UNIT}"
     if op.name == "attention" and not attention.fits(op.view("q").cols // op.integer("n_heads")):
         return f"{op.name}: heads of {op.view('q').cols // op.integer('n_heads')} columns have no kernel"
@@ -38,6 +40,11 @@ def _against(op: Op) -> str:
 
 
 MATRICES = ("weight", "up_weight")
+
+
+def _reads_blocks(op: Op) -> bool:
+    """True for lookups and products; other ops read floats (`Weights.placed`)."""
+    return op.name == "embed" or "linear" in op.name.split("_")
 
 
 def _counted(f: Trace, view: View) -> dict[str, Any]:
@@ -241,9 +248,9 @@ def _pools(f: Trace, state: StateRef) -> attention.Pools:
     )
 
 
-def _form(f: Trace) -> attention.StepForm:
+def _form(f: Trace) -> StepForm:
     layout = f.plan.layout
-    return attention.StepForm(row_words=layout.row_words, sequence_words=layout.sequence_words)
+    return StepForm(row_words=layout.row_words, sequence_words=layout.sequence_words)
 
 
 # ---- Sampling

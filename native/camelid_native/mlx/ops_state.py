@@ -1,7 +1,7 @@
 """MLX kernels of the KV cache: kv_write, and attention over all pages of a sequence's table.
 
 Attention gathers the whole capacity of the table for every row. That fits the tests and small models on a
-CPU; a GPU needs a kernel that reads only the pages in use.
+CPU; a GPU has a kernel that reads only the pages in use (`metal/attend.metal`).
 """
 
 from __future__ import annotations

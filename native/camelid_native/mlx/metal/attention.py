@@ -10,11 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import mlx.core as mx
-
 from camelid.formats.quants import quant
 from camelid.plan.tiers import BATCH, TAIL
-from camelid_native.mlx.metal.launch import LANES, Grid, Kernel, Value, launch
+from camelid_native.mlx.arrays import Array, mx
+from camelid_native.mlx.metal.launch import LANES, Grid, Kernel, StepForm, Value, launch
 
 SPLIT, THREADS, TILE = 256, 128, 32  # keys of a split; threads of a threadgroup; keys of a tile
 MOST_SPLIT_ROWS = 8  # rows of a step whose splits have threadgroups of their own
@@ -33,14 +32,6 @@ JOIN = Kernel(header=_HEADER, body=("attention_join",), inputs=("step", "parts",
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StepForm:
-    """Words of a row and of a sequence in the step (`StepLayout.row_words`, `.sequence_words`)."""
-
-    row_words: int
-    sequence_words: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pools:
     """One layer of a paged state group, with the group's index in the step.
 
@@ -50,12 +41,12 @@ class Pools:
 
     kv_type: str
     group: int
-    keys: mx.array
-    values: mx.array | None
-    tables: mx.array
+    keys: Array
+    values: Array | None
+    tables: Array
     page_rows: int
 
-    def cols(self, array: mx.array) -> int:
+    def cols(self, array: Array) -> int:
         """Values of a row."""
         form = quant(self.kv_type)
         is_blocks = self.kv_type not in ("f32", "f16")
@@ -81,16 +72,16 @@ def fits(head_dim: int) -> bool:
 
 
 def attention(
-    q: mx.array,
+    q: Array,
     pools: Pools,
-    step: mx.array,
+    step: Array,
     form: StepForm,
     heads: Heads,
     *,
     tail: Pools | None = None,
-    sinks: mx.array | None = None,
-    bias: mx.array | None = None,
-) -> mx.array:  # q f32 [T, H*D], step u32 [words] -> y [T, H*V]
+    sinks: Array | None = None,
+    bias: Array | None = None,
+) -> Array:  # q f32 [T, H*D], step u32 [words] -> y [T, H*V]
     """The op `attention` (`plan/op_rows_state.py`) for all rows of a step; rows beyond its count become 0."""
     n_rows, (own, together) = q.shape[0], _at_once(q, heads)
     constants = _constants(q, pools, form, heads, tail, bias) | {"HAS_SINKS": sinks is not None}
@@ -114,7 +105,7 @@ def attention(
     return launch(JOIN, arrays, grid=grid, shapes=[shape], **how)[0]
 
 
-def _at_once(q: mx.array, heads: Heads) -> tuple[int, int]:
+def _at_once(q: Array, heads: Heads) -> tuple[int, int]:
     """Query heads of a threadgroup that share keys, and rows of many: as many as its memory has room for."""
     head_dim, sharing = q.shape[1] // heads.n_heads, heads.n_heads // heads.n_kv_heads
     shares = max(THREADS // heads.v_dim, 1)
@@ -131,12 +122,12 @@ def _row_constants(n_rows: int, own: int, together: int, v_dim: int) -> dict[str
 
 
 def _constants(
-    q: mx.array,
+    q: Array,
     pools: Pools,
     form: StepForm,
     heads: Heads,
     tail: Pools | None,
-    bias: mx.array | None,
+    bias: Array | None,
 ) -> dict[str, Value]:
     values = pools.keys if pools.values is None else pools.values
     context = pools.tables.shape[1] * pools.page_rows
@@ -178,7 +169,7 @@ def _tail_constants(tail: Pools | None, group: int) -> dict[str, Value]:
 _TAIL_SIZES = ("TAIL_COLS", "TAIL_KEY_STRIDE", "TAIL_VALUE_STRIDE")
 
 
-def _arrays(pools: Pools, tail: Pools) -> dict[str, mx.array]:
+def _arrays(pools: Pools, tail: Pools) -> dict[str, Array]:
     """Pools and tables by input; a kernel without a tail does not read it, but its type is always f16."""
     none = mx.zeros(LANES, mx.float16)
     recent = [tail.keys, tail.keys if tail.values is None else tail.values]

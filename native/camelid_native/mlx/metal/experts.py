@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import mlx.core as mx
-
+from camelid_native.mlx.arrays import Array, mx
 from camelid_native.mlx.metal.launch import LANES, Grid, Kernel, Value, launch
 from camelid_native.mlx.metal.products import (
     FEW_OUTPUTS,
@@ -42,24 +41,24 @@ COMBINE = Kernel(header=(), body=("combine",), inputs=("x", "probs", "count"))
 class Stack:
     """A stack of matrices [experts, outputs, cols] as the file's blocks, with a bias [experts, outputs]."""
 
-    blocks: mx.array
+    blocks: Array
     weight_type: str
     experts: int
     outputs: int
     cols: int
-    bias: mx.array | None = None
+    bias: Array | None = None
 
 
 def experts(
-    x: mx.array,
-    ids: mx.array,
+    x: Array,
+    ids: Array,
     stack: Stack,
     *,
-    count: mx.array,
+    count: Array,
     count_at: int = 0,
     up: Stack | None = None,
     act: str = "",
-) -> mx.array:  # x [T, cols or U*cols], ids [T, U] of any dtype -> y [T, U*outputs]
+) -> Array:  # x [T, cols or U*cols], ids [T, U] of any dtype -> y [T, U*outputs]
     """y[slot] = stack[ids[slot]] @ x[slot] + bias; an x of one slot serves all slots.
 
     With `up`, y = act(this) * (the same product of `up`).
@@ -99,13 +98,13 @@ class Choice:
 
 
 def router(
-    logits: mx.array,
+    logits: Array,
     choice: Choice,
     *,
-    count: mx.array,
+    count: Array,
     count_at: int = 0,
-    bias: mx.array | None = None,
-) -> tuple[mx.array, mx.array]:  # [T, E] -> ids u32 [T, U], probs f32 [T, U]
+    bias: Array | None = None,
+) -> tuple[Array, Array]:  # [T, E] -> ids u32 [T, U], probs f32 [T, U]
     """The op `router`; ids and probabilities of rows beyond the count are 0."""
     n_rows, n_experts = logits.shape
     constants: dict[str, Value] = {
@@ -126,8 +125,8 @@ def router(
 
 
 def heads(
-    x: mx.array, stack: Stack, *, count: mx.array, count_at: int = 0
-) -> mx.array:  # x [T, H*(cols + rest)] -> y [T, H*(outputs + rest)]
+    x: Array, stack: Stack, *, count: Array, count_at: int = 0
+) -> Array:  # x [T, H*(cols + rest)] -> y [T, H*(outputs + rest)]
     """The op `linear_heads`: head h with matrix h of the stack; a head's other columns pass unchanged."""
     n_rows, n_heads = x.shape[0], stack.experts
     apart = mx.reshape(x, (n_rows, n_heads, -1))
@@ -140,8 +139,8 @@ def heads(
 
 
 def combine(
-    x: mx.array, probs: mx.array, *, count: mx.array, count_at: int = 0
-) -> mx.array:  # x [T, U*C], probs [T, U] -> y [T, C]
+    x: Array, probs: Array, *, count: Array, count_at: int = 0
+) -> Array:  # x [T, U*C], probs [T, U] -> y [T, C]
     """y = the sum over slots of probs[slot] * x[slot], in order."""
     n_rows, n_slots = probs.shape
     cols = x.shape[1] // n_slots
@@ -151,8 +150,8 @@ def combine(
 
 
 def _sorted(
-    x: mx.array, ids: mx.array, stack: Stack, up: Stack | None, act: str, is_live: mx.array
-) -> mx.array:  # [T*U, outputs]
+    x: Array, ids: Array, stack: Stack, up: Stack | None, act: str, is_live: Array
+) -> Array:  # [T*U, outputs]
     """The products of all pairs, sorted by expert; pairs of rows that do not live come last and become 0."""
     n_rows, n_slots = ids.shape
     chosen = mx.flatten(mx.where(is_live[:, None], ids.astype(mx.int32), stack.experts))
@@ -177,7 +176,7 @@ def _constants(stack: Stack, act: str) -> dict[str, Value]:
     return {**sizes, **flags(form, stack.bias is not None, False), "IS_DEFERRED": False}
 
 
-def _arrays(x: mx.array, stack: Stack, up: Stack | None) -> dict[str, mx.array]:
+def _arrays(x: Array, stack: Stack, up: Stack | None) -> dict[str, Array]:
     second = up or stack
     biases = [x if one.bias is None else one.bias for one in (stack, second)]
     weights = {"weights": stack.blocks, "up_weights": second.blocks}

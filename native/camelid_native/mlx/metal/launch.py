@@ -14,9 +14,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, TypeAlias
 
-import mlx.core as mx
-
 from camelid.backends.common.grid_tables import GRIDS, VALUES, grid_bytes
+from camelid_native.mlx.arrays import Array, Dtype, mx
 
 Value: TypeAlias = int | float | bool | str
 Constants: TypeAlias = tuple[tuple[str, Value], ...]
@@ -52,17 +51,25 @@ class Grid:
         return x * self.simdgroups * LANES, y, z
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepForm:
+    """Words of a row and of a sequence in the step (`StepLayout.row_words`, `.sequence_words`)."""
+
+    row_words: int
+    sequence_words: int
+
+
 def launch(
     kernel: Kernel,
-    arrays: Mapping[str, mx.array],
+    arrays: Mapping[str, Array],
     *,
     constants: Mapping[str, Value],
     grid: Grid,
     shapes: Sequence[tuple[int, ...]],
-    dtypes: Sequence[mx.Dtype] = (mx.float32,),
+    dtypes: Sequence[Dtype] = (mx.float32,),
     files: Mapping[str, str] | None = None,
     fill: float | None = None,
-) -> list[mx.array]:
+) -> list[Array]:
     """Runs a kernel on arrays by input name.
 
     `files` are names for the places in its header. `fill` is in outputs that no thread writes.
@@ -79,7 +86,7 @@ def launch(
     )
 
 
-def on_device(array: mx.array) -> mx.array:
+def on_device(array: Array) -> Array:
     """The array, padded if MLX would put it into the address space `constant`."""
     if array.size >= DEVICE_SIZE:
         return array

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import mlx.core as mx
-
 from camelid.formats.quants import row_bytes
 from camelid.plan.op_rows_fused import deferred_cols
+from camelid_native.mlx.arrays import Array, mx
 from camelid_native.mlx.metal.launch import CODEC_PARTS, LANES, Grid, Kernel, Value, launch
 
 UNIT = 8  # weights that a codec decodes at once
@@ -51,20 +50,20 @@ def fits(weight_type: str, cols: int) -> bool:
 
 
 def linear(
-    x: mx.array,
-    blocks: mx.array,
+    x: Array,
+    blocks: Array,
     *,
     weight_type: str,
     outputs: int,
     cols: int,
-    count: mx.array,
+    count: Array,
     count_at: int = 0,
-    bias: mx.array | None = None,
+    bias: Array | None = None,
     act: str = "",
-    added: mx.array | None = None,
+    added: Array | None = None,
     scale: float = 1.0,
     norm_eps: float | None = None,
-) -> mx.array:  # x [T, cols] -> y [T, outputs]
+) -> Array:  # x [T, cols] -> y [T, outputs]
     """y = weight @ x + bias.
 
     With `act`, the matrix has rows of gate, then of up, `outputs` each, and y = act(gate) * up. With `added`,
@@ -75,19 +74,19 @@ def linear(
 
 
 def linear_add_norm(
-    x: mx.array,
-    blocks: mx.array,
+    x: Array,
+    blocks: Array,
     *,
     weight_type: str,
     outputs: int,
     cols: int,
-    count: mx.array,
-    added: mx.array,
-    gain: mx.array,
+    count: Array,
+    added: Array,
+    gain: Array,
     count_at: int = 0,
-    bias: mx.array | None = None,
+    bias: Array | None = None,
     scale: float = 1.0,
-) -> tuple[mx.array, mx.array]:  # x [T, cols] -> y [T, outputs], z [T, outputs + outputs / 4]
+) -> tuple[Array, Array]:  # x [T, cols] -> y [T, outputs], z [T, outputs + outputs / 4]
     """y = added + scale * (weight @ x + bias), and its deferred norm z with this gain."""
     form = Form(weight_type=weight_type, outputs=outputs, cols=cols, scale=scale)
     y, z = _product(x, blocks, form, count, count_at, bias, added, gain)
@@ -95,15 +94,15 @@ def linear_add_norm(
 
 
 def _product(
-    x: mx.array,
-    blocks: mx.array,
+    x: Array,
+    blocks: Array,
     form: Form,
-    count: mx.array,
+    count: Array,
     count_at: int,
-    bias: mx.array | None,
-    added: mx.array | None,
-    gain: mx.array | None = None,
-) -> list[mx.array]:
+    bias: Array | None,
+    added: Array | None,
+    gain: Array | None = None,
+) -> list[Array]:
     n_rows, is_few = x.shape[0], x.shape[0] <= MOST_FEW
     parts, outputs = 2 if form.act else 1, form.outputs
     own = (FEW_OUTPUTS if is_few else TILE_OUTPUTS) // parts
@@ -140,15 +139,15 @@ def _deferral(is_deferred: bool) -> Mapping[str, Value]:
 
 
 def embed(
-    ids: mx.array,
-    blocks: mx.array,
+    ids: Array,
+    blocks: Array,
     *,
     weight_type: str,
     cols: int,
-    count: mx.array,
+    count: Array,
     count_at: int = 0,
     scale: float = 1.0,
-) -> mx.array:  # ids u32 [T] -> y [T, cols]
+) -> Array:  # ids u32 [T] -> y [T, cols]
     """y[t] = scale * weight[ids[t]]."""
     n_rows, n_units = ids.shape[0], cols // UNIT
     constants: dict[str, Value] = {

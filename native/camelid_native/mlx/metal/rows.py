@@ -6,15 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import mlx.core as mx
-
 from camelid.formats.quants import row_bytes
-from camelid_native.mlx.metal.attention import StepForm
-from camelid_native.mlx.metal.launch import LANES, Grid, Kernel, Value, launch
+from camelid_native.mlx.arrays import Array, mx
+from camelid_native.mlx.kv_rows import BLOCK
+from camelid_native.mlx.metal.launch import LANES, Grid, Kernel, StepForm, Value, launch
 
 MOST_THREADS = 256
 KINDS = ("rms", "layer", "l2")
-BLOCK = 32  # values of a block of the KV cache
 
 NORM = Kernel(header=("block",), body=("norm",), inputs=("x", "gain", "bias", "r", "count"))
 ADD_NORM = replace(NORM, outputs=("y", "sums"))
@@ -35,38 +33,38 @@ class Turn:
     head_dim: int
     dim: int
     style: str
-    fine: mx.array
-    coarse: mx.array
+    fine: Array
+    coarse: Array
     offset: int = 0
     k_cols: int = 0
     v_cols: int = 0
 
 
 def norm(
-    x: mx.array,
+    x: Array,
     *,
     eps: float,
-    count: mx.array,
+    count: Array,
     count_at: int = 0,
     kind: str = "rms",
     size: int = 0,
-    gain: mx.array | None = None,
-    bias: mx.array | None = None,
-) -> mx.array:  # [T, C] -> [T, C]
+    gain: Array | None = None,
+    bias: Array | None = None,
+) -> Array:  # [T, C] -> [T, C]
     """The op `norm`: each group of `size` columns (0: all)."""
     return _norm(NORM, x, x, gain, bias, count, size, kind, {"EPS": eps, "COUNT_AT": count_at})[0]
 
 
 def add_norm(
-    x: mx.array,
-    r: mx.array,
-    gain: mx.array,
+    x: Array,
+    r: Array,
+    gain: Array,
     *,
     eps: float,
-    count: mx.array,
+    count: Array,
     count_at: int = 0,
     scale: float = 1.0,
-) -> tuple[mx.array, mx.array]:  # [T, C] twice -> y, x, each [T, C]
+) -> tuple[Array, Array]:  # [T, C] twice -> y, x, each [T, C]
     """The op `add_norm`: x + scale * r, and its RMS norm y."""
     numbers: dict[str, Value] = {"EPS": eps, "COUNT_AT": count_at, "SCALE": scale}
     y, sums = _norm(ADD_NORM, x, r, gain, None, count, 0, "rms", numbers)
@@ -75,15 +73,15 @@ def add_norm(
 
 def _norm(
     kernel: Kernel,
-    x: mx.array,
-    r: mx.array,
-    gain: mx.array | None,
-    bias: mx.array | None,
-    count: mx.array,
+    x: Array,
+    r: Array,
+    gain: Array | None,
+    bias: Array | None,
+    count: Array,
     size: int,
     kind: str,
     numbers: Mapping[str, Value],
-) -> list[mx.array]:
+) -> list[Array]:
     n_rows, cols = x.shape
     width, has_r = size or cols, kernel is ADD_NORM
     constants: dict[str, Value] = {
@@ -107,15 +105,15 @@ def _norm(
 
 
 def norm_rope(
-    x: mx.array,
-    step: mx.array,
+    x: Array,
+    step: Array,
     form: StepForm,
     turn: Turn,
     *,
     eps: float = 0.0,
-    q_gain: mx.array | None = None,
-    k_gain: mx.array | None = None,
-) -> mx.array:  # [T, heads * head_dim + v_cols] -> the same
+    q_gain: Array | None = None,
+    k_gain: Array | None = None,
+) -> Array:  # [T, heads * head_dim + v_cols] -> the same
     """The op `norm_rope`; without gains, rotations alone."""
     n_rows, cols = x.shape
     is_neox = turn.style == "neox"
@@ -141,8 +139,8 @@ def norm_rope(
 
 
 def blocks(
-    x: mx.array, kv_type: str, *, count: mx.array, count_at: int = 0
-) -> mx.array:  # f32 [T, cols] -> u8 [T, bytes]
+    x: Array, kv_type: str, *, count: Array, count_at: int = 0
+) -> Array:  # f32 [T, cols] -> u8 [T, bytes]
     """Rows of keys or values as q8_0 or q4_0, to be put into pages."""
     n_rows, cols = x.shape
     constants: dict[str, Value] = {"COLS": cols, "COUNT_AT": count_at}

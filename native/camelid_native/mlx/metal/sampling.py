@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import mlx.core as mx
-
 from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS
-from camelid_native.mlx.metal.attention import StepForm
-from camelid_native.mlx.metal.launch import LANES, Grid, Kernel, Value, launch
+from camelid_native.mlx.arrays import Array, mx
+from camelid_native.mlx.metal.launch import LANES, Grid, Kernel, StepForm, Value, launch
 
 THREADS = 256
 
@@ -16,8 +14,8 @@ CANDIDATES = Kernel(header=_HEADER, body=("selection", "candidates"), inputs=("l
 
 
 def sample(
-    logits: mx.array, step: mx.array, ring: mx.array, form: StepForm, *, group: int
-) -> mx.array:  # logits [O, V], ring u32 [slots, R] -> u32 [O, 4]
+    logits: Array, step: Array, ring: Array, form: StepForm, *, group: int
+) -> Array:  # logits [O, V], ring u32 [slots, R] -> u32 [O, 4]
     """The op `sample`: id, status, and the bits of the id's logit and of the log-sum-exp of each output.
 
     `group` is the ring's index among the step's state groups. The ring is not written: the ids of the last
@@ -28,20 +26,18 @@ def sample(
     return _launch(SAMPLE, arrays, constants, RESULT_WORDS)
 
 
-def candidates(logits: mx.array, step: mx.array, form: StepForm) -> mx.array:  # [O, V] -> u32 [O, 514]
+def candidates(logits: Array, step: Array, form: StepForm) -> Array:  # [O, V] -> u32 [O, 514]
     """The op `candidates`: ids and logits of the largest logits, then their mean and variance, as bits."""
     constants = _constants(logits, form) | {"GROUP": 0, "RING_ROWS": 1, "CANDIDATE_WORDS": CANDIDATE_WORDS}
     return _launch(CANDIDATES, {"logits": logits, "step": step}, constants, CANDIDATE_WORDS)
 
 
-def _constants(logits: mx.array, form: StepForm) -> dict[str, Value]:
+def _constants(logits: Array, form: StepForm) -> dict[str, Value]:
     sizes = {"ROW_WORDS": form.row_words, "SEQUENCE_WORDS": form.sequence_words}
     return {"VOCAB": logits.shape[1], "THREADS": THREADS, **sizes}
 
 
-def _launch(
-    kernel: Kernel, arrays: dict[str, mx.array], constants: dict[str, Value], n_words: int
-) -> mx.array:
+def _launch(kernel: Kernel, arrays: dict[str, Array], constants: dict[str, Value], n_words: int) -> Array:
     n_outputs = arrays["logits"].shape[0]
     grid = Grid(groups=(n_outputs, 1, 1), simdgroups=THREADS // LANES)
     shapes = [(n_outputs, n_words)]
