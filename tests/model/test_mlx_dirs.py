@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -241,6 +242,20 @@ def test_refusals_name_the_way_out(row: Refusal, tmp_path: Path) -> None:
     edit, error, words = row
     with pytest.raises(error, match=words):
         camelid.load(edited("affine", tmp_path, edit), backend="reference")
+
+
+@pytest.mark.parametrize(
+    ("words", "scales"),
+    [([1, 8], []), ([], [1, 1]), ([], []), ([1, 0], [1, 0]), ([1, 8], [1, 0]), ([1, 0], [1, 1]), ([0], [0])],
+)
+def test_planes_without_columns_are_refused(words: list[int], scales: list[int], tmp_path: Path) -> None:
+    tensors = {
+        "x.weight": ("U32", words, bytes(4 * math.prod(words))),
+        "x.scales": ("U8", scales, bytes(math.prod(scales))),
+    }
+    folder = write_directory(tmp_path, tensors, quantization("mxfp4", 4, 32))
+    with pytest.raises(TensorShapeError, match=r"x: found shapes .* expected at least one column"):
+        matrices(folder)
 
 
 def test_one_key_of_the_two_is_enough(tmp_path: Path) -> None:

@@ -153,6 +153,7 @@ def _matrix(path: str, planes: list[HfTensor], quantization: Quantization | None
             name=f"{path}.scales",
         )
     words, scales, *biases = planes
+    _check_columns(path, planes)
     cols = scales.shape[-1] * groups.size
     shape = (*words.shape[:-1], cols)
     _check(path, groups, planes, cols)
@@ -177,6 +178,12 @@ def type_of(groups: Groups, parameters: str, cols: int) -> str:
     return "f32" if parameters == "f32" else AFFINE_TYPES[groups.bits]
 
 
+def _check_columns(path: str, planes: list[HfTensor]) -> None:
+    """Raises TensorShapeError for a plane without columns: sizes of the matrix come from them."""
+    if not all(plane.shape and plane.shape[-1] for plane in planes):
+        raise _misfit(path, f"shapes {[list(plane.shape) for plane in planes]}", "at least one column")
+
+
 def _check(path: str, groups: Groups, planes: list[HfTensor], cols: int) -> None:
     """Raises TensorShapeError unless planes have the types and shapes of these groups."""
     for problem, want in _problems(groups, planes, cols):
@@ -188,7 +195,7 @@ def _problems(groups: Groups, planes: list[HfTensor], cols: int) -> Iterator[tup
     is_affine = groups.mode == "affine"
     if len(biases) != is_affine:
         yield f"{len(planes)} planes", f"biases in mode affine alone, not in {groups.mode}"
-    if words.type != "u32" or not words.shape or words.shape[-1] * 32 != cols * groups.bits:
+    if words.type != "u32" or words.shape[-1] * 32 != cols * groups.bits:
         stated = f"{groups.bits} bits in groups of {groups.size}"
         yield f"{words.type} {list(words.shape)} with {scales.shape[-1]} scales a row", stated
     if words.shape[:-1] != scales.shape[:-1] or any(b.shape != scales.shape for b in biases):
