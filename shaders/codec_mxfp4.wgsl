@@ -2,6 +2,6 @@
 fn coded_at(row: u32, c: u32) -> Coded {
   let block = chunk_number(row, c);
   let e = byte(PLANE_1, block);
-  let scale = bitcast<f32>(select(0x00200000u << e, (e - 1u) << 23u, e >= 2u));  // below 2: subnormal
+  let scale = bitcast<f32>(select(0x00200000u << e, (e - 1u) << 23u, e >= 2u));  // below 2: subnormal, 0 on some GPUs
   return Coded(weights[block], vec2(scale));
 }

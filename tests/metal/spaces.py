@@ -1,5 +1,5 @@
 """Address spaces of kernels' texts, checked by clang: pointers to `device`, `constant` and `threadgroup`
-memory mix with no others. Nothing is compiled to code.
+memory mix with no others. Nothing is compiled to code. The language is C++14, as Metal's.
 
 All texts are one translation unit, each in a namespace of its own. MLX puts an input of fewer than 8 elements
 into `constant`, so the texts must be of arrays with the sizes that kernels really get.
@@ -18,7 +18,7 @@ from pathlib import Path
 from tests.metal.rig import HERE, Source
 
 MACRO = re.compile(r"^#define (\w+)", re.MULTILINE)
-FLAGS = ("-std=c++20", "-fsyntax-only", "-ffreestanding", "-DSPACES", "-fsigned-char", "-Wno-everything")
+FLAGS = ("-std=c++14", "-fsyntax-only", "-ffreestanding", "-DSPACES", "-fsigned-char", "-Wno-everything")
 
 
 def has_clang() -> bool:

@@ -22,12 +22,16 @@ typedef half float16_t;
 #define thread
 #define METAL_FUNC inline
 
-template <class T> struct Vector2 { T x, y; };
+/* Constructors are explicit, since Metal's vectors are no structs: `{a, b}` as an argument is an error there. */
+template <class T> struct Vector2 {
+    T x, y;
+    explicit Vector2(T a, T b) : x(a), y(b) {}
+};
 template <class T> struct Vector3 { T x, y, z; };
 template <class T> struct Vector4 {
     T x, y, z, w;
     Vector4() {}
-    Vector4(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
+    explicit Vector4(T a, T b, T c, T d) : x(a), y(b), z(c), w(d) {}
 #ifdef SPACES
     Vector4(const device Vector4 &v) : x(v.x), y(v.y), z(v.z), w(v.w) {}
     Vector4(const threadgroup Vector4 &v) : x(v.x), y(v.y), z(v.z), w(v.w) {}

@@ -3,6 +3,9 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 namespace {
 const char MIXED_BARRIERS[] = "a barrier in divergent flow: threads meet at different ones";
@@ -21,7 +24,7 @@ struct Simdgroup { int waiting; alignas(16) char slots[2][SIMD_LANES * SLOT_BYTE
 
 Fiber fibers[MOST_THREADS], *now;
 Simdgroup simdgroups[MOST_THREADS / SIMD_LANES];
-int queue[MOST_THREADS], n_queued, n_threads, backwards, first_thread, n_at_barrier, n_done;
+int queue[MOST_THREADS], n_queued, n_threads, backwards, first_thread, n_at_barrier, n_done, flushes;
 char *stacks, problem[200];
 void *home;
 Entry entry;
@@ -113,6 +116,21 @@ void place_threads(const uint32_t *group, const uint32_t *size) {
     for (int i = 0; i < n_threads; i++) push(backwards ? n_threads - 1 - i : i);
 }
 
+/* The processor's word of floating-point modes, and that in which subnormal float32 are 0. */
+#if defined(__x86_64__)
+uint64_t modes() { return _mm_getcsr(); }
+void set_modes(uint64_t word) { _mm_setcsr((unsigned)word); }
+uint64_t flushing(uint64_t word) { return word | 0x8040; }
+#elif defined(__aarch64__)
+uint64_t modes() {
+    uint64_t word;
+    asm volatile("mrs %0, fpcr" : "=r"(word));
+    return word;
+}
+void set_modes(uint64_t word) { asm volatile("msr fpcr, %0" : : "r"(word)); }
+uint64_t flushing(uint64_t word) { return word | 1 << 24; }
+#endif
+
 void run_group() {
     int waiting[MOST_THREADS];
     while (n_queued && !problem[0]) {
@@ -166,6 +184,8 @@ void metal_fresh(void *memory, long n_bytes) {
     if ((int)now->place.index == first_thread) memset(memory, 0xFF, (size_t)n_bytes);
 }
 
+void metal_flush(int does) { flushes = does; }
+
 void metal_trace(char *base, long n_bytes, Range *all, int n, uint32_t *marks) {
     arena = base, arena_bytes = n_bytes, ranges = all, n_ranges = n, stamps = marks;
 }
@@ -180,7 +200,10 @@ const char *metal_run(Entry kernel, void **given, const uint32_t *grid, const ui
         const uint32_t group[3] = {i % grid[0], i / grid[0] % grid[1], i / (grid[0] * grid[1])};
         ordinal++;
         place_threads(group, size);
+        const uint64_t kept = modes();
+        if (flushes) set_modes(flushing(kept));
         run_group();
+        set_modes(kept);
     }
     return problem;
 }

@@ -19,6 +19,8 @@ void metal_fresh(void *memory, long n_bytes);  /* threadgroup memory starts as N
 /* Buffers of a launch are ranges of one arena with guards between them. */
 struct Range { long begin, end; int is_output; long traffic; };
 void metal_trace(char *arena, long n_bytes, Range *ranges, int n_ranges, uint32_t *stamps);
+/* Whether the processor takes subnormal float32 as 0 while threads run, as a GPU may. */
+void metal_flush(int flushes);
 /* Runs all threadgroups, one after another; order 1 runs threads backwards. Returns "" or what is wrong. */
 const char *metal_run(Entry entry, void **buffers, const uint32_t *grid, const uint32_t *size, int order);
 }

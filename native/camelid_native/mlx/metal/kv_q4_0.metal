@@ -8,5 +8,5 @@ inline float4 four_at(const device uchar *row, uint c) {
   const device uchar *b = row + c / 32 * 18, *q = b + 2 + c % 16;
   float d = float(*(const device half *)b);
   uint shift = c % 32 / 16 * 4;
-  return {nibble(q[0], shift) * d, nibble(q[1], shift) * d, nibble(q[2], shift) * d, nibble(q[3], shift) * d};
+  return float4(nibble(q[0], shift) * d, nibble(q[1], shift) * d, nibble(q[2], shift) * d, nibble(q[3], shift) * d);
 }

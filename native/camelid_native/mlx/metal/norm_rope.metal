@@ -19,7 +19,7 @@
   uint position = is_live ? row_at(step, t).position : 0;
   for (uint pair = lane; pair < PAIRS && is_turned; pair += LANES) {
     uint at = OFFSET + pair * PITCH;
-    float2 values = turned({head[at], head[at + NEXT]}, angle(fine, coarse, position, pair));
+    float2 values = turned(float2(head[at], head[at + NEXT]), angle(fine, coarse, position, pair));
     head[at] = values.x, head[at + NEXT] = values.y;
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
