@@ -1,8 +1,14 @@
-"""State is updated in place: peak memory stays flat over a thousand steps. And the host time of a step."""
+"""State is updated in place: peak memory stays flat over a thousand steps. And the host time of a step.
+
+And what is loaded, replaced and freed.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
 from io import StringIO
 from time import thread_time
 from typing import Any
@@ -11,11 +17,14 @@ import pytest
 from tests.mlx.decoding import CRIA, Decoder, opened
 from tests.support.exhaustive import exhaustive
 from tests.support.model.runs import make_plan, make_state, start
+from tests.support.parity.case_tools import array, empty, weight
 
+from camelid.backends.base import OpenSpec, PoolSize
+from camelid.backends.common.op_runner import OpCase, case_plan
+from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid.loading.model_file import open_model
-from camelid_native.mlx.backend import open_backend
-
-pytestmark = pytest.mark.slow
+from camelid.plan.step import Step, encode_step
+from camelid_native.mlx.backend import MlxBackend, open_backend
 
 CONTEXT, N_UNITS = 64, 512  # 8 pools of 4 MiB
 POOL_BYTES = N_UNITS * 16 * 128 * 4
@@ -40,12 +49,14 @@ def extra_over(n_laps: int) -> int:
     return asyncio.run(laps())
 
 
+@pytest.mark.slow
 def test_peak_memory_is_flat_over_a_thousand_steps() -> None:
     extra = extra_over(N_LAPS)
     print(f"{extra / 2**20:.2f} MiB beside weights and state; a pool has {POOL_BYTES / 2**20:.0f} MiB")
     assert extra < POOL_BYTES // 2
 
 
+@pytest.mark.slow
 def test_a_kept_reference_to_state_shows(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted error: the arrays of the last step are held while the next one is submitted."""
     from camelid_native.mlx.programs import Graph, MlxProgram
@@ -63,6 +74,7 @@ def test_a_kept_reference_to_state_shows(monkeypatch: pytest.MonkeyPatch) -> Non
     assert extra > 4 * POOL_BYTES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_rows", "context", "kv_type"),
     [(64, 512, "f32"), (1, 2048, "f16"), (16, 1024, "q8_0"), exhaustive((64, 1024, "two-tier"))],
@@ -92,6 +104,7 @@ async def _used_by_prompt(n_rows: int, context: int, kv_type: str) -> tuple[int,
     ] + used.arena_bytes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sampling", "most_s", "most"),
     [({}, 0.5e-3, 360), ({"temperature": 1.0}, 1e-3, 430)],
@@ -133,3 +146,121 @@ def _build_times(decoder: Decoder, mx: Any) -> tuple[float, int]:
     n_primitives = _count(mx, [*graph.results, *program.states.arrays.values()])
     program.states.arrays.update(state)
     return min(times[1:]), n_primitives
+
+
+# ---- Loaded, replaced, freed
+
+CASE = OpCase(
+    op="linear",
+    views={"y": empty(2, 64), "x": array(1, 2, 64)},
+    weights={"weight": weight("q8_0", 2, 64, 64)},
+)
+POOLS: Mapping[str, PoolSize] = {
+    "other": PoolSize(2, 2, 1),
+    "kv": PoolSize(2, 2, 1),
+    "tokens": PoolSize(2),
+}
+WEIGHT_BYTES = 4 * 64 * 64  # of the product's, on a CPU
+
+
+async def opened_backend() -> MlxBackend:
+    backend = open_backend()
+    await backend.open(OpenSpec())
+    return backend
+
+
+def test_weights_are_checked_beside_those_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for two weights and a half: NumPy's array and MLX's at once are two."""
+    from camelid_native.mlx import opened as module
+
+    (one,) = case_plan(CASE)[0].weights().values()
+
+    async def run() -> None:
+        backend = await opened_backend()
+        monkeypatch.setattr(module, "most_bytes", lambda _: WEIGHT_BYTES * 5 // 2)
+        try:
+            for _ in range(2):  # the second load replaces the first
+                await backend.load([one], {})
+            with pytest.raises(OutOfMemoryError, match=f"the weights need {3 * WEIGHT_BYTES:,} bytes"):
+                await backend.load([replace(one, name="second")], {})
+            assert backend.memory().weight_bytes == WEIGHT_BYTES
+        finally:
+            await backend.close()
+
+    asyncio.run(run())
+
+
+def test_a_step_behind_a_queued_allocation_is_stale() -> None:
+    plan, _ = case_plan(CASE)
+
+    async def run() -> None:
+        backend, go = await opened_backend(), threading.Event()
+        await backend.load(list(plan.weights().values()), {})
+        await backend.allocate(plan.states, POOLS)
+        program = await backend.compile(plan)
+        waiting = asyncio.create_task(backend._opened().worker.call(go.wait))  # type: ignore[reportPrivateUsage]
+        allocation = asyncio.create_task(backend.allocate(plan.states, POOLS))
+        await asyncio.sleep(0)
+        ticket = backend.run(program, encode_step(Step(), plan.layout))
+        go.set()
+        with pytest.raises(BackendError, match="stale; compile it again"):
+            await backend.read(ticket)
+        await asyncio.gather(waiting, allocation)
+        await backend.close()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("told", "error"),
+    [
+        ("[metal::malloc] Attempting to allocate 9 bytes, more than the maximum", OutOfMemoryError),
+        ("[METAL] Command buffer execution failed", BackendError),
+    ],
+)
+def test_what_mlx_refuses_is_named(
+    told: str, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from camelid_native.mlx.arrays import mx
+
+    plan, _ = case_plan(CASE)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError(told)
+
+    async def run() -> None:
+        backend = await opened_backend()
+        with monkeypatch.context() as patch:
+            patch.setattr(mx, "eval", fail)
+            for work in (
+                lambda: backend.load(list(plan.weights().values()), {}),
+                lambda: backend.allocate(plan.states, POOLS),
+            ):
+                with pytest.raises(error, match=r"mlx: MLX refused the weights.*; "):
+                    await work()
+        await backend.close()
+
+    asyncio.run(run())
+
+
+def test_close_after_a_failure_of_the_device_ends_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    from camelid_native.mlx.arrays import mx
+
+    plan, _ = case_plan(CASE)
+
+    def fail() -> None:
+        raise RuntimeError("[METAL] Command buffer execution failed")
+
+    async def run() -> None:
+        before = (set(threading.enumerate()), mx.set_cache_limit(1 << 30))
+        backend = await opened_backend()
+        await backend.load(list(plan.weights().values()), {})
+        with monkeypatch.context() as patch:
+            patch.setattr(mx, "synchronize", fail)
+            with pytest.raises(DeviceLostError, match="Command buffer"):
+                await backend.close()
+        left = {thread.name for thread in set(threading.enumerate()) - before[0]}
+        assert not left & {"mlx", "mlx-results_0"}
+        assert mx.set_cache_limit(before[1]) == 1 << 30 and not backend.memory().weight_bytes
+
+    asyncio.run(run())

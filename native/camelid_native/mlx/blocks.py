@@ -1,13 +1,24 @@
-"""Weights on a GPU: rows in the file's own blocks, from mapped pages where the file has them as they are."""
+"""Weights on a GPU: rows in the file's own blocks, from mapped pages where the file has them as they are.
+
+A file has one mapping, and so one open descriptor, for as long as an array shares its pages. It must not be
+truncated while a model runs: a read beyond its new end ends the process by SIGBUS, which no check here can
+prevent (`part_reader.py` does not map for that reason). A file that has changed is mapped anew by the next
+load. Metal shares whole pages alone, by MLX's array of them; whether it does is counted, and on a Mac to be
+confirmed by these counts.
+"""
 
 from __future__ import annotations
 
 import mmap
 import os
+import threading
+from math import gcd
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.stride_tricks import as_strided
 
 from camelid.backends.base import Sources
 from camelid.backends.common.load_ops import tiles
@@ -15,38 +26,106 @@ from camelid.backends.common.part_reader import PartReader
 from camelid.backends.common.stored_rows import stored_rows
 from camelid.errors import ModelFormatError
 from camelid.plan.weights import INLINE, Part, Weight
-from camelid_native.mlx.arrays import Array, mx
+from camelid_native.mlx.arrays import U8, Array, mx
 
 TILE_VALUES = 1 << 22  # values of a weight that is put together at once
+ALIGN = 16  # bytes; kernels read ushort, half, float and vectors of them
+WIDEST = 8  # bytes of MLX's widest integers
+MOST_ITEMS = 2**31 - 1  # MLX's dimensions are int32
+
+U8Rows = npt.NDArray[np.uint8]
+_MAPPED = WeakValueDictionary[tuple[int, ...], mmap.mmap]()
 
 
-def blocks_of(weight: Weight, sources: Sources) -> Array:  # u8 [bytes]
+class _Counts(threading.local):
+    """Bytes of blocks that a thread has loaded. A backend's thread is its own, and so are its counts."""
+
+    shared = copied = joined = 0
+
+
+_counts = _Counts()
+
+
+def block_counters() -> dict[str, int]:
+    """Bytes of blocks loaded by this thread: shared with a file's pages, copied instead, or put together."""
+    return {f"{name}_block_bytes": getattr(_counts, name) for name in ("shared", "copied", "joined")}
+
+
+def is_mapped(weight: Weight) -> bool:
+    """True for a weight of one byte range, whose pages are its rows."""
+    return len(weight.parts) == 1 and not weight.load_ops and weight.parts[0].source != INLINE
+
+
+def blocks_of(weight: Weight, sources: Sources) -> Array:  # u8 [rows, bytes of a row]
     """The rows of a weight in its own type, load ops applied.
 
-    A weight of one byte range is mapped: on Metal the array shares the file's pages, elsewhere MLX copies
-    them. Raises ModelFormatError for a truncated file.
+    On Metal the array of a mapped weight shares the file's pages. It is a copy on other devices, of a part
+    that begins at no multiple of `ALIGN`, and of one with too many items for MLX's dimensions. Raises
+    ModelFormatError for a truncated file.
     """
-    part, *more = weight.parts
-    if not more and not weight.load_ops and part.source != INLINE:
-        return _mapped(part, Path(sources[part.source]))
-    with PartReader(sources) as reader:
-        return mx.array(_joined(weight, reader))
+    if not is_mapped(weight):
+        with PartReader(sources) as reader:
+            _counts.joined += weight.n_bytes
+            return mx.array(_joined(weight, reader).reshape(weight.rows, -1))
+    part = weight.parts[0]
+    window, before = _window(_pages(Path(sources[part.source]), part.offset + part.n_bytes), part)
+    found = window[before : before + part.n_bytes].reshape(weight.rows, -1)
+    shared = None if before % ALIGN else _shared(window, before, found)
+    if shared is None:
+        _counts.copied += found.nbytes
+        return mx.array(found)
+    _counts.shared += found.nbytes
+    return shared
 
 
-def _mapped(part: Part, path: Path) -> Array:
-    """The bytes of a part. Pages begin at multiples of a granularity, so the array is a view."""
-    with path.open("rb") as file:
-        if os.fstat(file.fileno()).st_size < part.offset + part.n_bytes:
-            raise ModelFormatError(
-                f"{path}: it ends before byte {part.offset + part.n_bytes}", path=str(path)
-            )
-        start = part.offset // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
-        before = part.offset - start
-        pages = mmap.mmap(file.fileno(), before + part.n_bytes, access=mmap.ACCESS_READ, offset=start)
-    return mx.asarray(np.frombuffer(pages, np.uint8))[before:]
+def _pages(path: Path, end: int) -> mmap.mmap:
+    """The mapping of a whole file that reaches `end`."""
+    try:
+        with path.open("rb") as file:
+            facts = os.fstat(file.fileno())
+            if facts.st_size < end:
+                raise ModelFormatError(
+                    f"{path}: ends at byte {facts.st_size}, {end - facts.st_size} bytes early; the file was "
+                    "truncated after its header was read: fetch it again, and load the model again",
+                    path=str(path),
+                )
+            key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+            pages = _MAPPED.get(key) or mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except OSError as error:
+        raise ModelFormatError(f"{path}: cannot be read: {error.strerror}", path=str(path)) from error
+    _MAPPED[key] = pages
+    return pages
 
 
-def _joined(weight: Weight, reader: PartReader) -> npt.NDArray[np.uint8]:
+def _window(pages: mmap.mmap, part: Part) -> tuple[U8Rows, int]:
+    """The whole pages that have a part, and where in them it begins.
+
+    A file's last page is whole in memory, though the mapping's length ends within it.
+    """
+    before = part.offset % mmap.PAGESIZE
+    n_bytes = -(-(before + part.n_bytes) // mmap.PAGESIZE) * mmap.PAGESIZE
+    raw = np.frombuffer(pages, np.uint8)[part.offset - before :]
+    return as_strided(raw, (n_bytes,), (1,), writeable=False), before
+
+
+def _shared(window: U8Rows, before: int, found: U8Rows) -> Array | None:
+    """An array of a window's pages from `before`, in the shape of `found`; None if MLX would copy them.
+
+    Wide items keep a window of more than 2 GiB within MLX's dimensions.
+    """
+    rows, each = found.shape
+    unit = gcd(WIDEST, before, each)
+    items, first = window.view(f"u{unit}"), before // unit
+    if items.size > MOST_ITEMS:
+        return None
+    try:
+        array = mx.asarray(items, copy=False)
+    except ValueError:
+        return None
+    return array[first : first + found.size // unit].reshape(rows, each // unit).view(U8)
+
+
+def _joined(weight: Weight, reader: PartReader) -> U8Rows:
     found, stored, at = np.empty(weight.n_bytes, np.uint8), stored_rows(weight, reader.read), 0
     for start, n in tiles(weight, TILE_VALUES):
         rows = stored(start, n).reshape(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
@@ -10,12 +11,13 @@ from camelid.errors import BackendError, OutOfMemoryError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.weights import Weight
 from camelid_native.mlx.arrays import mx
+from camelid_native.mlx.blocks import block_counters, is_mapped
 from camelid_native.mlx.device import bound_cache, device_of, most_bytes
 from camelid_native.mlx.kernels import kernels_of
-from camelid_native.mlx.layouts import Weights, kept_bytes
+from camelid_native.mlx.layouts import Weights, kept_bytes, stays_in_blocks
 from camelid_native.mlx.programs import MlxProgram
 from camelid_native.mlx.states import States
-from camelid_native.mlx.worker import Done, Order, Worker
+from camelid_native.mlx.worker import Done, Order, Worker, lost, refused
 
 CPU_CHAIN = 512  # see `Weights`
 
@@ -28,6 +30,8 @@ class Opened:
         self.weights = Weights(0 if self.facts.is_gpu else CPU_CHAIN, has_blocks=self.facts.is_gpu)
         self._states = States((), {})
         self._programs: list[MlxProgram] = []
+        self._kept: dict[str, int] = {}  # bytes of loaded weights
+        self.counters: dict[str, int] = {}  # of blocks, `block_counters`
         self.worker = Worker(self.facts.handle)
         self._cache_limit = bound_cache()
 
@@ -40,25 +44,36 @@ class Opened:
         return self._states.n_bytes
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
-        """Raises OutOfMemoryError for weights that do not fit the device."""
-        self._check_fits(sum(kept_bytes(w, has_blocks=self.facts.is_gpu) for w in weights), "the weights")
+        """Raises OutOfMemoryError for weights that do not fit the device beside those loaded."""
+        kept = {w.name: kept_bytes(w, has_blocks=self.facts.is_gpu) for w in weights}
+        passing = max((kept[w.name] for w in weights if not self._shares(w)), default=0)
+        # a weight that is not shared is for a moment NumPy's array and MLX's
+        self._check_fits(sum((self._kept | kept).values()) + passing, "the weights")
 
         def work() -> None:
             if self.weights.has_any(weights):
                 self._drop_programs()
-            self.weights.load(weights, sources)
+            with refused("the weights"):
+                self.weights.load(weights, sources)
+            self._kept |= kept
+            self.counters = block_counters()
 
         await self.worker.call(work)
+
+    def _shares(self, weight: Weight) -> bool:
+        return self.facts.is_gpu and stays_in_blocks(weight) and is_mapped(weight)
 
     async def allocate(self, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> None:
         """Raises OutOfMemoryError for state that does not fit the device beside the weights."""
         needed_bytes = sum(pools[spec.name].units * spec.unit_bytes for spec in states)
-        self._check_fits(self.weight_bytes + needed_bytes, "the weights and the state of all sequences")
+        what = "the weights and the state of all sequences"
+        self._check_fits(self.weight_bytes + needed_bytes, what)
 
         def work() -> None:
             self._drop_programs()
             self._states.clear()
-            self._states = States(states, pools)
+            with refused(what):
+                self._states = States(states, pools)
 
         await self.worker.call(work)
 
@@ -79,10 +94,15 @@ class Opened:
         return program
 
     def submit(self, order: Order) -> Future[Done]:
-        """Enqueues a step. Raises BackendError if its program's weights or state were replaced."""
-        if order.program not in self._programs:
+        """Enqueues a step. Raises BackendError if its program's weights or state were replaced; the step
+        fails with it if they are by work that is already enqueued.
+        """
+        self._check_live(order.program)
+        return self.worker.submit(order, self._check_live)
+
+    def _check_live(self, program: MlxProgram) -> None:
+        if program not in self._programs:
             raise BackendError("mlx: the program is stale; compile it again", backend="mlx")
-        return self.worker.submit(order)
 
     async def read_state(self, group: str, unit: int) -> bytes:
         return await self.worker.call(lambda: self._states.read(group, unit))
@@ -91,16 +111,23 @@ class Opened:
         await self.worker.call(lambda: self._states.write(group, unit, data))
 
     async def close(self) -> None:
-        def work() -> None:
-            self._drop_programs()
-            self.weights.clear()
-            self._states.clear()
-            mx.synchronize()
-            mx.clear_cache()
+        """Frees everything and ends the threads. Raises DeviceLostError, after that, if the device failed."""
+        try:
+            await self.worker.call(self._free)
+        finally:
+            mx.set_cache_limit(self._cache_limit)
+            await asyncio.to_thread(self.worker.close)  # a join would keep other tasks from running
 
-        await self.worker.call(work)
-        mx.set_cache_limit(self._cache_limit)
-        self.worker.close()
+    def _free(self) -> None:
+        self._drop_programs()
+        self.weights.clear()
+        self._kept.clear()
+        self._states.clear()
+        try:
+            with lost():
+                mx.synchronize()
+        finally:
+            mx.clear_cache()
 
     def _drop_programs(self) -> None:
         for program in self._programs:

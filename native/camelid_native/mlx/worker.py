@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from queue import SimpleQueue
 from threading import Thread
@@ -21,13 +21,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from camelid.errors import DeviceLostError
+from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid.plan.plan import View
 from camelid_native.mlx.arrays import Array, mx
 from camelid_native.mlx.programs import Graph, MlxProgram
 
 T = TypeVar("T")
 Job = Callable[[], None]
+Check = Callable[[MlxProgram], None]  # raises
 Done = tuple[list[bytes], list[bytes]]  # results by section and buffers, in bytes
 
 
@@ -58,10 +59,10 @@ class Worker:
         self._jobs.put(lambda: _settle(future, work))
         return await asyncio.shield(asyncio.wrap_future(future))
 
-    def submit(self, order: Order) -> Future[Done]:
-        """Enqueues a step."""
+    def submit(self, order: Order, check: Check) -> Future[Done]:
+        """Enqueues a step. `check` runs on the thread, after work that may have freed the program."""
         done: Future[Done] = Future()
-        self._jobs.put(lambda: self._step(order, done))
+        self._jobs.put(lambda: self._step(order, check, done))
         return done
 
     def close(self) -> None:
@@ -75,16 +76,18 @@ class Worker:
             while (job := self._jobs.get()) is not None:
                 job()
                 del job  # it may hold arrays
-            mx.synchronize()
+            with suppress(RuntimeError):  # of a lost device, which the last work has named
+                mx.synchronize()
 
     def _wait(self) -> None:
         """Waits for the end of the step before, which refers to the state until then."""
         mx.synchronize()
 
-    def _step(self, order: Order, done: Future[Done]) -> None:
+    def _step(self, order: Order, check: Check, done: Future[Done]) -> None:
         try:
+            check(order.program)
             graph = order.program.build(order.step, order.inputs, order.outputs)
-            with _lost():
+            with lost():
                 self._wait()
                 mx.async_eval(*graph.results, *graph.buffers, *order.program.states.arrays.values())
         except Exception as error:
@@ -94,13 +97,28 @@ class Worker:
 
 
 @contextmanager
-def _lost() -> Generator[None]:
+def lost() -> Generator[None]:
     """Names a failure of the device: the step's state is lost with it."""
     try:
         yield
     except RuntimeError as error:
         told = f"mlx: a step failed on the device: {error}"
         raise DeviceLostError(told, backend="mlx", reason=str(error)) from error
+
+
+@contextmanager
+def refused(what: str) -> Generator[None]:
+    """Names MLX's refusal to make arrays of `what`, such as one above the largest buffer of Metal."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        told = f"mlx: MLX refused {what}: {error}"
+        if isinstance(error, MemoryError) or "alloc" in str(error):
+            way = "use a smaller model, quantization or context, or fewer sequences at once"
+            raise OutOfMemoryError(f"{told}; {way}") from error
+        raise BackendError(
+            f"{told}; load the model again, or choose another backend", backend="mlx"
+        ) from error
 
 
 def _settle(future: Future[T], work: Callable[[], T]) -> None:
@@ -112,7 +130,7 @@ def _settle(future: Future[T], work: Callable[[], T]) -> None:
 
 def _read(graph: Graph, order: Order) -> Done:
     """Waits for a step, and copies its rows."""
-    with _lost():
+    with lost():
         mx.eval(*graph.results, *graph.buffers)
     results = [_rows(array, order.n_results) for array in graph.results]
     return results, [_rows(array, n) for array, n in zip(graph.buffers, order.n_rows, strict=True)]
