@@ -18,7 +18,7 @@ from camelid.backends.base import OpenSpec
 from camelid.errors import ModelFormatError
 from camelid.plan.weights import Part, Weight
 from camelid_native.mlx import blocks
-from camelid_native.mlx.blocks import block_counters, blocks_of
+from camelid_native.mlx.blocks import Blocks
 
 ROWS, COLS, ROW_BYTES = 32, 64, 68  # of q8_0
 N_BYTES = ROWS * ROW_BYTES
@@ -52,17 +52,17 @@ def weight_at(path: Path, offset: int, rows: int = ROWS) -> Weight:
     return Weight(name=f"w{offset}", type="q8_0", shape=(rows, COLS), parts=(part,))
 
 
-def loaded(path: Path, offset: int, rows: int = ROWS) -> bytes:
-    found = blocks_of(weight_at(path, offset, rows), {str(path): str(path)})
+def loaded(path: Path, offset: int, reader: Blocks, rows: int = ROWS) -> bytes:
+    found = reader.read(weight_at(path, offset, rows), {str(path): str(path)})
     assert found.shape == (rows, ROW_BYTES) and found.dtype == mx.uint8
     return np.asarray(found).tobytes()
 
 
 def counted(path: Path, offset: int) -> dict[str, int]:
-    """What counts grow by, of a load with the file's bytes."""
-    before = block_counters()
-    assert loaded(path, offset) == path.read_bytes()[offset : offset + N_BYTES]
-    return {name: n - before[name] for name, n in block_counters().items() if n > before[name]}
+    """The counts of a load with the file's bytes."""
+    reader = Blocks()
+    assert loaded(path, offset, reader) == path.read_bytes()[offset : offset + N_BYTES]
+    return {name: n for name, n in reader.counters.items() if n}
 
 
 def n_descriptors() -> int:
@@ -81,7 +81,7 @@ def test_an_aligned_part_is_shared_in_whole_pages(offset: int, file: Path, share
 
 
 def test_rows_are_a_view_of_the_shared_pages(file: Path, shares: list[Any]) -> None:
-    found = blocks_of(weight_at(file, PAGE + 32), {str(file): str(file)})
+    found = Blocks().read(weight_at(file, PAGE + 32), {str(file): str(file)})
     starts = [np.asarray(array).ctypes.data for array in (found, shares[0][1])]
     assert starts[0] - starts[1] == 32
 
@@ -105,30 +105,33 @@ def test_a_part_of_too_many_items_is_copied(
 
 
 def test_a_file_has_one_descriptor(file: Path, shares: list[Any]) -> None:
-    before = n_descriptors()
+    before, reader = n_descriptors(), Blocks()
     for i in range(0, 64, 4):
-        loaded(file, i * N_BYTES)
+        loaded(file, i * N_BYTES, reader)
     assert len(shares) == 16 and n_descriptors() == before + 1
     shares.clear()
     assert n_descriptors() == before
 
 
 def test_a_changed_file_is_mapped_anew(file: Path, shares: list[Any]) -> None:
-    before = loaded(file, 0)
+    reader = Blocks()
+    before = loaded(file, 0, reader)
     other = file.with_name("other")
     other.write_bytes(bytes(2 * N_BYTES))
     other.replace(file)
-    assert loaded(file, 0) == bytes(N_BYTES) != before
+    assert loaded(file, 0, reader) == bytes(N_BYTES) != before
 
 
 def test_a_truncated_file_is_refused_with_a_way_out(file: Path) -> None:
     with pytest.raises(ModelFormatError, match=r"1 bytes early; the file was truncated .* fetch it again"):
-        loaded(file, 63 * N_BYTES + 1)
+        loaded(file, 63 * N_BYTES + 1, Blocks())
     with pytest.raises(ModelFormatError, match="cannot be read"):
-        loaded(file.with_name("none"), 0)
+        loaded(file.with_name("none"), 0, Blocks())
 
 
 def test_a_backend_counts_its_own_blocks(file: Path) -> None:
+    want = {"shared_block_bytes": 0, "copied_block_bytes": N_BYTES, "joined_block_bytes": 2 * N_BYTES}
+
     async def run() -> dict[str, int]:
         backend, sources = MetalOnRig(), {str(file): str(file)}
         await backend.open(OpenSpec())
@@ -136,9 +139,9 @@ def test_a_backend_counts_its_own_blocks(file: Path) -> None:
             both = weight_at(file, 64)
             joined = replace(weight_at(file, 0, 2 * ROWS), parts=(*both.parts, *weight_at(file, 0).parts))
             await backend.load([both, joined.then("concat", 0)], sources)
-            return backend._opened().counters  # type: ignore[reportPrivateUsage]
+            counters = backend.memory().counters
+            return {name: counters[name] for name in want}
         finally:
             await backend.close()
 
-    want = {"shared_block_bytes": 0, "copied_block_bytes": N_BYTES, "joined_block_bytes": 2 * N_BYTES}
     assert asyncio.run(run()) == want

@@ -37,3 +37,13 @@ def test_a_pointer_without_its_space_is_found(texts: Mapping[str, Source]) -> No
     wrong = replace(linear, text=linear.text.replace("const device float *from", "const float *from"))
     assert complaints([wrong])
     assert complaints([linear]) == []
+
+
+def test_braces_in_place_of_a_vector_are_found(texts: Mapping[str, Source]) -> None:
+    """Metal's vectors are of the compiler: no list in braces becomes a parameter."""
+    rope = texts["norm_rope q8_0"]
+    wrong = replace(
+        rope, text=rope.text.replace("float2(head[at], head[at + NEXT])", "{head[at], head[at + NEXT]}")
+    )
+    assert complaints([wrong])
+    assert complaints([rope]) == []

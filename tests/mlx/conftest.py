@@ -36,6 +36,13 @@ def mlx() -> None:
 
 
 @pytest.fixture
+def on_cpu() -> None:
+    """Skips a test of the CPU's own attention and graphs."""
+    if os.environ.get(ON_GPU):
+        pytest.skip("not on this platform: a GPU runs other kernels")
+
+
+@pytest.fixture
 def compiled() -> Iterator[None]:
     """Lets MLX compile."""
     from camelid_native.mlx.arrays import mx

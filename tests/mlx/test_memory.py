@@ -21,7 +21,7 @@ from tests.support.parity.case_tools import array, empty, weight
 
 from camelid.backends.base import OpenSpec, PoolSize
 from camelid.backends.common.op_runner import OpCase, case_plan
-from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
+from camelid.errors import BackendError, OutOfMemoryError
 from camelid.loading.model_file import open_model
 from camelid.plan.step import Step, encode_step
 from camelid_native.mlx.backend import MlxBackend, open_backend
@@ -79,7 +79,9 @@ def test_a_kept_reference_to_state_shows(monkeypatch: pytest.MonkeyPatch) -> Non
     ("n_rows", "context", "kv_type"),
     [(64, 512, "f32"), (1, 2048, "f16"), (16, 1024, "q8_0"), exhaustive((64, 1024, "two-tier"))],
 )
-def test_the_forecast_bounds_the_memory_of_a_step(n_rows: int, context: int, kv_type: str) -> None:
+def test_the_forecast_bounds_the_memory_of_a_step(
+    n_rows: int, context: int, kv_type: str, on_cpu: None
+) -> None:
     """Attention's gathered rows, of one layer at a time; the bound is at most twice the use."""
     extra, forecast = asyncio.run(_used_by_prompt(n_rows, context, kv_type))
     print(f"{extra / 2**20:.1f} MiB, forecast {forecast / 2**20:.1f} MiB")
@@ -110,7 +112,9 @@ async def _used_by_prompt(n_rows: int, context: int, kv_type: str) -> tuple[int,
     [({}, 0.5e-3, 360), ({"temperature": 1.0}, 1e-3, 430)],
     ids=["greedy", "drawn"],
 )
-def test_host_time_of_a_decode_graph(sampling: Any, most_s: float, most: int, compiled: None) -> None:
+def test_host_time_of_a_decode_graph(
+    sampling: Any, most_s: float, most: int, compiled: None, on_cpu: None
+) -> None:
     """The graph of cria's decode step by compiled functions; building one calls no compiler of the system."""
     seconds, n_primitives = asyncio.run(_built(sampling))
     print(f"cria's decode graph: {1e3 * seconds:.2f} ms of host time, {n_primitives} primitives")
@@ -257,8 +261,7 @@ def test_close_after_a_failure_of_the_device_ends_the_threads(monkeypatch: pytes
         await backend.load(list(plan.weights().values()), {})
         with monkeypatch.context() as patch:
             patch.setattr(mx, "synchronize", fail)
-            with pytest.raises(DeviceLostError, match="Command buffer"):
-                await backend.close()
+            await backend.close()
         left = {thread.name for thread in set(threading.enumerate()) - before[0]}
         assert not left & {"mlx", "mlx-results_0"}
         assert mx.set_cache_limit(before[1]) == 1 << 30 and not backend.memory().weight_bytes

@@ -138,7 +138,7 @@ class MlxBackend(Backend):
             weight_bytes=self._parts.weight_bytes if self._parts else 0,
             state_bytes=self._parts.state_bytes if self._parts else 0,
             arena_bytes=self._arena_bytes,
-            counters=dict(self._counters),
+            counters={**self._counters, **(self._parts.weights.counters if self._parts else {})},
         )
 
     def forecast(self, plans: Mapping[str, Plan], pools: Mapping[str, PoolSize]) -> Forecast:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
 from math import gcd
 from pathlib import Path
 from weakref import WeakValueDictionary
@@ -34,21 +33,6 @@ WIDEST = 8  # bytes of MLX's widest integers
 MOST_ITEMS = 2**31 - 1  # MLX's dimensions are int32
 
 U8Rows = npt.NDArray[np.uint8]
-_MAPPED = WeakValueDictionary[tuple[int, ...], mmap.mmap]()
-
-
-class _Counts(threading.local):
-    """Bytes of blocks that a thread has loaded. A backend's thread is its own, and so are its counts."""
-
-    shared = copied = joined = 0
-
-
-_counts = _Counts()
-
-
-def block_counters() -> dict[str, int]:
-    """Bytes of blocks loaded by this thread: shared with a file's pages, copied instead, or put together."""
-    return {f"{name}_block_bytes": getattr(_counts, name) for name in ("shared", "copied", "joined")}
 
 
 def is_mapped(weight: Weight) -> bool:
@@ -56,45 +40,57 @@ def is_mapped(weight: Weight) -> bool:
     return len(weight.parts) == 1 and not weight.load_ops and weight.parts[0].source != INLINE
 
 
-def blocks_of(weight: Weight, sources: Sources) -> Array:  # u8 [rows, bytes of a row]
-    """The rows of a weight in its own type, load ops applied.
+class Blocks:
+    """Reads weights in blocks. Counts bytes: shared with a file's pages, copied instead, or put together."""
 
-    On Metal the array of a mapped weight shares the file's pages. It is a copy on other devices, of a part
-    that begins at no multiple of `ALIGN`, and of one with too many items for MLX's dimensions. Raises
-    ModelFormatError for a truncated file.
-    """
-    if not is_mapped(weight):
-        with PartReader(sources) as reader:
-            _counts.joined += weight.n_bytes
-            return mx.array(_joined(weight, reader).reshape(weight.rows, -1))
-    part = weight.parts[0]
-    window, before = _window(_pages(Path(sources[part.source]), part.offset + part.n_bytes), part)
-    found = window[before : before + part.n_bytes].reshape(weight.rows, -1)
-    shared = None if before % ALIGN else _shared(window, before, found)
-    if shared is None:
-        _counts.copied += found.nbytes
-        return mx.array(found)
-    _counts.shared += found.nbytes
-    return shared
+    def __init__(self) -> None:
+        self.counters = {f"{kind}_block_bytes": 0 for kind in ("shared", "copied", "joined")}
+        self._mapped = WeakValueDictionary[tuple[int, ...], mmap.mmap]()
+
+    def read(self, weight: Weight, sources: Sources) -> Array:  # u8 [rows, bytes of a row]
+        """The rows of a weight in its own type, load ops applied.
+
+        On Metal the array of a mapped weight shares the file's pages. It is a copy on other devices, of a
+        part that begins at no multiple of `ALIGN`, and of one with too many items for MLX's dimensions.
+        Raises ModelFormatError for a truncated file.
+        """
+        if is_mapped(weight):
+            kind, array = self._of_part(weight, Path(sources[weight.parts[0].source]))
+        else:
+            with PartReader(sources) as reader:
+                kind, array = "joined", mx.array(_joined(weight, reader).reshape(weight.rows, -1))
+        self.counters[f"{kind}_block_bytes"] += weight.n_bytes
+        return array
+
+    def _of_part(self, weight: Weight, path: Path) -> tuple[str, Array]:
+        """The rows of a file's part, and whether they are "shared" or "copied"."""
+        part = weight.parts[0]
+        window, before = _window(self._pages(path, part.offset + part.n_bytes), part)
+        found = window[before : before + part.n_bytes].reshape(weight.rows, -1)
+        shared = None if before % ALIGN else _shared(window, before, found)
+        return ("copied", mx.array(found)) if shared is None else ("shared", shared)
+
+    def _pages(self, path: Path, end: int) -> mmap.mmap:
+        """The mapping of a whole file that reaches `end`."""
+        try:
+            with path.open("rb") as file:
+                facts = os.fstat(file.fileno())
+                _check_reaches(path, facts.st_size, end)
+                key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
+                pages = self._mapped.get(key) or mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except OSError as error:
+            raise ModelFormatError(f"{path}: cannot be read: {error.strerror}", path=str(path)) from error
+        self._mapped[key] = pages
+        return pages
 
 
-def _pages(path: Path, end: int) -> mmap.mmap:
-    """The mapping of a whole file that reaches `end`."""
-    try:
-        with path.open("rb") as file:
-            facts = os.fstat(file.fileno())
-            if facts.st_size < end:
-                raise ModelFormatError(
-                    f"{path}: ends at byte {facts.st_size}, {end - facts.st_size} bytes early; the file was "
-                    "truncated after its header was read: fetch it again, and load the model again",
-                    path=str(path),
-                )
-            key = (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns)
-            pages = _MAPPED.get(key) or mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise ModelFormatError(f"{path}: cannot be read: {error.strerror}", path=str(path)) from error
-    _MAPPED[key] = pages
-    return pages
+def _check_reaches(path: Path, size: int, end: int) -> None:
+    if size < end:
+        raise ModelFormatError(
+            f"{path}: ends at byte {size}, {end - size} bytes early; the file was truncated after its header "
+            "was read: fetch it again, and load the model again",
+            path=str(path),
+        )
 
 
 def _window(pages: mmap.mmap, part: Part) -> tuple[U8Rows, int]:

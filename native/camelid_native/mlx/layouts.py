@@ -7,7 +7,7 @@ values exactly (`vector`, `matrix`, `rows`, `product`, `expert_product`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from camelid.backends.common.part_reader import PartReader
 from camelid.errors import BackendError
 from camelid.plan.weights import Weight
 from camelid_native.mlx.arrays import BF16, F16, F32, U8, Array, indices, mx
-from camelid_native.mlx.blocks import blocks_of
+from camelid_native.mlx.blocks import Blocks
 from camelid_native.mlx.metal.products import embed, fits
 
 WEIGHT_TYPES = frozenset(CODECS)
@@ -40,7 +40,12 @@ class Weights:
         """
         self._arrays: dict[str, Array] = {}
         self._views: dict[tuple[str, str], Array] = {}
-        self._chain, self._has_blocks = chain, has_blocks
+        self._chain, self._has_blocks, self._blocks = chain, has_blocks, Blocks()
+
+    @property
+    def counters(self) -> Mapping[str, int]:
+        """Bytes of blocks by their place: see `Blocks`."""
+        return self._blocks.counters
 
     @property
     def n_bytes(self) -> int:
@@ -55,7 +60,7 @@ class Weights:
             for weight in weights:
                 self._forget_views(weight)
                 in_blocks = self._has_blocks and stays_in_blocks(weight)
-                array = blocks_of(weight, sources) if in_blocks else _loaded(weight, reader)
+                array = self._blocks.read(weight, sources) if in_blocks else _loaded(weight, reader)
                 mx.eval(array)
                 self._arrays[weight.name] = array
 
@@ -80,7 +85,7 @@ class Weights:
             )
         return self._view(weight, "floats", lambda: array.view(FLOATS[weight.type]).reshape(weight.shape))
 
-    def blocks(self, weight: Weight) -> Array:  # u8 [bytes]
+    def blocks(self, weight: Weight) -> Array:  # u8 [rows, bytes of a row]
         """The rows of a matrix in its own type, as `metal/` reads them."""
         return self._arrays[weight.name]
 

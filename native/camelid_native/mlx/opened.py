@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 
 from camelid.backends.base import PoolSize, Sources
 from camelid.errors import BackendError, OutOfMemoryError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.weights import Weight
 from camelid_native.mlx.arrays import mx
-from camelid_native.mlx.blocks import block_counters, is_mapped
+from camelid_native.mlx.blocks import is_mapped
 from camelid_native.mlx.device import bound_cache, device_of, most_bytes
 from camelid_native.mlx.kernels import kernels_of
 from camelid_native.mlx.layouts import Weights, kept_bytes, stays_in_blocks
 from camelid_native.mlx.programs import MlxProgram
 from camelid_native.mlx.states import States
-from camelid_native.mlx.worker import Done, Order, Worker, lost, refused
+from camelid_native.mlx.worker import Done, Order, Worker, refused
 
 CPU_CHAIN = 512  # see `Weights`
 
@@ -31,7 +32,6 @@ class Opened:
         self._states = States((), {})
         self._programs: list[MlxProgram] = []
         self._kept: dict[str, int] = {}  # bytes of loaded weights
-        self.counters: dict[str, int] = {}  # of blocks, `block_counters`
         self.worker = Worker(self.facts.handle)
         self._cache_limit = bound_cache()
 
@@ -56,7 +56,6 @@ class Opened:
             with refused("the weights"):
                 self.weights.load(weights, sources)
             self._kept |= kept
-            self.counters = block_counters()
 
         await self.worker.call(work)
 
@@ -111,7 +110,7 @@ class Opened:
         await self.worker.call(lambda: self._states.write(group, unit, data))
 
     async def close(self) -> None:
-        """Frees everything and ends the threads. Raises DeviceLostError, after that, if the device failed."""
+        """Frees everything and ends the threads, of a failed device too: `open` closes first."""
         try:
             await self.worker.call(self._free)
         finally:
@@ -123,11 +122,9 @@ class Opened:
         self.weights.clear()
         self._kept.clear()
         self._states.clear()
-        try:
-            with lost():
-                mx.synchronize()
-        finally:
-            mx.clear_cache()
+        with suppress(RuntimeError):  # the device's failure, which its steps raise
+            mx.synchronize()
+        mx.clear_cache()
 
     def _drop_programs(self) -> None:
         for program in self._programs:

@@ -1,8 +1,8 @@
 """Products on Metal: linear maps, gated and added, for few rows and for many, and lookups of rows.
 
-A matrix is the file's own blocks as uint8 `[bytes]`; x and y are float32. `count`, such as the words of a
-step, has the number of live rows at `count_at`; the other rows cost nothing and become zeros. The bits of a
-row depend on the matrix's shape alone (`metal/product.metal`).
+A matrix is the file's own blocks as uint8 `[rows, bytes]`; x and y are float32. `count`, such as the words
+of a step, has the number of live rows at `count_at`; the other rows cost nothing and become zeros. The bits
+of a row depend on the matrix's shape alone (`metal/product.metal`).
 """
 
 from __future__ import annotations
