@@ -43,6 +43,13 @@ def on_cpu() -> None:
 
 
 @pytest.fixture
+def on_gpu() -> None:
+    """Skips a test of a GPU's memory."""
+    if not os.environ.get(ON_GPU):
+        pytest.skip("not on this platform: no GPU of Apple")
+
+
+@pytest.fixture
 def compiled() -> Iterator[None]:
     """Lets MLX compile."""
     from camelid_native.mlx.arrays import mx

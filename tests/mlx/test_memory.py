@@ -19,6 +19,7 @@ from tests.support.exhaustive import exhaustive
 from tests.support.model.runs import make_plan, make_state, start
 from tests.support.parity.case_tools import array, empty, weight
 
+import camelid
 from camelid.backends.base import OpenSpec, PoolSize
 from camelid.backends.common.op_runner import OpCase, case_plan
 from camelid.errors import BackendError, OutOfMemoryError
@@ -171,6 +172,13 @@ async def opened_backend() -> MlxBackend:
     backend = open_backend()
     await backend.open(OpenSpec())
     return backend
+
+
+def test_a_gpu_shares_a_file_s_pages(on_gpu: None) -> None:
+    """Each mapped weight; a copy would be counted."""
+    with camelid.load(str(CRIA), backend="mlx", context=CONTEXT) as llm:
+        counters = llm.memory().counters
+    assert counters["shared_block_bytes"] and not counters["copied_block_bytes"]
 
 
 def test_weights_are_checked_beside_those_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
