@@ -241,7 +241,7 @@ async def fill_up(stage: Stage, page: Page) -> None:
 
 async def two_tabs(stage: Stage) -> None:
     """Two tabs share one download and its progress."""
-    stage.hub.delay_s = 0.002
+    stage.hub.delay_s = 0.01
     first = await stage.open()
     second = await stage.open(first.context)
     await get(first, "owner/big")

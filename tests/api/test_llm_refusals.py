@@ -52,7 +52,9 @@ def test_special_is_for_text_only(llm: LLM, prompt: Any) -> None:
 
 @pytest.mark.parametrize("backend", ["reference", "null"])
 def test_adapter_needs_a_backend_that_has_some(path: Path, backend: str) -> None:
-    with pytest.raises(RequestError, match="has no adapters; only cpu, webgpu, cuda, vulkan, metal, dx12"):
+    with pytest.raises(
+        RequestError, match="has no adapters; only cpu, webgpu, cuda, mlx, vulkan, metal, dx12"
+    ):
         camelid.load(path, backend=backend, adapter="nvidia")
 
 
