@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tests.cuda.rig import open_rig
 from tests.engine.test_promises import DRAWN, GREEDY, opened_case
-from tests.parity.test_cria import ALL, FEW, PARALLEL, SEED, answer, mismatches, wanted
+from tests.parity.test_cria import ALL, FEW, PARALLEL, SEED, answer, mismatches, staged_answers, wanted
 from tests.support import promise_runs
 from tests.support.exhaustive import share_of
 from tests.support.gguf_files import write_tiny_llama
@@ -19,11 +19,6 @@ from tests.support.parity.arch_runs import check_logits
 from tests.support.promise_runs import SITUATIONS, alone
 
 import camelid
-from camelid.api.llm import LLM
-from camelid.api.runner import Runner
-from camelid.backends.base import Backend
-from camelid.loading.options import LoadOptions
-from camelid.loading.start import start
 from camelid_native.cuda import backend
 from cria.graded_items import first_prompts
 
@@ -65,19 +60,7 @@ def test_tokens_of_cria_split_with_cpu_equal_the_reference(layers: int) -> None:
 def test_stages_on_two_devices_run_at_once() -> None:
     """Two steps in flight, one on each device, and the reference's tokens."""
     prompts, want = first_prompts(SEED, SPLIT), wanted(CRIA, SPLIT)
-
-    async def staged() -> list[list[int]]:
-        async def parts() -> list[Backend]:
-            return [open_rig(), open_rig()]
-
-        running = await start(str(CRIA), LoadOptions(parallel=PARALLEL), stages=parts)
-        assert running.backend.capabilities().n_stages == 2
-        async with LLM(running, Runner()) as llm:
-            found = list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
-            assert running.backend.memory().counters["stages_at_once"] == 2
-            return found
-
-    assert mismatches(CRIA, prompts, asyncio.run(staged()), want) == []
+    assert mismatches(CRIA, prompts, asyncio.run(staged_answers(CRIA, open_rig, prompts)), want) == []
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

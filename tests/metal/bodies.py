@@ -30,7 +30,7 @@ BODIES: Mapping[str, str] = {
 
 
 def run(name: str, *, order: int = 0, is_traced: bool = False) -> npt.NDArray[np.float32]:  # [THREADS]
-    """What a body writes to y; x counts from 0."""
+    """The values that a body writes to y; x counts from 0."""
     kernel = Rig(order=order, is_traced=is_traced).metal_kernel(
         name="planted_0",
         input_names=["x"],

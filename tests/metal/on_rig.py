@@ -98,7 +98,7 @@ def outcomes(cases: Iterable[GateCase], rig: Rig | None = None) -> list[Outcome]
 
 
 def result(case: OpCase, rig: Rig | None = None) -> OpResult:
-    """What an op writes."""
+    """The values that an op writes."""
     return asyncio.run(run_on(MetalOnRig(rig), OpenSpec(), [case]))[0]
 
 

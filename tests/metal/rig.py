@@ -62,7 +62,7 @@ class RigError(Exception):
 
 @contextlib.contextmanager
 def printed() -> Iterator[list[str]]:
-    """What C++ prints to the standard output, as one text."""
+    """The text that C++ prints to the standard output."""
     texts: list[str] = []
     sys.stdout.flush()
     kept = os.dup(1)

@@ -57,7 +57,7 @@ def is_same(got: Bits, want: Bits) -> npt.NDArray[np.bool_]:
 
 
 def is_kept(got: Bits, want: Bits) -> npt.NDArray[np.bool_]:
-    """Whether each value is what is wanted, or 0 with its sign in place of a subnormal."""
+    """True if each value equals the wanted one, or is 0 with its sign in place of a subnormal."""
     return is_same(got, want) | (is_subnormal(want) & (got == want & 0x80000000))
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.engine.test_promises import DRAWN, GREEDY, WILD, opened_case
 from tests.mlx.decoding import CRIA
-from tests.parity.test_cria import ALL, FEW, PARALLEL, SEED, answer, mismatches, wanted
+from tests.parity.test_cria import ALL, FEW, PARALLEL, SEED, answer, mismatches, staged_answers, wanted
 from tests.support import promise_runs
 from tests.support.exhaustive import exhaustive, first_of_each, share_of
 from tests.support.gguf_files import write_tiny_llama
@@ -28,12 +28,7 @@ from tests.support.parity.arch_runs import check_logits
 from tests.support.promise_runs import SITUATIONS, Case, alone
 
 import camelid
-from camelid.api.llm import LLM
-from camelid.api.runner import Runner
-from camelid.backends.base import Backend
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.loading.options import LoadOptions
-from camelid.loading.start import start
 from camelid.model.kv_types import KV_TYPES
 from camelid_native.mlx.backend import MlxBackend, open_backend
 from cria.graded_items import first_prompts
@@ -68,19 +63,7 @@ def test_tokens_of_cria_split_with_cpu_equal_the_reference(layers: int) -> None:
 def test_stages_on_two_threads_of_mlx_run_at_once() -> None:
     """Two steps in flight, one on each backend, and the reference's tokens."""
     prompts, want = first_prompts(SEED, SPLIT), wanted(CRIA, SPLIT)
-
-    async def staged() -> list[list[int]]:
-        async def parts() -> list[Backend]:
-            return [open_backend(), open_backend()]
-
-        running = await start(str(CRIA), LoadOptions(parallel=PARALLEL), stages=parts)
-        assert running.backend.capabilities().n_stages == 2
-        async with LLM(running, Runner()) as llm:
-            found = list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
-            assert running.backend.memory().counters["stages_at_once"] == 2
-            return found
-
-    assert mismatches(CRIA, prompts, asyncio.run(staged()), want) == []
+    assert mismatches(CRIA, prompts, asyncio.run(staged_answers(CRIA, open_backend, prompts)), want) == []
 
 
 @pytest.mark.parametrize("case", load_cases(), ids=str)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,11 @@ from tests.support.exhaustive import share_of
 from tests.support.parity.adapters import DRIVERS, need_driver
 
 import camelid
+from camelid.api.llm import LLM
+from camelid.api.runner import Runner
+from camelid.backends.base import Backend
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import start
 from cria.graded_items import first_prompts
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
@@ -35,6 +41,20 @@ def path(checkout: Path) -> Path:
 async def answer(llm: camelid.LLM, prompt: str) -> list[int]:
     turn = [{"role": "user", "content": prompt}]
     return (await llm.achat(turn, max_tokens=MAX_TOKENS, temperature=0)).token_ids
+
+
+async def staged_answers(path: Path, make: Callable[[], Backend], prompts: Sequence[str]) -> Answers:
+    """Answers to all prompts at once by two backends that have half the layers each and run at once."""
+
+    async def parts() -> list[Backend]:
+        return [make(), make()]
+
+    running = await start(str(path), LoadOptions(parallel=PARALLEL), stages=parts)
+    assert running.backend.capabilities().n_stages == 2
+    async with LLM(running, Runner()) as llm:
+        found = list(await asyncio.gather(*(answer(llm, prompt) for prompt in prompts)))
+        assert running.backend.memory().counters["stages_at_once"] == 2
+        return found
 
 
 @cache

@@ -39,7 +39,7 @@ FIELDS = frozenset({"group_size", "bits", "mode"})
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """How a matrix is quantized: mode, bits of a value, columns of a group."""
+    """The quantization of a matrix: mode, bits of a value, columns of a group."""
 
     mode: str
     bits: int

@@ -47,7 +47,7 @@ Encode: TypeAlias = "Callable[[F32], tuple[bytes, ...]]"
 
 
 def groups_of(to: str, group_size: int | None) -> Groups:
-    """How type `to` quantizes matrices. Raises RequestError for an unknown type or group size."""
+    """The groups of type `to`. Raises RequestError for an unknown type or group size."""
     if to not in MLX_TYPES:
         raise RequestError(f"MLX has no type {to!r}; known: {', '.join(MLX_TYPES)}", field="type")
     groups = MLX_TYPES[to]
@@ -147,7 +147,7 @@ class _Mix:
         return self.source_dtype if self.source_dtype in DTYPES else "bf16"
 
     def wanted(self, each: MlxWeight) -> Groups | None:
-        """How a tensor is quantized if its columns divide into groups; None: it stays as floats."""
+        """The groups of a tensor whose columns divide into them; None: it stays as floats."""
         name = each.weight.name
         if not name.endswith(".weight") or len(each.shape) == 1 or name.split(".")[-2] in UNQUANTIZED:
             return None
@@ -155,7 +155,7 @@ class _Mix:
         return replace(self.groups, bits=8) if keeps_8 else self.groups
 
     def of(self, each: MlxWeight) -> Groups | None:
-        """How a tensor is quantized; None: it stays as floats."""
+        """The groups of a tensor; None: it stays as floats."""
         groups = self.wanted(each)
         return groups if groups and each.shape[-1] % groups.size == 0 else None
 
@@ -166,7 +166,7 @@ class _Mix:
 
 
 def _config(directory: HfDirectory, mix: _Mix, weights: Mapping[str, MlxWeight]) -> dict[str, Any]:
-    """The source's config.json with the quantization and the type of what is not quantized."""
+    """The source's config.json with the quantization and the type of unquantized tensors."""
     groups = mix.groups
     stated: dict[str, Any] = {"group_size": groups.size, "bits": groups.bits, "mode": groups.mode}
     for each in weights.values():
@@ -237,7 +237,7 @@ def _chunks(each: MlxWeight, sources: Mapping[str, Any], encode: Encode) -> Chun
 
 
 def _notes(directory: HfDirectory, mix: _Mix, weights: Mapping[str, MlxWeight]) -> Iterator[str]:
-    """Yields the losses of the conversion, and what is not as asked."""
+    """Yields the losses of the conversion, and the tensors that are not as asked."""
     floats = [w.name for w in weights.values() if mix.wanted(w) and not mix.of(w)]
     if floats:
         undivided = f"groups of {mix.groups.size} do not divide their rows"

@@ -27,7 +27,7 @@ from camelid.errors import ModelFormatError
 from camelid.plan.weights import INLINE, Part, Weight
 from camelid_native.mlx.arrays import U8, Array, mx
 
-TILE_VALUES = 1 << 22  # values of a weight that is put together at once
+TILE_VALUES = 1 << 22  # values of a weight that are decoded or put together at once
 ALIGN = 16  # bytes; kernels read ushort, half, float and vectors of them
 WIDEST = 8  # bytes of MLX's widest integers
 MOST_ITEMS = 2**31 - 1  # MLX's dimensions are int32

@@ -7,7 +7,7 @@ values exactly (`vector`, `matrix`, `rows`, `product`, `expert_product`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 import numpy as np
 
@@ -18,13 +18,12 @@ from camelid.backends.common.part_reader import PartReader
 from camelid.errors import BackendError
 from camelid.plan.weights import Weight
 from camelid_native.mlx.arrays import BF16, F16, F32, U8, Array, indices, mx
-from camelid_native.mlx.blocks import Blocks
+from camelid_native.mlx.blocks import TILE_VALUES, Blocks
 from camelid_native.mlx.metal.products import embed, fits
 
 WEIGHT_TYPES = frozenset(CODECS)
 HALVES = {"f16": F16, "bf16": BF16}
 FLOATS = {**HALVES, "f32": F32}
-TILE_VALUES = 1 << 22  # values decoded at once while loading
 
 
 class Weights:
@@ -50,6 +49,10 @@ class Weights:
     @property
     def n_bytes(self) -> int:
         return sum(array.nbytes for array in self._arrays.values())
+
+    def bytes_without(self, names: Container[str]) -> int:
+        """Bytes of the weights with other names."""
+        return sum(array.nbytes for name, array in self._arrays.items() if name not in names)
 
     def has_any(self, weights: Sequence[Weight]) -> bool:
         return any(weight.name in self._arrays for weight in weights)

@@ -1,4 +1,4 @@
-"""What an open backend holds: the device, its thread, weights, state and programs."""
+"""The parts of an open backend: the device, its thread, weights, state and programs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class Opened:
         self.weights = Weights(0 if self.facts.is_gpu else CPU_CHAIN, has_blocks=self.facts.is_gpu)
         self._states = States((), {})
         self._programs: list[MlxProgram] = []
-        self._kept: dict[str, int] = {}  # bytes of loaded weights
         self.worker = Worker(self.facts.handle)
         self._cache_limit = bound_cache()
 
@@ -48,14 +47,14 @@ class Opened:
         kept = {w.name: kept_bytes(w, has_blocks=self.facts.is_gpu) for w in weights}
         passing = max((kept[w.name] for w in weights if not self._shares(w)), default=0)
         # a weight that is not shared is for a moment NumPy's array and MLX's
-        self._check_fits(sum((self._kept | kept).values()) + passing, "the weights")
+        others = self.weights.bytes_without(kept)
+        self._check_fits(others + sum(kept.values()) + passing, "the weights")
 
         def work() -> None:
             if self.weights.has_any(weights):
                 self._drop_programs()
             with refused("the weights"):
                 self.weights.load(weights, sources)
-            self._kept |= kept
 
         await self.worker.call(work)
 
@@ -120,7 +119,6 @@ class Opened:
     def _free(self) -> None:
         self._drop_programs()
         self.weights.clear()
-        self._kept.clear()
         self._states.clear()
         with suppress(RuntimeError):  # the device's failure, which its steps raise
             mx.synchronize()

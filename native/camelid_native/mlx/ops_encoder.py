@@ -52,7 +52,7 @@ def _rows_of(f: Trace, sequences: Array) -> tuple[Array, Array]:  # [n, words] -
 
 
 def _is_near(op: Op, n: int) -> Array:  # [T, T]: row, key
-    """Whether the mask lets a row attend to a key, by their places in the sequence."""
+    """True where the mask lets a row attend to a key, by their places in the sequence."""
     row, key = indices(n, I32)[:, None], indices(n, I32)[None]
     if op.word("mask") == "symmetric":
         return mx.abs(key - row) <= op.integer("window") // 2

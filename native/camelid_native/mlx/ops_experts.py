@@ -43,7 +43,7 @@ def op_combine(op: Op, f: Trace) -> None:
 
 
 def _is_in_best_groups(op: Op, scores: Array) -> Array:  # [T, E]
-    """Whether an expert's group is among those with the best pairs (DeepSeek-V3, arXiv 2412.19437)."""
+    """True for experts of the groups with the best pairs (DeepSeek-V3, arXiv 2412.19437)."""
     n_groups, n_used = op.integer("n_groups"), op.integer("n_groups_used")
     if n_used == n_groups:
         return mx.array(True)

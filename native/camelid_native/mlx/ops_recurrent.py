@@ -41,7 +41,7 @@ def _keep_last(op: Op, f: Trace, seen: Array, n_before: int) -> None:
 
 
 def _seen_row(f: Trace, sequence: Array, place: Array, n_before: int) -> Array:  # [n], [n, k] -> [n, k]
-    """Where `seen` has a row: place 0 is the oldest row of a sequence's slot, n - 1 its first of the step."""
+    """Index of a row in `seen`: place 0 is a slot's oldest row, n - 1 its sequence's first of the step."""
     first = f.sequence_word(f.sequences, "first_row")[sequence].astype(I32)[:, None]
     in_slot = sequence.astype(I32)[:, None] * n_before + place
     in_step = len(f.sequences) * n_before + first + place - n_before

@@ -68,7 +68,7 @@ def _status(logits: Array) -> Array:  # [O]
 
 
 def _is_last(f: Trace) -> Array:  # [O]
-    """Whether an output is its sequence's last one of the step."""
+    """True for the last output of a sequence in the step."""
     number = indices(len(f.outputs))
     sequence = _output(f, "sequence")
     is_same = (sequence[:, None] == sequence[None]) & f.is_live_output[None]
@@ -152,7 +152,7 @@ def _survivors(f: Trace, scores: Array) -> Array:  # [O, V]
 
 
 def _left_by_top_p(f: Trace, best: Array) -> Array:  # [O, k], the largest first -> [O, 1]
-    """How many of the k largest scores have the probability top-p; all of them for a top-p of 1."""
+    """Number of the k largest scores that have the probability top-p; k for a top-p of 1."""
     is_in = indices(best.shape[1])[None] < _how(f, "top_k")
     sums = mx.cumsum(mx.softmax(mx.where(is_in, best, -mx.inf), axis=1), axis=1)
     top_p = _real(f, "top_p")

@@ -67,7 +67,7 @@ def _with_sinks(op: Op, f: Trace, scores: Array) -> Array:  # [T, K, G, keys]
 
 
 def _is_seen(op: Op, f: Trace, state: StateRef) -> Array:  # [T, keys]
-    """Whether a row attends to each state row of the table's capacity."""
+    """True for the state rows, of the table's capacity, that a row attends to."""
     keys = _keys(f, state)
     row = f.row_word("state_row")[:, None]
     kept = keys >= f.group_word(f.of_rows, state.group, "write")[:, None]
@@ -106,7 +106,7 @@ def _cached(op: Op, f: Trace, name: str) -> Array:  # [T, keys, cols]
 
 
 def _is_stored(op: Op, f: Trace) -> Array:  # [T, keys]
-    """Whether a row reads a key from the store: it is before `first_tail_row`."""
+    """True for keys before `first_tail_row`, which a row reads from the store."""
     row = f.row_word("state_row")[:, None]
     border = mx.maximum(row + 1, TAIL) - TAIL
     return _keys(f, op.state("state")) < border // BATCH * BATCH

@@ -89,7 +89,7 @@ class MlxProgram:
 
 
 def variant_of(plan: Plan, step: bytes) -> Variant:
-    """What a step needs, by its words."""
+    """The variant that a step needs, by its words."""
     layout, words = plan.layout, memoryview(step).cast("I")
     has_copies = words[layout.header_word("copies")] > 0
     end = layout.sampling_at + len(SAMPLING) * _n_sampled(plan, words)

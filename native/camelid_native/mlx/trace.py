@@ -21,7 +21,7 @@ TABLE = "table"  # in a key: the page table of a group, with layer 0
 
 
 class Variant(NamedTuple):
-    """What a step needs beyond the common work: copies of units, noise for draws, changes of logits."""
+    """Work of a step beyond the common one: copies of units, noise for draws, changes of logits."""
 
     copies: bool
     draws: bool
