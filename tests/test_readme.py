@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from tests.support.node_host import wasm_backend
@@ -30,15 +32,23 @@ ROW = re.compile(rf"^\| `(\w+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUS
 def row_lines() -> dict[str, int]:
     """Line counts of both tables' rows, by architecture."""
     lines = dict.fromkeys(archs.ARCHS, 0)
-    for node in ast.parse(Path(archs.__file__).read_text()).body:
-        if not isinstance(node, ast.AnnAssign) or not isinstance(node.value, ast.Dict):
-            continue
-        for key, value in zip(node.value.keys, node.value.values, strict=True):
-            assert isinstance(key, ast.Constant)
-            name = str(key.value)
-            arch = name if name in archs.ARCHS and "ARCHS" in ast.unparse(node.target) else None
-            lines[arch or archs.HF_ROWS[name].arch] += (value.end_lineno or 0) - key.lineno + 1
+    for family in archs.FAMILIES:
+        for name, n in dict_lines(family, "ARCHS"):
+            lines[name] += n
+        for name, n in dict_lines(family, "HF_ROWS"):
+            lines[archs.HF_ROWS[name].arch] += n
     return lines
+
+
+def dict_lines(module: ModuleType, variable: str) -> Iterator[tuple[str, int]]:
+    """(key, number of lines) of each item of a module's dict."""
+    for node in ast.parse(Path(str(module.__file__)).read_text()).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
+            if ast.unparse(node.target) != variable:
+                continue
+            for key, value in zip(node.value.keys, node.value.values, strict=True):
+                assert isinstance(key, ast.Constant)
+                yield str(key.value), (value.end_lineno or 0) - key.lineno + 1
 
 
 def named_files(page: Path) -> list[str]:

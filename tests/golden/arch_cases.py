@@ -7,6 +7,7 @@ outnumber the selected experts, multipliers differ from 1. make_archs.py turns r
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow, Json, config, modern
+from tests.golden.cases import CASES
 from tests.golden.hybrid_cases import GRANITE_HYBRID, GRANITE_HYBRID_DENSE, QWEN3_NEXT
 
 LLAMA3_ROPE: Json = {
@@ -268,7 +269,7 @@ STARCODER2.pop("rms_norm_eps")
 STARCODER2.pop("tie_word_embeddings")
 STARCODER2_BARE = {"sliding_window": None, "tie_word_embeddings": False, "use_bias": False}
 
-ROWS = (
+ROWS: tuple[CaseRow, ...] = (
     CaseRow(name="llama31", seed=101, config=LLAMA31, lengths=(44, 19)),
     CaseRow(
         name="llama31_rope_parameters",
@@ -309,4 +310,5 @@ ROWS = (
     CaseRow(name="stablelm", seed=231, config=STABLELM),
     CaseRow(name="starcoder2", seed=241, config=STARCODER2),
     CaseRow(name="starcoder2_bare", seed=242, config=STARCODER2 | STARCODER2_BARE),
+    *CASES,
 )

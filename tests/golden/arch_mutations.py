@@ -6,9 +6,6 @@ of config.json; or, where no key controls the feature, it makes tensors neutral:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from tests.golden.arch_cases import (
     GEMMA3,
     GEMMA3_GLOBAL,
@@ -22,42 +19,10 @@ from tests.golden.arch_cases import (
     PHI4_MINI,
     YARN,
 )
+from tests.golden.cases import WRONG
+from tests.golden.mutation import Json, Mutation, common, key, within, without
 
-Json = dict[str, Any]
 LEAST = 1e-5
-
-
-@dataclass(frozen=True, slots=True)
-class Mutation:
-    """A feature of a case, and a change to it that must move the logits."""
-
-    case: str
-    feature: str
-    config: Json
-    neutral: tuple[str, ...] = ()
-
-    def __str__(self) -> str:
-        return f"{self.case}-{self.feature.replace(' ', '_')}"
-
-
-def key(case: str, name: str, value: Any) -> Mutation:
-    return Mutation(case, name, {name: value})
-
-
-def within(case: str, key: str, old: Json, **changes: Any) -> Mutation:
-    """Changes items of the dict at `key` of the config."""
-    return Mutation(case, f"{key} {' '.join(changes)}", {key: old | changes})
-
-
-def without(case: str, feature: str, *endings: str) -> Mutation:
-    return Mutation(case, feature, {}, endings)
-
-
-def common(case: str, *, act: str = "hidden_act") -> list[Mutation]:
-    """Mutations for all architectures. The epsilon is far off, as a tiny model's hidden states are
-    of size 1.
-    """
-    return [key(case, "rope_theta", 300.0), key(case, "rms_norm_eps", 0.05), key(case, act, "relu")]
 
 
 PLAIN_ROPE = {"rope_theta": 200.0, "rope_type": "default"}
@@ -79,7 +44,7 @@ def longrope(case: str, old: Json, used: str) -> list[Mutation]:
     ]
 
 
-MUTATIONS = (
+MUTATIONS: tuple[Mutation, ...] = (
     *common("llama31"),
     key("llama31", "rope_scaling", None),
     within("llama31", "rope_scaling", LLAMA3_ROPE, factor=2.0),
@@ -257,4 +222,5 @@ MUTATIONS = (
     without("starcoder2", "norm biases", "norm.bias"),
     key("starcoder2_bare", "sliding_window", 12),
     key("starcoder2_bare", "hidden_act", "relu"),
+    *WRONG,
 )

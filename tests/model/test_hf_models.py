@@ -23,28 +23,15 @@ from tests.support.hf_models import (
     write_hf,
 )
 
+from camelid.model.archs import HF_ROWS
+
 CASES = load_cases()
-ARCHS = {
-    *(
-        "gemma2",
-        "gemma3_text",
-        "gpt2",
-        "granite",
-        "granitemoehybrid",
-        "llama",
-        "mistral",
-        "mixtral",
-        "olmo2",
-        "olmo3",
-    ),
-    *("phi3", "qwen2", "qwen3", "qwen3_moe", "qwen3_next", "smollm3", "stablelm", "starcoder2"),
-}
 LARGEST_FILE = 40_000
 
 
 def test_every_row_has_a_file_and_every_architecture_a_row() -> None:
     assert {case.name: case.config for case in CASES} == {row.name: row.config for row in ROWS}
-    assert {case.config["model_type"] for case in CASES} == ARCHS
+    assert {case.config["model_type"] for case in CASES} == {*HF_ROWS}
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -111,7 +98,7 @@ def test_config_states_the_type_and_accepts_changes(tmp_path: Path) -> None:
 
 def test_mutations_have_unique_names() -> None:
     assert len({str(row) for row in MUTATIONS}) == len(MUTATIONS)
-    assert {load_case(row.case).config["model_type"] for row in MUTATIONS} == ARCHS
+    assert {load_case(row.case).config["model_type"] for row in MUTATIONS} == {*HF_ROWS}
 
 
 @pytest.mark.parametrize("row", MUTATIONS, ids=str)

@@ -1,0 +1,68 @@
+"""GPT-2 and models with its plain MLP and layer norms: StarCoder2, StableLM."""
+
+from __future__ import annotations
+
+from camelid.model import hf_rows as hf
+from camelid.model.arch import ATTENTION, FUSED_QKV, PRE_NORMS, QKV, Arch
+
+ARCHS: dict[str, Arch] = {
+    "gpt2": Arch(
+        rope_style="",
+        norm_kind="layer",
+        mlp="mlp",
+        act="gelu",
+        biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
+        has_positions=True,
+        splits=FUSED_QKV,
+    ),
+    "starcoder2": Arch(
+        rope_style="neox",
+        norm_kind="layer",
+        mlp="mlp",
+        act="gelu",
+        biases=(*PRE_NORMS, "output_norm"),
+        optional_biases=(*ATTENTION, "ffn_up", "ffn_down"),
+    ),
+    "stablelm": Arch(
+        rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm"), optional_biases=QKV
+    ),
+}
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    "gpt2": hf.HfRow(
+        arch="gpt2",
+        names={
+            "attn_norm": "ln_1",
+            "attn_qkv": "attn.c_attn",
+            "attn_output": "attn.c_proj",
+            "ffn_norm": "ln_2",
+            "ffn_up": "mlp.c_fc",
+            "ffn_down": "mlp.c_proj",
+        },
+        outer={
+            "token_embd": "transformer.wte",
+            "position_embd": "transformer.wpe",
+            "output_norm": "transformer.ln_f",
+            "output": "lm_head",
+        },
+        layer="transformer.h.{i}.",
+        folds=dict.fromkeys(("attn_qkv", "attn_output", "ffn_up", "ffn_down"), "transpose"),
+        keys=hf.GPT2_KEYS,
+        refused={"scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,)},
+        ignored=("attn.bias", "attn.masked_bias"),
+        is_tied=True,
+    ),
+    "starcoder2": hf.HfRow(
+        arch="starcoder2",
+        names={**hf.PRE_NORMS, **hf.ATTENTION, "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"},
+        keys={**hf.KEYS, "norm_eps": "norm_epsilon"},
+        defaults={"num_key_value_heads": 2},
+        is_tied=True,
+    ),
+    "stablelm": hf.HfRow(
+        arch="stablelm",
+        keys={**hf.KEYS, "norm_eps": "layer_norm_eps"},
+        defaults={"num_key_value_heads": 32, "partial_rotary_factor": 0.25},
+        refused={"qk_layernorm": (False,), "use_parallel_residual": (False,)},
+    ),
+}

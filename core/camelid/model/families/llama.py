@@ -1,0 +1,40 @@
+"""Llama and its relatives: Mistral, Mixtral, SmolLM3."""
+
+from __future__ import annotations
+
+from camelid.model import hf_rows as hf
+from camelid.model.arch import ATTENTION, GLU_NAMES, Arch
+
+ARCHS: dict[str, Arch] = {
+    # Llama 1 to 3, Mistral (sliding window), Mixtral (experts): llama.cpp's converter names them all llama.
+    "llama": Arch(optional_biases=(*ATTENTION, *GLU_NAMES)),
+    "smollm3": Arch(nope_every=4, optional_biases=(*ATTENTION, *GLU_NAMES)),
+}
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    "llama": hf.HfRow(arch="llama", folds=hf.PAIRS),
+    "mistral": hf.HfRow(
+        arch="llama", folds=hf.PAIRS, defaults={"num_key_value_heads": 8, "sliding_window": 4096}
+    ),
+    "mixtral": hf.HfRow(
+        arch="llama",
+        folds=hf.PAIRS,
+        names={
+            **hf.PRE_NORMS,
+            **hf.ATTENTION,
+            "ffn_gate_inp": "block_sparse_moe.gate",
+            "ffn_gate_exps": "block_sparse_moe.experts.{e}.w1",
+            "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
+            "ffn_down_exps": "block_sparse_moe.experts.{e}.w2",
+        },
+        defaults={"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6},
+    ),
+    "smollm3": hf.HfRow(
+        arch="smollm3",
+        folds=hf.PAIRS,
+        defaults={"num_key_value_heads": 4, "rope_theta": 2e6},
+        refused={"use_sliding_window": (False,)},
+        is_tied=True,
+        has_window_switch=True,
+    ),
+}

@@ -1,0 +1,22 @@
+"""OLMo 2 and 3."""
+
+from __future__ import annotations
+
+from camelid.model import hf_rows as hf
+from camelid.model.arch import POST_NORMS, WIDE_NORMS, Arch
+
+ARCHS: dict[str, Arch] = {
+    # OLMo 2 (no window) and OLMo 3 (window): llama.cpp names both olmo2.
+    "olmo2": Arch(
+        rope_style="neox",
+        tensors=POST_NORMS,
+        added={"attention": WIDE_NORMS},
+        window_pattern=4,
+        scales_local=False,
+    ),
+}
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    "olmo2": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5}),
+    "olmo3": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096}),
+}
