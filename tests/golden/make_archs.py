@@ -1,8 +1,8 @@
 """Makes archs/*.json with transformers: the logits of tiny random models, one or more per architecture.
 
 Run through `make goldens`: it recomputes everything, compares with the committed files, and shows that every
-row of arch_mutations.py moves the logits. `--write` replaces the files; further arguments select cases by
-name prefix. transformers runs in float64 with eager attention and experts; its RMS norms, rotary angles,
+wrong fact of cases/ moves the logits. `--write` replaces the files; further arguments select cases by name
+prefix. transformers runs in float64 with eager attention and experts; its RMS norms, rotary angles,
 routers and softmaxes stay in float32. The difference of an all-float32 run is printed.
 """
 
@@ -22,9 +22,9 @@ import numpy as np  # noqa: E402 - the path comes first
 import torch  # noqa: E402
 from safetensors import safe_open  # noqa: E402
 from safetensors.numpy import load_file  # noqa: E402
-from tests.golden.arch_cases import ROWS  # noqa: E402
-from tests.golden.arch_mutations import LEAST, MUTATIONS, Mutation  # noqa: E402
 from tests.golden.case_row import CaseRow  # noqa: E402
+from tests.golden.cases import CASES, WRONG  # noqa: E402
+from tests.golden.mutation import LEAST, Mutation  # noqa: E402
 from tests.support import hf_models  # noqa: E402
 from tests.support.hf_models import HfCase, load_case, nmse, weights_crc32, weights_of, write_hf  # noqa: E402
 from transformers import AutoConfig, AutoModelForCausalLM, logging  # noqa: E402
@@ -147,7 +147,7 @@ def same(case: HfCase) -> bool:
 
 def mutations_show(case: HfCase) -> bool:
     print(f"  {nmse(run(case, dtype=torch.float32), case.logits):8.1e}  float32 throughout")
-    rows = [row for row in MUTATIONS if row.case == case.name]
+    rows = [row for row in WRONG if row.case == case.name]
     moved = {str(row): nmse(run(case, mutation=row), case.logits) for row in rows}
     assert len(moved) == len(rows), f"{case.name}: two mutations of one name"
     for name, error in moved.items():
@@ -160,8 +160,8 @@ def main() -> int:
     logging.disable_progress_bar()
     torch.manual_seed(0)
     chosen = tuple(word for word in sys.argv[1:] if not word.startswith("--")) or ("",)
-    good = {row.case for row in MUTATIONS} == {row.name for row in ROWS} - {"gpt2_bare_names"}
-    for row in (row for row in ROWS if row.name.startswith(chosen)):
+    good = {row.case for row in WRONG} == {row.name for row in CASES} - {"gpt2_bare_names"}
+    for row in (row for row in CASES if row.name.startswith(chosen)):
         case, text = golden(row)
         if "--write" in sys.argv:
             hf_models.FOLDER.mkdir(exist_ok=True)

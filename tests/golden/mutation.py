@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 Json = dict[str, Any]
+LEAST = 1e-5  # NMSE by which a wrong fact moves the logits
 
 
 @dataclass(frozen=True, slots=True)

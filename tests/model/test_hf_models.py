@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from safetensors import deserialize
-from tests.golden.arch_cases import ROWS
-from tests.golden.arch_mutations import MUTATIONS, Mutation
+from tests.golden import cases
+from tests.golden.cases import WRONG
+from tests.golden.mutation import Mutation
 from tests.support.hf_models import (
     FOLDER,
     HfCase,
@@ -30,7 +31,7 @@ LARGEST_FILE = 40_000
 
 
 def test_every_row_has_a_file_and_every_architecture_a_row() -> None:
-    assert {case.name: case.config for case in CASES} == {row.name: row.config for row in ROWS}
+    assert {case.name: case.config for case in CASES} == {row.name: row.config for row in cases.CASES}
     assert {case.config["model_type"] for case in CASES} == {*HF_ROWS}
 
 
@@ -97,11 +98,11 @@ def test_config_states_the_type_and_accepts_changes(tmp_path: Path) -> None:
 
 
 def test_mutations_have_unique_names() -> None:
-    assert len({str(row) for row in MUTATIONS}) == len(MUTATIONS)
-    assert {load_case(row.case).config["model_type"] for row in MUTATIONS} == {*HF_ROWS}
+    assert len({str(row) for row in WRONG}) == len(WRONG)
+    assert {load_case(row.case).config["model_type"] for row in WRONG} == {*HF_ROWS}
 
 
-@pytest.mark.parametrize("row", MUTATIONS, ids=str)
+@pytest.mark.parametrize("row", WRONG, ids=str)
 def test_mutations_change_existing_facts(row: Mutation) -> None:
     case = load_case(row.case)
     assert row.config or row.neutral

@@ -1,12 +1,18 @@
-"""Golden models by family: each module has its tiny configs (`CASES`) and their wrong facts (`WRONG`)."""
+"""The tiny models of archs/ by family, and wrong facts with which they must compute other logits.
+
+A family's `CASES` are published configs with reduced sizes that use the features of the architecture:
+sequences exceed the windows and the original contexts, experts outnumber the selected experts, multipliers
+differ from 1. A row of `WRONG` changes keys of config.json; or, where no key controls the feature, it makes
+tensors neutral: biases 0, norms 1. make_archs.py turns cases into files, and proves with transformers that
+each wrong fact moves the logits.
+"""
 
 from __future__ import annotations
 
-from types import ModuleType
-
 from tests.golden.case_row import CaseRow
+from tests.golden.cases import gemma, gpt, granite, llama, olmo, phi, qwen
 from tests.golden.mutation import Mutation
 
-FAMILIES: list[ModuleType] = []
+FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite)
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

@@ -1,0 +1,94 @@
+"""Golden models of GPT-2, StarCoder2, StableLM."""
+
+from __future__ import annotations
+
+from tests.golden.case_row import CaseRow, Json, config
+from tests.golden.mutation import Mutation, key, without
+
+GPT2: Json = {
+    "activation_function": "gelu_new",
+    "architectures": ["GPT2LMHeadModel"],
+    "attn_pdrop": 0.1,
+    "bos_token_id": 2,
+    "embd_pdrop": 0.1,
+    "eos_token_id": 2,
+    "initializer_range": 0.02,
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt2",
+    "n_ctx": 64,
+    "n_embd": 64,
+    "n_head": 4,
+    "n_inner": None,
+    "n_layer": 2,
+    "n_positions": 64,
+    "resid_pdrop": 0.1,
+    "scale_attn_weights": True,
+    "torch_dtype": "float32",
+    "transformers_version": "4.46.0",
+    "use_cache": True,
+    "vocab_size": 96,
+}
+STABLELM = config("StableLmForCausalLM", "stablelm") | {
+    "hidden_dropout": 0.0,
+    "layer_norm_eps": 1e-05,
+    "partial_rotary_factor": 0.25,
+    "qk_layernorm": False,
+    "use_parallel_residual": False,
+    "use_qkv_bias": True,
+}
+STABLELM.pop("rms_norm_eps")
+# Without tie_word_embeddings, as in the published files: the default is tied.
+STARCODER2 = config("Starcoder2ForCausalLM", "starcoder2") | {
+    "embedding_dropout": 0.1,
+    "hidden_act": "gelu_pytorch_tanh",
+    "mlp_type": "default",
+    "norm_epsilon": 1e-05,
+    "norm_type": "layer_norm",
+    "residual_dropout": 0.1,
+    "sliding_window": 12,
+    "use_bias": True,
+}
+STARCODER2.pop("rms_norm_eps")
+STARCODER2.pop("tie_word_embeddings")
+STARCODER2_BARE = {"sliding_window": None, "tie_word_embeddings": False, "use_bias": False}
+
+CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="gpt2", seed=191, config=GPT2),
+    CaseRow(name="gpt2_bare_names", seed=192, config=GPT2, prefix="transformer.", masks=True),
+    CaseRow(name="stablelm", seed=231, config=STABLELM),
+    CaseRow(name="starcoder2", seed=241, config=STARCODER2),
+    CaseRow(name="starcoder2_bare", seed=242, config=STARCODER2 | STARCODER2_BARE),
+)
+
+WRONG: tuple[Mutation, ...] = (
+    key("gpt2", "layer_norm_epsilon", 0.05),
+    key("gpt2", "activation_function", "relu"),
+    key("gpt2", "scale_attn_by_inverse_layer_idx", True),
+    without("gpt2", "attention biases", "c_attn.bias", "attn.c_proj.bias"),
+    without("gpt2", "ffn biases", "c_fc.bias", "mlp.c_proj.bias"),
+    without("gpt2", "norm biases", "ln_1.bias", "ln_2.bias", "ln_f.bias"),
+    without("gpt2", "positions", "wpe.weight"),
+    key("stablelm", "rope_theta", 10.0),
+    key("stablelm", "layer_norm_eps", 0.05),
+    key("stablelm", "hidden_act", "relu"),
+    key("stablelm", "partial_rotary_factor", 0.5),
+    key("stablelm", "use_parallel_residual", True),
+    without("stablelm", "qkv bias", "_proj.bias"),
+    without("stablelm", "norm biases", "norm.bias"),
+    key("starcoder2", "rope_theta", 300.0),
+    key("starcoder2", "norm_epsilon", 0.05),
+    key("starcoder2", "hidden_act", "relu"),
+    key("starcoder2", "sliding_window", None),
+    Mutation("starcoder2", "sliding_window one wider", {"sliding_window": 13}),
+    Mutation("starcoder2", "sliding_window one narrower", {"sliding_window": 11}),
+    key("starcoder2", "tie_word_embeddings", False),
+    without("starcoder2", "q bias", "q_proj.bias"),
+    without("starcoder2", "k bias", "k_proj.bias"),
+    without("starcoder2", "v bias", "v_proj.bias"),
+    without("starcoder2", "o bias", "o_proj.bias"),
+    without("starcoder2", "up bias", "c_fc.bias"),
+    without("starcoder2", "down bias", "c_proj.bias"),
+    without("starcoder2", "norm biases", "norm.bias"),
+    key("starcoder2_bare", "sliding_window", 12),
+    key("starcoder2_bare", "hidden_act", "relu"),
+)

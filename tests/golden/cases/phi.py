@@ -1,0 +1,66 @@
+"""Golden models of Phi 3 and 4."""
+
+from __future__ import annotations
+
+from tests.golden.case_row import CaseRow, Json, config
+from tests.golden.mutation import Mutation, common, key, within
+
+PHI3 = config(
+    "Phi3ForCausalLM",
+    "phi3",
+    attention_bias=False,
+    embd_pdrop=0.0,
+    original_max_position_embeddings=24,
+    pad_token_id=0,
+    resid_pdrop=0.0,
+    rope_scaling={
+        "long_factor": [1.1, 1.4, 2.0, 3.0, 5.0, 9.0, 14.0, 20.0],
+        "short_factor": [1.0, 1.05, 1.1, 1.3, 1.6, 2.0, 2.5, 3.0],
+        "type": "longrope",
+    },
+    sliding_window=200,
+)
+PHI4_MINI = PHI3 | {
+    "partial_rotary_factor": 0.75,
+    "rope_scaling": {
+        "long_factor": [1.2, 1.6, 2.4, 4.0, 8.0, 15.0],
+        "short_factor": [1.0, 1.0, 1.2, 1.5, 2.0, 3.0],
+        "type": "longrope",
+    },
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+}
+
+
+def longrope(case: str, old: Json, used: str) -> list[Mutation]:
+    scaling = old["rope_scaling"]
+    return [
+        within(case, "rope_scaling", scaling, **{used: [1.0] * len(scaling[used])}),
+        key(case, "rope_scaling", None),
+        key(case, "max_position_embeddings", 24),  # ratio to the original: attention factor
+    ]
+
+
+CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="phi3_short", seed=181, config=PHI3, lengths=(24, 17)),  # 24: the longest short sequence,
+    CaseRow(name="phi3_long", seed=182, config=PHI3, lengths=(40, 25)),
+    CaseRow(name="phi3_partial", seed=183, config=PHI4_MINI),
+)
+
+WRONG: tuple[Mutation, ...] = (
+    *common("phi3_short"),
+    *longrope("phi3_short", PHI3, "short_factor"),
+    key("phi3_short", "original_max_position_embeddings", 23),
+    key("phi3_short", "sliding_window", 12),
+    *common("phi3_long"),
+    *longrope("phi3_long", PHI3, "long_factor"),
+    key("phi3_long", "original_max_position_embeddings", 100),
+    Mutation(
+        "phi3_partial",
+        "partial_rotary_factor",
+        {"partial_rotary_factor": 1.0, "rope_scaling": PHI3["rope_scaling"]},
+    ),
+    within("phi3_partial", "rope_scaling", PHI4_MINI["rope_scaling"], long_factor=[1.0] * 6),
+    within("phi3_partial", "rope_scaling", PHI4_MINI["rope_scaling"], short_factor=[1.0] * 6),
+    key("phi3_partial", "original_max_position_embeddings", 100),
+)
