@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
 import pytest
+from tests.support.arch_rows import row_lines
 from tests.support.node_host import wasm_backend
 
 from camelid.backends.base import Backend, Capabilities, OpenSpec
 from camelid.backends.registry import open_backend
 from camelid.formats.quants import GGUF_TYPES, QUANTS
-from camelid.model import archs
 
 ROOT = Path(__file__).parents[1]
 FRONT = ROOT / "README.md"
@@ -27,28 +24,6 @@ PAGE = ROOT / "core/camelid/model/ARCHITECTURES.md"
 REFUSAL = r"refused: [\w, ]+"
 FIGURE = r"[\d.]+e-\d+"
 ROW = re.compile(rf"^\| `(\w+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUSAL}) \|$", re.MULTILINE)
-
-
-def row_lines() -> dict[str, int]:
-    """Line counts of both tables' rows, by architecture."""
-    lines = dict.fromkeys(archs.ARCHS, 0)
-    for family in archs.FAMILIES:
-        for name, n in dict_lines(family, "ARCHS"):
-            lines[name] += n
-        for name, n in dict_lines(family, "HF_ROWS"):
-            lines[archs.HF_ROWS[name].arch] += n
-    return lines
-
-
-def dict_lines(module: ModuleType, variable: str) -> Iterator[tuple[str, int]]:
-    """(key, number of lines) of each item of a module's dict."""
-    for node in ast.parse(Path(str(module.__file__)).read_text()).body:
-        if isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict):
-            if ast.unparse(node.target) != variable:
-                continue
-            for key, value in zip(node.value.keys, node.value.values, strict=True):
-                assert isinstance(key, ast.Constant)
-                yield str(key.value), (value.end_lineno or 0) - key.lineno + 1
 
 
 def named_files(page: Path) -> list[str]:
