@@ -24,7 +24,11 @@ from camelid.errors import BackendError
 pytestmark = pytest.mark.parity
 
 # By model type: ops without a kernel.
-LACKED = {"granitemoehybrid": "conv1d, scan_mamba2", "qwen3_next": "conv1d, scan_delta"}
+LACKED = {
+    "granitemoehybrid": "conv1d, scan_mamba2",
+    "lfm2": "conv1d",
+    "qwen3_next": "conv1d, scan_delta",
+}
 CASES = [case for case in load_cases() if case.model_type not in LACKED]
 MAX_NMSE = 1e-10  # measured: up to about 1e-12
 CHUNK = 13  # rows per step: a prompt needs several steps, and windows end inside a step

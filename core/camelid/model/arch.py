@@ -23,7 +23,7 @@ PRE_NORMS: Shapes = {"attn_norm": "C", "ffn_norm": "C"}
 POST_NORMS: Shapes = {"post_attention_norm": "C", "post_ffw_norm": "C"}
 HEAD_NORMS: Shapes = {"attn_q_norm": "D", "attn_k_norm": "D"}
 WIDE_NORMS: Shapes = {"attn_q_norm": "Q", "attn_k_norm": "K"}
-# Mixer -> its tensors. A name gets the ending `.weight`, except names with a dot and those in NO_ENDING.
+# Mixer -> its tensors. A name gets the ending `.weight`, except biases and those in NO_ENDING.
 MIXER_TENSORS: Mapping[str, Shapes] = {
     "attention": ATTENTION,
     "mamba2": {
@@ -46,10 +46,11 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
         "ssm_norm": "N",
         "ssm_out": "CI",
     },
+    "shortconv": {"shortconv.in_proj": "ZC", "shortconv.conv": "UW", "shortconv.out_proj": "CU"},
 }
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
-ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm")
+ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv")
 MLP_TENSORS: Mapping[str, Shapes] = {
     "glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
     "mlp": {"ffn_up": "FC", "ffn_down": "CF"},

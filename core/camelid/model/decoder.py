@@ -13,6 +13,7 @@ from camelid.model.blocks.cross import CROSS, cross_layers
 from camelid.model.blocks.delta import delta_state
 from camelid.model.blocks.mamba import mamba2_state
 from camelid.model.blocks.mla import mla_state
+from camelid.model.blocks.shortconv import shortconv_state
 from camelid.model.encoder import lower_encode
 from camelid.model.kv_types import KvType, check_columns, kv_row
 from camelid.model.layers import apply_layer, embed
@@ -28,7 +29,11 @@ from camelid.plan.step import ProgramKey
 from camelid.plan.tiers import TAIL_WINDOW, tail_of
 
 # Recurrent mixer -> the tensors in a sequence's slot, per layer. A model has at most one recurrent mixer.
-MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {"mamba2": mamba2_state, "delta": delta_state}
+MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {
+    "mamba2": mamba2_state,
+    "delta": delta_state,
+    "shortconv": shortconv_state,
+}
 
 RING_ROWS = 128  # penalties read the last 64 token ids; the rest covers steps in flight
 KV, WINDOW = "kv", "window"  # state groups of full-attention and of sliding-window layers

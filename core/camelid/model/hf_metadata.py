@@ -29,7 +29,7 @@ ACTS: Mapping[str, str] = {
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
 REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "is_decoder": (True,)}
 SLIDING, FULL = "sliding_attention", "full_attention"
-ATTENTION, RECURRENT = ("attention", FULL), ("mamba", "linear_attention")  # values of layer_types
+ATTENTION, RECURRENT = ("attention", FULL), ("mamba", "linear_attention", "conv")  # values of layer_types
 MAX_EXPERTS = 1 << 12  # published models have at most 512
 
 
@@ -84,6 +84,12 @@ class HfSettings:
         """GGUF name -> published name of a layer's tensors, MLP included."""
         mlp = "experts" if self.n_experts else self.arch.mlp
         return {**self.row.names, **self.row.mlp_names.get(mlp, {})}
+
+    @cached_property
+    def layer_types(self) -> list[str]:
+        """The kind of each layer; [] if config.json states none."""
+        kinds = self.row.layer_types
+        return kinds(self.config, self.n_layers) if kinds else self.config.texts("layer_types")
 
     @cached_property
     def is_tied(self) -> bool:
@@ -166,7 +172,7 @@ def _has_kv(settings: HfSettings) -> list[bool]:
     if every and not config.has("layer_types"):
         every = config.count("full_attention_interval", every)
         return [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]
-    types = config.texts("layer_types") or [RECURRENT[0]] * settings.n_layers
+    types = settings.layer_types or [RECURRENT[0]] * settings.n_layers
     unknown = {*types} - {*ATTENTION, *RECURRENT}
     if unknown or len(types) != settings.n_layers:
         found = min(unknown, default=f"{len(types)} items")
@@ -178,6 +184,10 @@ def _counts(settings: HfSettings) -> Pairs:
     yield from ((key, settings.config.count(name)) for key, name in settings.row.counts.items())
     for key, names in settings.row.products.items():
         yield key, math.prod(settings.config.count(name) for name in names)
+
+
+def _derived(settings: HfSettings) -> Pairs:
+    yield from ((key, value(settings.config)) for key, value in settings.row.derived.items())
 
 
 def _numbers(settings: HfSettings) -> Pairs:
@@ -370,5 +380,5 @@ def _unsupported(key: str, value: object, supported: Iterable[object]) -> Unsupp
 
 
 PARTS: tuple[Callable[[HfSettings], Pairs], ...] = (
-    _sizes, _counts, _numbers, _act, _experts, _windows, _nope, _rotation,
+    _sizes, _counts, _numbers, _act, _experts, _windows, _nope, _rotation, _derived,
 )  # fmt: skip

@@ -7,8 +7,11 @@ permuted, a matrix transposed or cut in two, 1 added to a norm's gain), except t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+
+from camelid.formats.gguf_header import MetadataValue
+from camelid.formats.settings import Config
 
 Names = Mapping[str, str]
 
@@ -164,7 +167,9 @@ class HfRow:
     the MLP's by kind, for models whose dense and expert MLPs share published names. `folds` maps a GGUF name
     to a fold (`hf.FOLDS`). Tensors that begin or end with an item of `ignored` are not weights.
     Keys. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are optional
-    floats, `counts` integers, `products` integers multiplied from two keys. `defaults` are the values of
+    floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of other
+    functions of config.json. `layer_types` (of config.json, number of layers) states the layers' kinds where
+    config.json does not by that key. `defaults` are the values of
     absent keys as in the classes of transformers 5; `is_tied` is the default of tie_word_embeddings.
     `refused` maps a key to its supported values; any other value raises UnsupportedModelError.
     """
@@ -179,6 +184,10 @@ class HfRow:
     numbers: Names = field(default_factory=dict[str, str])
     counts: Names = field(default_factory=dict[str, str])
     products: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
+    derived: Mapping[str, Callable[[Config], MetadataValue]] = field(
+        default_factory=dict[str, Callable[[Config], MetadataValue]]
+    )
+    layer_types: Callable[[Config, int], list[str]] | None = None
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)

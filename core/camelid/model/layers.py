@@ -13,6 +13,7 @@ from camelid.model.blocks.experts import experts
 from camelid.model.blocks.glu import glu, mlp, sparse_glu
 from camelid.model.blocks.mamba import mamba2
 from camelid.model.blocks.mla import mla
+from camelid.model.blocks.shortconv import shortconv
 from camelid.model.lowering import TOKENS, Block, Lowering
 from camelid.plan.plan import View
 
@@ -21,6 +22,7 @@ MIXERS: dict[str, Block] = {
     "bidirectional": bidirectional,
     "mamba2": mamba2,
     "delta": delta,
+    "shortconv": shortconv,
     "mla": mla,
 }
 MLPS: dict[str, Block] = {"glu": glu, "mlp": mlp, "sparse_glu": sparse_glu, "experts": experts}

@@ -159,8 +159,9 @@ class ModelSpec:
     `embedding_scale`, `residual_scale` and `logit_scale` multiply embeddings, each block's output and logits.
     `attention_softcap` and `logit_softcap` bound scores and logits (0: unbounded). `norms_values` applies an
     RMS norm without gain to each head's values. `ffn_cutoff` is the gate threshold of sparse_glu, in standard
-    deviations above the row's mean. `n_streams` > 1 is the number of altup's streams. `max_distance` is the
-    last distance with a relative position bias of its own; larger distances share that bias. A spec with
+    deviations above the row's mean. `n_streams` > 1 is the number of altup's streams. `conv_width` is the
+    number of rows that a short convolution sees (0: no layer has one). `max_distance` is the last distance
+    with a relative position bias of its own; larger distances share that bias. A spec with
     `tensor_parallel` > 1 is one device's share (`parallel.py`): its heads, and its part of each MLP.
     """
 
@@ -182,6 +183,7 @@ class ModelSpec:
     experts: ExpertsSpec | None = None
     ssm: SsmSpec | None = None
     delta: DeltaSpec | None = None
+    conv_width: int = 0
     mla: MlaSpec | None = None
     attention_scale: float = 0.0
     attention_softcap: float = 0.0

@@ -82,6 +82,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         experts=experts,
         ssm=read_ssm(metadata) if "mamba2" in mixers else None,
         delta=read_delta(metadata) if "delta" in mixers else None,
+        conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
         attention_scale=_attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim),
         attention_softcap=metadata.number("attn_logit_softcapping", arch.softcaps[0]),
         logit_softcap=metadata.number("final_logit_softcapping", arch.softcaps[1]),

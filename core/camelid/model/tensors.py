@@ -45,8 +45,14 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "F": spec.ffn_size, "V": spec.vocab_size, "P": spec.context_length,
         "E": experts.n_experts if experts else 0, "X": experts.ffn_size if experts else 0,
         "S": experts.shared_size if experts else 0, "A": spec.n_heads, "1": 1,
-        **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta),
+        **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
     }  # fmt: skip
+
+
+def _conv_sizes(spec: ModelSpec) -> Mapping[str, int]:
+    if not spec.conv_width:
+        return {}
+    return {"Z": 3 * spec.hidden_size, "U": spec.hidden_size, "W": spec.conv_width}
 
 
 def _ssm_sizes(ssm: SsmSpec | None) -> Mapping[str, int]:
@@ -72,17 +78,17 @@ def _split(
 ) -> dict[str, Weight]:
     """The tensors, with fused ones cut into their parts. A fused tensor has the rows of all its parts."""
     out = dict(tensors)
-    for i in range(spec.n_layers):
+    for prefix in ("", *(f"blk.{i}." for i in range(spec.n_layers))):
         for name, parts in arch.splits.items():
             if not all(letter in sizes for _, letter in parts):
                 continue  # a part of a mixer that no layer has
             counts = [sizes[letter] for _, letter in parts]
             n_repeats = sizes[arch.interleaved.get(name, "1")]
             for ending in ("weight", "bias"):
-                fused = out.get(f"blk.{i}.{name}.{ending}")
+                fused = out.get(f"{prefix}{name}.{ending}")
                 if fused is not None and fused.shape[:1] == (sum(counts),):
                     del out[fused.name]
-                    out |= _cut(fused, [f"blk.{i}.{part}.{ending}" for part, _ in parts], counts, n_repeats)
+                    out |= _cut(fused, [f"{prefix}{part}.{ending}" for part, _ in parts], counts, n_repeats)
     return out
 
 
@@ -120,7 +126,7 @@ def _layer_shapes(spec: ModelSpec, arch: Arch, layer: LayerSpec) -> Shapes:
 
 def _full(name: str) -> str:
     """The GGUF name of a layer's tensor: `.weight` is added unless the name has its ending."""
-    return name if name in NO_ENDING or "." in name else f"{name}.weight"
+    return name if name in NO_ENDING or name.endswith(".bias") else f"{name}.weight"
 
 
 def _short(name: str) -> str:
