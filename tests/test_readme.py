@@ -23,7 +23,7 @@ ACTIVATIONS = {"q8_1", "q8_k"}  # types of llama.cpp's rounded activations, whic
 PAGE = ROOT / "core/camelid/model/ARCHITECTURES.md"
 REFUSAL = r"refused: [\w, ]+"
 FIGURE = r"[\d.]+e-\d+"
-ROW = re.compile(rf"^\| `(\w+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUSAL}) \|$", re.MULTILINE)
+ROW = re.compile(rf"^\| `([\w-]+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUSAL}) \|$", re.MULTILINE)
 
 
 def named_files(page: Path) -> list[str]:

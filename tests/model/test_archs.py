@@ -45,6 +45,7 @@ REFUSED = {
     "granitemoehybrid-hidden_act",
     "granitemoehybrid-time_step_limit",
     "gpt2-scale_attn_by_inverse_layer_idx",
+    "qwen2_moe-use_sliding_window",
     "qwen3_next-hidden_act",
     "olmo3-rope_parameters_sliding_attention",
     "stablelm-use_parallel_residual",

@@ -95,7 +95,7 @@ GGUF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("rope.scaling.factor", -2.0, ModelFormatError, "scaling must be positive"),
     ("rope.dimension_sections", [1, 2], UnsupportedModelError, "dimension_sections is"),
     ("rope.layers", [True], ModelFormatError, "has 1 items for 2 layers"),
-    ("expert_gating_func", 2, UnsupportedModelError, "expert_gating_func is 2"),
+    ("expert_gating_func", 9, UnsupportedModelError, "expert_gating_func is 9"),
     ("expert_used_count", 8, ModelFormatError, "is 8, but there are 4 experts"),
     ("expert_used_count", 0, ModelFormatError, "expert_used_count is 0"),
     ("expert_used_count", 2, TensorShapeError, "ffn_gate_inp.weight: found nothing"),

@@ -80,8 +80,10 @@ class Arch:
     mixer. Layers whose `attention.head_count_kv` is 0 are recurrent; with `full_attention_interval` n, all
     but every nth are.
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
-    MLP_TENSORS by kind. Tensors in `biases` have a bias, those in `optional_biases` may have one. `splits`
-    cuts fused tensors; a tensor in `interleaved` repeats its parts once per head, counted by that letter.
+    MLP_TENSORS by kind, `optional` are tensors that a layer may have. Tensors in `biases` have a bias, those
+    in `optional_biases` may have one. `splits` cuts fused tensors; a tensor in `interleaved` repeats its
+    parts once per head, counted by that letter.
+    Experts. `gate` is the router's gate, `normalizes` its normalization of probs, in files that state none.
     Windows. `window_pattern` n: every nth layer attends to all rows, the others to a window (0: all layers
     use the window). `window` and `softcaps` (scores, logits) apply to files that state none.
     Rotation. Window layers rotate by `local_theta` if it is set; `scales_local` False frees them of RoPE
@@ -98,6 +100,7 @@ class Arch:
     tensors: Shapes = field(default_factory=lambda: PRE_NORMS)
     mixers: tuple[str, ...] = ("attention",)
     added: Mapping[str, Shapes] = field(default_factory=dict[str, Shapes])
+    optional: Shapes = field(default_factory=dict[str, str])
     interleaved: Mapping[str, str] = field(default_factory=dict[str, str])
     full_attention_interval: int = 0
     biases: tuple[str, ...] = ()
@@ -106,6 +109,8 @@ class Arch:
     splits: Mapping[str, tuple[tuple[str, str], ...]] = field(
         default_factory=dict[str, tuple[tuple[str, str], ...]]
     )
+    gate: str = "softmax"
+    normalizes: bool = True
     window_pattern: int = 0
     window: int = 0
     softcaps: tuple[float, float] = (0.0, 0.0)

@@ -30,6 +30,7 @@ COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_le
 REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "is_decoder": (True,)}
 SLIDING, FULL = "sliding_attention", "full_attention"
 ATTENTION, RECURRENT = ("attention", FULL), ("mamba", "linear_attention", "conv")  # values of layer_types
+EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")  # one of these keys
 MAX_EXPERTS = 1 << 12  # published models have at most 512
 
 
@@ -69,9 +70,8 @@ class HfSettings:
 
     @cached_property
     def n_experts(self) -> int:
-        names = ("num_local_experts", "num_experts")
         most = max(self.n_tensors // self.n_layers, 1) if self.counts_experts else MAX_EXPERTS
-        stated = (self.config.count(name, least=0, most=most) for name in names if self.config.has(name))
+        stated = (self.config.count(name, least=0, most=most) for name in EXPERTS if self.config.has(name))
         return next(stated, 0)
 
     @property
@@ -181,7 +181,7 @@ def _has_kv(settings: HfSettings) -> list[bool]:
 
 
 def _counts(settings: HfSettings) -> Pairs:
-    yield from ((key, settings.config.count(name)) for key, name in settings.row.counts.items())
+    yield from ((key, settings.config.count(name, least=0)) for key, name in settings.row.counts.items())
     for key, names in settings.row.products.items():
         yield key, math.prod(settings.config.count(name) for name in names)
 
@@ -210,14 +210,18 @@ def _act(settings: HfSettings) -> Pairs:
 
 
 def _experts(settings: HfSettings) -> Pairs:
+    """Sizes of experts and their router; keys that equal the row's defaults are left out."""
+    config, arch = settings.config, settings.arch
     if not settings.n_experts:
         return
     yield "expert_count", settings.n_experts
-    yield "expert_used_count", settings.config.count("num_experts_per_tok")
-    if settings.config.has("moe_intermediate_size"):
-        yield "expert_feed_forward_length", settings.config.count("moe_intermediate_size")
-    if not settings.config.flag("norm_topk_prob", True):
-        yield "expert_weights_norm", False
+    for key in ("expert_used_count", "expert_feed_forward_length"):
+        name = settings.row.keys[key]
+        if key == "expert_used_count" or config.has(name):
+            yield key, config.count(name)
+    normalizes = config.flag("norm_topk_prob", arch.normalizes)
+    if normalizes != arch.normalizes:
+        yield "expert_weights_norm", normalizes
 
 
 def _windows(settings: HfSettings) -> Pairs:

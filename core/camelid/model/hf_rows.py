@@ -61,6 +61,12 @@ QWEN_EXPERTS: Names = {
     "ffn_up_exps": "mlp.experts.{e}.up_proj",
     "ffn_down_exps": "mlp.experts.{e}.down_proj",
 }
+QWEN_SHARED: Names = {
+    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
+    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
+    "ffn_up_shexp": "mlp.shared_expert.up_proj",
+    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+}
 QWEN_NEXT: Names = {
     "attn_norm": "input_layernorm",
     "post_attention_norm": "post_attention_layernorm",
@@ -75,10 +81,7 @@ QWEN_NEXT: Names = {
     "ssm_norm": "linear_attn.norm",
     "ssm_out": "linear_attn.out_proj",
     **QWEN_EXPERTS,
-    "ffn_gate_inp_shexp": "mlp.shared_expert_gate",
-    "ffn_gate_shexp": "mlp.shared_expert.gate_proj",
-    "ffn_up_shexp": "mlp.shared_expert.up_proj",
-    "ffn_down_shexp": "mlp.shared_expert.down_proj",
+    **QWEN_SHARED,
 }
 OUTER: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 
@@ -109,6 +112,8 @@ KEYS: Names = {
     "context_length": "max_position_embeddings",
     "norm_eps": "rms_norm_eps",
     "hidden_activation": "hidden_act",
+    "expert_used_count": "num_experts_per_tok",
+    "expert_feed_forward_length": "moe_intermediate_size",
 }
 GPT2_KEYS: Names = {
     "embedding_length": "n_embd",
@@ -137,6 +142,9 @@ GRANITE_HYBRID_DEFAULTS = {
     "attention_multiplier": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2,
     "shared_intermediate_size": 1024, "position_embedding_type": "nope", "mamba_n_heads": 128,
     "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2,
+}  # fmt: skip
+GRANITE_MOE_DEFAULTS = {
+    "attention_multiplier": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2,
 }  # fmt: skip
 QWEN_NEXT_COUNTS: Names = {
     "ssm.conv_kernel": "linear_conv_kernel_dim",

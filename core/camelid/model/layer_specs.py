@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from camelid.model.arch import Arch
@@ -15,12 +16,15 @@ Kind: TypeAlias = tuple[str, str, bool, bool]  # mixer, mlp, is_local, is_rotate
 
 
 def read_layers(
-    metadata: MetadataReader, arch: Arch, n_layers: int, *, has_experts: bool
+    metadata: MetadataReader, arch: Arch, n_layers: int, routed: Sequence[bool]
 ) -> tuple[LayerSpec, ...]:
-    """The specs of all layers. Each list of the file is read once, not once per layer (quadratic)."""
+    """The specs of all layers; `routed` has True for layers with a router, and no item in a dense model.
+
+    Each list of the file is read once, not once per layer (quadratic).
+    """
     window = metadata.count("attention.sliding_window", arch.window, least=0)
     windowed = _windowed(metadata, arch, n_layers) if window else [False] * n_layers
-    mlps = _mlps(metadata, arch, n_layers, has_experts=has_experts)
+    mlps = _mlps(metadata, arch, n_layers, routed)
     mixers, rotated = _mixers(metadata, arch, n_layers), _rotated(metadata, arch, n_layers)
     kinds = list(zip(mixers, mlps, windowed, rotated, strict=True))
     act = _act(metadata, arch)
@@ -57,10 +61,17 @@ def _mixers(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[str]:
     return [first if n_kv_heads else recurrent[0] for n_kv_heads in counts]
 
 
-def _mlps(metadata: MetadataReader, arch: Arch, n_layers: int, *, has_experts: bool) -> list[str]:
-    """The MLP of each layer: experts from layer `leading_dense_block_count` on."""
-    first = metadata.count("leading_dense_block_count", 0, least=0) if has_experts else n_layers
-    return ["experts" if i >= first else arch.mlp for i in range(n_layers)]
+def _mlps(metadata: MetadataReader, arch: Arch, n_layers: int, routed: Sequence[bool]) -> list[str]:
+    """The MLP of each layer: experts where the file states them, else where a layer has a router."""
+    if not routed:
+        return [arch.mlp] * n_layers
+    first = metadata.count("leading_dense_block_count", 0, least=0)
+    every = metadata.count(
+        "interleave_moe_layer_step", metadata.count("moe_every_n_layers", 0, least=0), least=0
+    )
+    if metadata.has("leading_dense_block_count") or every:
+        routed = [i >= first and (i + 1) % max(every, 1) == 0 for i in range(n_layers)]
+    return ["experts" if has_router else arch.mlp for has_router in routed]
 
 
 def _act(metadata: MetadataReader, arch: Arch) -> str:

@@ -21,6 +21,9 @@ Factors: TypeAlias = Mapping[str, tuple[float, ...]]
 FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
 SCALINGS = ("none", "linear", "yarn", "longrope")
 
+# Values of expert_gating_func -> gates of the router op.
+GATES: Mapping[int, str] = {1: "softmax", 2: "sigmoid", 3: "topk_softmax"}
+
 # Keys of features that no row has -> values that leave the results unchanged. Other values are refused.
 REFUSED: Mapping[str, tuple[object, ...]] = {
     "attention.causal": (True,),
@@ -31,10 +34,7 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "attention.kv_lora_rank": (0,),
     "attention.shared_kv_layers": (0,),
     "attention.temperature_scale": (0.0,),
-    "expert_gating_func": (0, 1),  # 0 not stated, 1 softmax over all experts
-    "expert_group_count": (0, 1),
-    "expert_shared_count": (0,),
-    "interleave_moe_layer_step": (0, 1),
+    "expert_gating_func": (0, *GATES),  # 0 not stated
     "moe_every_n_layers": (0, 1),
     "pooling_type": (0,),
     "rope.dimension_sections": (),
@@ -59,9 +59,9 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         "attention.key_length", max(1, hidden_size // n_heads)
     )  # 0 has no attention scale
     n_layers = _n_layers(metadata, len(checkpoint.tensors))
-    experts = _experts(metadata)
+    experts = _experts(metadata, arch)
     ropes = _ropes(metadata, arch, head_dim, factors)
-    layers = read_layers(metadata, arch, n_layers, has_experts=experts is not None)
+    layers = read_layers(metadata, arch, n_layers, _routed(checkpoint, n_layers) if experts else [])
     mixers = {layer.mixer for layer in layers}
     spec = ModelSpec(
         arch=name,
@@ -150,7 +150,13 @@ def _embedding(tensors: Mapping[str, Weight]) -> Weight:
     return tensor
 
 
-def _experts(metadata: MetadataReader) -> ExpertsSpec | None:
+def _routed(checkpoint: Checkpoint, n_layers: int) -> list[bool]:
+    """True for layers with a router; for all of them if there is none, since the model states experts."""
+    routed = [f"blk.{i}.ffn_gate_inp.weight" in checkpoint.tensors for i in range(n_layers)]
+    return routed if any(routed) else [True] * n_layers
+
+
+def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
     n_experts = metadata.count("expert_count", 0, least=0)
     if not n_experts:
         return None
@@ -158,16 +164,29 @@ def _experts(metadata: MetadataReader) -> ExpertsSpec | None:
     if n_used > n_experts:
         metadata.fail("expert_used_count", f"is {n_used}, but there are {n_experts} experts")
     ffn_size = metadata.count("expert_feed_forward_length", metadata.count("feed_forward_length"))
-    normalize = metadata.flag("expert_weights_norm", default=True)
-    scale = metadata.number("expert_weights_scale", 1.0) or 1.0
+    n_groups = metadata.count("expert_group_count", 1, least=0) or 1
     return ExpertsSpec(
         n_experts=n_experts,
         n_used=n_used,
         ffn_size=ffn_size,
-        normalize=normalize,
-        scale=scale,
-        shared_size=metadata.count("expert_shared_feed_forward_length", 0, least=0),
+        gate=_gate(metadata, arch),
+        normalize=metadata.flag("expert_weights_norm", default=arch.normalizes),
+        scale=metadata.number("expert_weights_scale", 1.0) or 1.0,
+        shared_size=_shared_size(metadata, ffn_size),
+        n_groups=n_groups,
+        n_groups_used=metadata.count("expert_group_used_count", n_groups, least=0) or n_groups,
     )
+
+
+def _gate(metadata: MetadataReader, arch: Arch) -> str:
+    stated = metadata.count("expert_gating_func", 0, least=0)
+    return GATES.get(stated) or arch.gate
+
+
+def _shared_size(metadata: MetadataReader, ffn_size: int) -> int:
+    """Width of the shared expert: stated, or that of `expert_shared_count` experts."""
+    n_shared = metadata.count("expert_shared_count", 0, least=0)
+    return metadata.count("expert_shared_feed_forward_length", n_shared * ffn_size, least=0)
 
 
 def _attention_scale(

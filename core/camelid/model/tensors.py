@@ -114,7 +114,8 @@ def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
 def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     yield "output.weight", "VC"
     for i, layer in enumerate(spec.layers):
-        shapes = _layer_shapes(spec, arch, layer)
+        shapes = {**_layer_shapes(spec, arch, layer), **arch.optional}
+        yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in arch.optional.items())
         biases = (name for name in arch.optional_biases if name in shapes)
         yield from ((f"blk.{i}.{name}.bias", shapes[name][0]) for name in biases)
 

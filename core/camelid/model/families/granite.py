@@ -9,6 +9,7 @@ from camelid.model.arch import ATTENTION, GLU_NAMES, Arch
 
 ARCHS: dict[str, Arch] = {
     "granite": Arch(optional_biases=(*ATTENTION, *GLU_NAMES), has_rope_switch=True),
+    "granitemoe": Arch(optional_biases=(*ATTENTION,), has_rope_switch=True),
     # Granite 4: dense, or experts with a shared expert; most have no rotation.
     "granitehybrid": Arch(
         mixers=("attention", "mamba2"),
@@ -20,6 +21,23 @@ ARCHS: dict[str, Arch] = {
 HF_ROWS: dict[str, hf.HfRow] = {
     "granite": hf.HfRow(
         arch="granite", folds=hf.PAIRS, numbers=hf.GRANITE_SCALES, defaults={"attention_multiplier": 1.0}
+    ),
+    "granitemoe": hf.HfRow(
+        arch="granitemoe",
+        names={**hf.PRE_NORMS, **hf.ATTENTION},
+        mlp_names=hf.GRANITE_MLPS,
+        folds={**hf.PAIRS, **hf.HALVES},
+        numbers=hf.GRANITE_SCALES,
+        defaults=hf.GRANITE_MOE_DEFAULTS,
+    ),
+    "granitemoeshared": hf.HfRow(
+        arch="granitemoe",
+        names={**hf.PRE_NORMS, **hf.ATTENTION},
+        mlp_names=hf.GRANITE_MLPS,
+        folds={**hf.PAIRS, **hf.HALVES},
+        counts={"expert_shared_feed_forward_length": "shared_intermediate_size"},
+        numbers=hf.GRANITE_SCALES,
+        defaults={**hf.GRANITE_MOE_DEFAULTS, "shared_intermediate_size": 0},
     ),
     "granitemoehybrid": hf.HfRow(
         arch="granitehybrid",

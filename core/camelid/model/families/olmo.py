@@ -14,9 +14,16 @@ ARCHS: dict[str, Arch] = {
         window_pattern=4,
         scales_local=False,
     ),
+    "olmoe": Arch(rope_style="neox", added={"attention": WIDE_NORMS}, normalizes=False),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
     "olmo2": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5}),
     "olmo3": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096}),
+    "olmoe": hf.HfRow(
+        arch="olmoe",
+        names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **hf.QWEN_EXPERTS},
+        defaults={"rms_norm_eps": 1e-5, "num_experts": 64, "num_experts_per_tok": 8},
+        refused={"attention_bias": (False,)},
+    ),
 }

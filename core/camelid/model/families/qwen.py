@@ -9,6 +9,12 @@ ARCHS: dict[str, Arch] = {
     "qwen2": Arch(rope_style="neox", biases=QKV),
     "qwen3": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
     "qwen3moe": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
+    "qwen2moe": Arch(
+        rope_style="neox",
+        biases=QKV,
+        normalizes=False,
+        added={"experts": {"ffn_gate_inp_shexp": "1C"}},
+    ),
     # Qwen3-Next: three layers of gated DeltaNet, then one of gated attention; experts in every layer.
     "qwen3next": Arch(
         rope_style="neox",
@@ -36,6 +42,20 @@ HF_ROWS: dict[str, hf.HfRow] = {
         names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **hf.QWEN_EXPERTS},
         defaults={"num_key_value_heads": 4, "norm_topk_prob": False, "sliding_window": 4096},
         refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "use_sliding_window": (False,)},
+        has_window_switch=True,
+    ),
+    "qwen2_moe": hf.HfRow(
+        arch="qwen2moe",
+        names={**hf.LLAMA, **hf.QWEN_EXPERTS, **hf.QWEN_SHARED},
+        counts={"expert_shared_feed_forward_length": "shared_expert_intermediate_size"},
+        defaults={
+            "num_key_value_heads": 16,
+            "num_experts": 60,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 1408,
+            "shared_expert_intermediate_size": 5632,
+        },
+        refused={"use_sliding_window": (False,), "qkv_bias": (True,)},
         has_window_switch=True,
     ),
     "qwen3_next": hf.HfRow(
