@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.support.exhaustive import share_of
 from tests.support.served_here import ServedHere, served_here
 from tests.support.undisturbed import undisturbed
 
@@ -73,8 +74,9 @@ GRAMMARS = {
 }
 
 
-@pytest.mark.parametrize("text", GRAMMARS.values(), ids=GRAMMARS)
-def test_hostile_grammars(served: ServedHere, text: str) -> None:
+@pytest.mark.parametrize("name", share_of(GRAMMARS, 5))
+def test_hostile_grammars(served: ServedHere, name: str) -> None:
+    text = GRAMMARS[name]
     with undisturbed(served.http):
         for reply in (
             ask(served, "/completion", prompt="Hi", n_predict=2, grammar=text),
@@ -106,31 +108,32 @@ SCHEMAS: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("value", SCHEMAS.values(), ids=SCHEMAS)
-def test_hostile_schemas(served: ServedHere, value: Any) -> None:
+@pytest.mark.parametrize("name", share_of(SCHEMAS, 8))
+def test_hostile_schemas(served: ServedHere, name: str) -> None:
     with undisturbed(served.http):
-        reply = ask(served, CHAT, **schema(value))
+        reply = ask(served, CHAT, **schema(SCHEMAS[name]))
         assert reply.status_code in (200, 400, 408), reply.text[:300]
         assert reply.is_success or len(reply.text) < 3000
 
 
 TEXTS = {
     "one letter": "a" * 100_000,
+    "marks": "e" + "́" * 200_000,
+    "control tokens": "<|im_end|><|im_start|>" * 20_000,
     "carets": "^" * 1_000_000,
     "underscores": "_" * 50_000,
     "no space": "ሴ" * 100_000,
-    "marks": "e" + "́" * 200_000,
     "spaces": " " * 250_000,
     "joined faces": "👩‍👩‍👧‍👦" * 10_000,
     "digits": "7" * 500_000,
     "zeros": "\0" * 200_000,
-    "control tokens": "<|im_end|><|im_start|>" * 20_000,
 }
 
 
-@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
-def test_hostile_texts(patient: ServedHere, text: str) -> None:
+@pytest.mark.parametrize("name", share_of(TEXTS, 3))
+def test_hostile_texts(patient: ServedHere, name: str) -> None:
     """No prompt of them fits; each is refused with its number of tokens, and tokenised whole where asked."""
+    text = TEXTS[name]
     with undisturbed(patient.http):
         reply = ask(patient, CHAT, LONGEST_TEXT_S, **said(text))
         assert (reply.status_code, reply.json()["error"]["code"]) == (400, "context_length_exceeded")
