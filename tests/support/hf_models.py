@@ -29,13 +29,18 @@ GAINS = {
     "k_proj": 1.4,
     "qkv_proj": 1.4,
     "c_attn": 1.4,
+    "wqkv": 1.4,
+    "W_pack": 1.4,
+    "query_key_value": 1.4,
     "lm_head": 2.0,
+    "output_layer": 2.0,
+    "output": 2.0,
     "gate": 1.5,  # a router
     "layer": 1.5,  # Granite's
 }
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0}  # mamba's: decays from slow to fast
 AROUND_0 = ("gemma", "qwen3_next")  # families whose norms are stored less 1
-EMBEDDINGS = ("embed_tokens", "wte", "wpe")
+EMBEDDINGS = ("embed_tokens", "wte", "wpe", "tok_embeddings", "word_embeddings")
 EMBEDDING_SPREAD = 0.25  # standard deviation: a tied head of 64 inputs then gives logits of spread 2
 TYPES = {"f32": ("F32", "float32"), "f16": ("F16", "float16"), "bf16": ("BF16", "bfloat16")}
 

@@ -91,6 +91,8 @@ class Arch:
     `rope.scaling.finetuned` = false turns rotation off in all layers.
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5.
+    Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. Files must state the numbers
+    `needed`, which have no default.
     """
 
     rope_style: str = "norm"
@@ -121,6 +123,8 @@ class Arch:
     scales_embeddings: bool = False
     wide_layers: int = 0
     residual: str = "sequential"
+    ffn_matrices: int = 1
+    needed: tuple[str, ...] = ()
 
     @property
     def has_local_rope(self) -> bool:

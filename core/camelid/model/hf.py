@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 
 from camelid.errors import TensorShapeError, UnsupportedModelError, shown
@@ -144,8 +145,9 @@ def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) 
     parts = tuple(Part(p.file, p.offset, p.n_bytes) for t in tensors for p in t.planes or (t,))
     weight = Weight(name=full_name, type=first.type, shape=shape, parts=parts)
     weight = weight.then("join_groups", *first.groups) if first.groups else weight
-    fold = settings.row.folds.get(name)
-    return FOLDS[fold](weight, settings) if fold else weight
+    for fold in settings.row.folds.get(name, "").split():
+        weight = FOLDS[fold](weight, settings)
+    return weight
 
 
 def _check_alike(name: str, tensors: list[HfTensor], want: int) -> None:
@@ -177,6 +179,25 @@ def _pairs(weight: Weight, n_heads: int) -> Weight:
     if weight.shape[0] % (2 * n_heads):
         return weight  # match_tensors refuses the shape
     return weight.then("permute_rows", n_heads, weight.shape[0] // n_heads)
+
+
+def _stacked(weight: Weight, settings: HfSettings, i: int) -> Weight:
+    """Rows of the queries (0), keys (1) or values (2) of a matrix or bias that stacks the three."""
+    n_q, n_kv = settings.n_heads * settings.head_dim, settings.n_kv_heads * settings.head_dim
+    if weight.shape[0] != n_q + 2 * n_kv:
+        return weight  # match_tensors refuses the shape
+    return cut_rows(weight, weight.name, *((0, n_q), (n_q, n_kv), (n_q + n_kv, n_kv))[i])
+
+
+def _grouped(weight: Weight, settings: HfSettings, i: int) -> Weight:
+    """The same rows of a matrix that repeats, for each KV head: its query heads, its key, its value."""
+    dim, n_kv_heads = settings.head_dim, settings.n_kv_heads
+    n_q = settings.n_heads // n_kv_heads * dim
+    if weight.shape[0] != n_kv_heads * (n_q + 2 * dim):
+        return weight  # match_tensors refuses the shape
+    start, n = ((0, n_q), (n_q, dim), (n_q + dim, dim))[i]
+    heads = range(0, weight.shape[0], n_q + 2 * dim)
+    return take_rows(weight, weight.name, [(head + start, n) for head in heads])
 
 
 def _add_one(weight: Weight, _: HfSettings) -> Weight:
@@ -242,6 +263,8 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "pairs_of_q": lambda weight, settings: _pairs(weight, settings.n_heads),
     "pairs_of_k": lambda weight, settings: _pairs(weight, settings.n_kv_heads),
+    **{f"{name}_of_stack": partial(_stacked, i=i) for i, name in enumerate("qkv")},
+    **{f"{name}_of_groups": partial(_grouped, i=i) for i, name in enumerate("qkv")},
     "add_one": _add_one,
     "first_half": lambda weight, _: _half(weight, 0),
     "second_half": lambda weight, _: _half(weight, 1),

@@ -66,7 +66,8 @@ class HfSettings:
     @cached_property
     def head_dim(self) -> int:
         default = max(self.count("embedding_length") // self.n_heads, 1)
-        return self.config.count("head_dim", min(default, MAX_HEAD_DIM), most=MAX_HEAD_DIM)
+        name = self.row.keys.get("attention.key_length", "head_dim")
+        return self.config.count(name, min(default, MAX_HEAD_DIM), most=MAX_HEAD_DIM)
 
     @cached_property
     def n_experts(self) -> int:
@@ -104,7 +105,10 @@ class HfSettings:
 
     @cached_property
     def theta(self) -> float:
-        default = self.config.number("rope_theta", 10000.0, above=1.0)
+        name = self.row.keys.get("rope.freq_base", "rope_theta")
+        default = self.config.number(name, 10000.0, above=1.0) * self.config.number(
+            "rope_ratio", 1.0, above=0.0
+        )
         return self.rope.number("rope_theta", default, above=1.0)
 
     @cached_property
@@ -288,10 +292,11 @@ def _local_theta(settings: HfSettings) -> float:
 
 def _rope_type(settings: HfSettings) -> str:
     kind = settings.rope.text("rope_type", "") or settings.rope.text("type", "default")
-    known = ("default", "linear", "yarn", "longrope", "su", "llama3")
+    known = ("default", "dynamic", "linear", "yarn", "longrope", "su", "llama3")
     if kind not in known:
         raise _unsupported("rope_type", kind, known)
-    return {"su": "longrope"}.get(kind, kind)
+    # dynamic scales beyond context_length alone, the longest context that a model is loaded with
+    return {"su": "longrope", "dynamic": "default"}.get(kind, kind)
 
 
 def _scaling(settings: HfSettings) -> Pairs:

@@ -125,6 +125,28 @@ GPT2_KEYS: Names = {
     "norm_eps": "layer_norm_epsilon",
     "hidden_activation": "activation_function",
 }
+QWEN1_KEYS: Names = {
+    **KEYS,
+    "attention.key_length": "kv_channels",
+    "attention.head_count_kv": "num_attention_heads",
+    "context_length": "seq_length",  # longer contexts scale attention by the length
+    "norm_eps": "layer_norm_epsilon",
+    "rope.freq_base": "rotary_emb_base",
+}
+CHATGLM_KEYS: Names = {
+    **KEYS,
+    "block_count": "num_layers",
+    "feed_forward_length": "ffn_hidden_size",
+    "attention.head_count_kv": "multi_query_group_num",
+    "attention.key_length": "kv_channels",
+    "context_length": "seq_length",
+    "norm_eps": "layernorm_epsilon",
+}
+CHATGLM_REFUSED: Mapping[str, tuple[object, ...]] = {
+    "multi_query_attention": (True,), "rmsnorm": (True,), "post_layer_norm": (True,),
+    "original_rope": (True,), "apply_residual_connection_post_layernorm": (False,),
+    "add_bias_linear": (False,), "quantization_bit": (0,), "pre_seq_len": (),
+}  # fmt: skip
 GRANITE_SCALES: Names = {
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",
@@ -173,7 +195,8 @@ class HfRow:
 
     Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `mlp_names`
     the MLP's by kind, for models whose dense and expert MLPs share published names. `folds` maps a GGUF name
-    to a fold (`hf.FOLDS`). Tensors that begin or end with an item of `ignored` are not weights.
+    to one or more folds (`hf.FOLDS`), in order. Tensors that begin or end with an item of `ignored` are not
+    weights.
     Keys. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are optional
     floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of other
     functions of config.json. `layer_types` (of config.json, number of layers) states the layers' kinds where

@@ -54,6 +54,8 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     """
     metadata = MetadataReader(checkpoint.header, name)
     _check_refused(metadata, arch)
+    for key in arch.needed:
+        metadata.number(key)
     n_heads, hidden_size = metadata.count("attention.head_count"), metadata.count("embedding_length")
     head_dim = metadata.count(
         "attention.key_length", max(1, hidden_size // n_heads)
@@ -71,7 +73,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         n_kv_heads=_n_kv_heads(metadata, arch, n_layers, n_heads),
         head_dim=head_dim,
         hidden_size=hidden_size,
-        ffn_size=metadata.count("feed_forward_length"),
+        ffn_size=metadata.count("feed_forward_length") // arch.ffn_matrices,
         vocab_size=_embedding(checkpoint.tensors).shape[0],
         context_length=metadata.count("context_length"),
         norm_eps=metadata.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),

@@ -1,0 +1,110 @@
+"""Models with Llama's layers under names of their own: InternLM, Orion, Baichuan, MiniCPM, Qwen, ChatGLM."""
+
+from __future__ import annotations
+
+from camelid.formats.settings import Config
+from camelid.model import hf_rows as hf
+from camelid.model.arch import ATTENTION, FUSED_GATE_UP, FUSED_QKV, GLU_NAMES, PRE_NORMS, QKV, Arch
+
+SCALES = ("embedding_scale", "residual_scale", "logit_scale")
+
+ARCHS: dict[str, Arch] = {
+    "internlm2": Arch(optional_biases=(*ATTENTION,)),
+    "orion": Arch(rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm")),
+    "xverse": Arch(),
+    "baichuan": Arch(),
+    "minicpm": Arch(optional_biases=(*ATTENTION, *GLU_NAMES), needed=SCALES),
+    # The first Qwen: feed_forward_length counts gate and up.
+    "qwen": Arch(rope_style="neox", biases=QKV, splits=FUSED_QKV, ffn_matrices=2),
+    "chatglm": Arch(optional_biases=QKV, splits={**FUSED_QKV, **FUSED_GATE_UP}),
+    "pangu-embedded": Arch(rope_style="neox", optional_biases=(*ATTENTION,)),
+}
+
+
+def _residual_scale(config: Config) -> float:
+    return config.number("scale_depth") / config.count("num_hidden_layers") ** 0.5
+
+
+def _logit_scale(config: Config) -> float:
+    return config.count("hidden_size") / config.count("dim_model_base")
+
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    "internlm2": hf.HfRow(
+        arch="internlm2",
+        names={
+            "attn_norm": "attention_norm",
+            "ffn_norm": "ffn_norm",
+            **dict.fromkeys(QKV, "attention.wqkv"),
+            "attn_output": "attention.wo",
+            "ffn_gate": "feed_forward.w1",
+            "ffn_up": "feed_forward.w3",
+            "ffn_down": "feed_forward.w2",
+        },
+        outer={"token_embd": "model.tok_embeddings", "output_norm": "model.norm", "output": "output"},
+        folds={
+            "attn_q": "q_of_groups pairs_of_q",
+            "attn_k": "k_of_groups pairs_of_k",
+            "attn_v": "v_of_groups",
+        },
+    ),
+    "internlm3": hf.HfRow(arch="llama", folds=hf.PAIRS),
+    "orion": hf.HfRow(arch="orion", refused={"attention_bias": (False,)}),
+    "xverse": hf.HfRow(arch="xverse", folds=hf.PAIRS),
+    "baichuan": hf.HfRow(
+        arch="baichuan",
+        names={**hf.LLAMA, **dict.fromkeys(QKV, "self_attn.W_pack")},
+        folds={"attn_q": "q_of_stack pairs_of_q", "attn_k": "k_of_stack pairs_of_k", "attn_v": "v_of_stack"},
+    ),
+    "minicpm": hf.HfRow(
+        arch="minicpm",
+        folds=hf.PAIRS,
+        numbers={"embedding_scale": "scale_emb"},
+        derived={"residual_scale": _residual_scale, "logit_scale": _logit_scale},
+        defaults={"scale_emb": 1, "scale_depth": 1, "dim_model_base": 1},
+        is_tied=True,
+    ),
+    "mimo": hf.HfRow(  # layers that predict further tokens are not used
+        arch="qwen2",
+        defaults=hf.QWEN_DEFAULTS,
+        ignored=(".rotary_emb.inv_freq", "model.mtp_layers."),
+        has_window_switch=True,
+    ),
+    "PanguEmbedded": hf.HfRow(arch="pangu-embedded"),
+    "qwen": hf.HfRow(
+        arch="qwen",
+        names={
+            "attn_norm": "ln_1",
+            "attn_qkv": "attn.c_attn",
+            "attn_output": "attn.c_proj",
+            "ffn_norm": "ln_2",
+            "ffn_gate": "mlp.w2",
+            "ffn_up": "mlp.w1",
+            "ffn_down": "mlp.c_proj",
+        },
+        outer={"token_embd": "transformer.wte", "output_norm": "transformer.ln_f", "output": "lm_head"},
+        layer="transformer.h.{i}.",
+        keys=hf.QWEN1_KEYS,
+        refused={"no_bias": (True,), "rotary_pct": (1.0,), "scale_attn_weights": (True,)},
+    ),
+    "chatglm": hf.HfRow(
+        arch="chatglm",
+        names={
+            **hf.PRE_NORMS,
+            "attn_qkv": "self_attention.query_key_value",
+            "attn_output": "self_attention.dense",
+            "ffn_up": "mlp.dense_h_to_4h",
+            "ffn_down": "mlp.dense_4h_to_h",
+        },
+        outer={
+            "token_embd": "transformer.embedding.word_embeddings",
+            "output_norm": "transformer.encoder.final_layernorm",
+            "output": "transformer.output_layer",
+        },
+        layer="transformer.encoder.layers.{i}.",
+        keys=hf.CHATGLM_KEYS,
+        defaults={"partial_rotary_factor": 0.5, "layernorm_epsilon": 1e-5},
+        refused=hf.CHATGLM_REFUSED,
+        ignored=(".rotary_pos_emb.inv_freq",),
+    ),
+}

@@ -1,0 +1,11 @@
+"""Float64 definitions of architectures that transformers has no class for, by model_type.
+
+Each is written from its paper and the published modelling facts, in NumPy, and shares no code with Camelid.
+"""
+
+from __future__ import annotations
+
+from tests.golden.definitions.decoder import Decoder
+from tests.golden.definitions.llamas import LLAMAS
+
+DEFINITIONS: dict[str, type[Decoder]] = {**LLAMAS}

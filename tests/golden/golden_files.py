@@ -1,0 +1,68 @@
+"""What the scripts that make archs/*.json share: token ids, the files' text, and the comparison with them."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from tests.golden.case_row import CaseRow
+from tests.golden.cases import WRONG
+from tests.golden.mutation import LEAST, Mutation
+from tests.support import hf_models
+from tests.support.hf_models import HfCase, load_case, nmse, weights_crc32
+
+ALLOWED = 1e-11  # NMSE between machines; float32 norms round about 1e-14
+STORED = ("config", "seed", "weights_crc32", "tensors", "token_ids")
+
+
+def bare_case(row: CaseRow, tensors: dict[str, list[int]]) -> HfCase:
+    """The case of a row with these published tensors, without logits."""
+    case = HfCase(
+        name=row.name,
+        config=row.config,
+        seed=row.seed,
+        tensors=tensors,
+        token_ids=token_ids(row),
+        logits=[],
+        weights_crc32=0,
+    )
+    object.__setattr__(case, "weights_crc32", weights_crc32(case))
+    return case
+
+
+def token_ids(row: CaseRow) -> list[list[int]]:
+    vocab = row.config["vocab_size"]
+    return [
+        [zlib.crc32(f"{row.seed}/{k}/{i}".encode()) % vocab for i in range(length)]
+        for k, length in enumerate(row.lengths)
+    ]
+
+
+def write_case(case: HfCase) -> None:
+    lines = [f'"{name}": {json.dumps(getattr(case, name))}' for name in STORED]
+    packed = [base64.b64encode(run.astype("<f4").tobytes()).decode() for run in case.logits]
+    lines.append(f'"logits": {json.dumps(packed, indent=0)}')
+    hf_models.FOLDER.mkdir(exist_ok=True)
+    (hf_models.FOLDER / f"{case.name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def same(case: HfCase) -> bool:
+    """True if the committed file has these facts and logits."""
+    kept = load_case(case.name)
+    error = nmse([run.astype(np.float32) for run in case.logits], kept.logits)
+    print(f"{case.name}: NMSE {error:.1e} to the committed file, allowed {ALLOWED:.0e}")
+    return error < ALLOWED and all(getattr(case, name) == getattr(kept, name) for name in STORED)
+
+
+def mutations_show(case: HfCase, run: Callable[[HfCase, Mutation], Sequence[Any]]) -> bool:
+    """True if each wrong fact of the case moves the logits of `run`."""
+    rows = [row for row in WRONG if row.case == case.name]
+    moved = {str(row): nmse(run(case, row), case.logits) for row in rows}
+    assert len(moved) == len(rows), f"{case.name}: two mutations of one name"
+    for name, error in moved.items():
+        print(f"  {error:8.1e}  {name}{'' if error > LEAST else '   NOT ENGAGED'}")
+    return all(error > LEAST for error in moved.values())

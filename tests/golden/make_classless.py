@@ -1,0 +1,73 @@
+"""Makes archs/*.json of models that transformers has no class for, with the definitions of definitions/.
+
+Run through `make goldens`: it recomputes everything, compares with the committed files, and shows that every
+wrong fact of cases/ moves the logits. `--write` replaces the files; further arguments select cases by name
+prefix. Where llama.cpp is installed, its logits on the converted F32 file are compared with the definition's.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+sys.path[:0] = [str(Path(__file__).parents[2])]
+
+import numpy as np  # noqa: E402 - the path comes first
+from tests.golden.case_row import CaseRow  # noqa: E402
+from tests.golden.cases import CASES  # noqa: E402
+from tests.golden.definitions import DEFINITIONS  # noqa: E402
+from tests.golden.golden_files import bare_case, mutations_show, same, write_case  # noqa: E402
+from tests.golden.mutation import Mutation  # noqa: E402
+from tests.rivals.llama_cpp import PLAIN, READINGS, UNREAD, convert_case, llama_logits  # noqa: E402
+from tests.support.hf_models import HfCase, nmse, weights_of  # noqa: E402
+
+TO_LLAMA_CPP = 1e-8  # NMSE; llama.cpp sums in float32
+
+
+def run(case: HfCase, mutation: Mutation | None = None) -> list[Any]:
+    """Logits [T, V] of each sequence."""
+    changes = mutation.config if mutation else {}
+    weights = weights_of(case, neutral=mutation.neutral if mutation else ())
+    model = DEFINITIONS[case.model_type]({**case.config, **changes}, weights)
+    logits = [model.logits(ids) for ids in case.token_ids]
+    assert all(np.isfinite(rows).all() for rows in logits)
+    return logits
+
+
+def golden(row: CaseRow) -> HfCase:
+    case = bare_case(row, DEFINITIONS[row.config["model_type"]](row.config).shapes())
+    case.logits.extend(run(case))
+    return case
+
+
+def agrees(case: HfCase) -> bool:
+    """True if llama.cpp's logits are the definition's, or llama.cpp is not installed."""
+    if case.name in UNREAD or not find_spec("llama_cpp"):
+        print(f"  llama.cpp: {UNREAD.get(case.name, 'not installed')}")
+        return True
+    reading = READINGS.get(case.name, PLAIN)
+    want = run(case, Mutation(case.name, "reading", dict(reading.config)))
+    with tempfile.TemporaryDirectory() as folder:
+        got = llama_logits(convert_case(case.name, Path(folder), "f32"), case.token_ids)
+    error = nmse([rows[: reading.rows] for rows in got], [rows[: reading.rows] for rows in want])
+    print(f"  llama.cpp: NMSE {error:.1e}, allowed {TO_LLAMA_CPP:.0e}  {reading.why}")
+    return error <= TO_LLAMA_CPP
+
+
+def main() -> int:
+    chosen = tuple(word for word in sys.argv[1:] if not word.startswith("--")) or ("",)
+    rows = [row for row in CASES if row.config["model_type"] in DEFINITIONS]
+    good = {row.config["model_type"] for row in rows} == {*DEFINITIONS}
+    for row in (row for row in rows if row.name.startswith(chosen)):
+        case = golden(row)
+        if "--write" in sys.argv:
+            write_case(case)
+        good = all([good, same(case), mutations_show(case, run), agrees(case)])
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
