@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.golden.definitions import DEFINITIONS
 from tests.support.arch_rows import row_lines
 from tests.support.hf_models import HfCase, load_cases, nmse, write_hf
 from tests.support.model.file_runs import Loaded, Logits, load_hf, reference_logits, run
@@ -29,9 +30,9 @@ from camelid.model.archs import ARCHS, HF_ROWS
 
 PAGE = Path(__file__).parents[2] / "core/camelid/model/ARCHITECTURES.md"
 HEAD = (
-    "| GGUF architecture | `model_type` | lines | NMSE, reference | NMSE, cpu | NMSE, webgpu "
+    "| GGUF architecture | `model_type` | lines | oracle | NMSE, reference | NMSE, cpu | NMSE, webgpu "
     "| refused settings |",
-    "|---|---|---|---|---|---|---|",
+    "|---|---|---|---|---|---|---|---|",
 )
 TABLE = re.compile(r"^\| GGUF architecture .*?(?=\n\n)", re.MULTILINE | re.DOTALL)
 NO_KERNEL = re.compile(r"no kernel for the op (.*?)(?: of|[.;]|$)")
@@ -51,6 +52,11 @@ def figures(case: HfCase) -> tuple[str, str, str]:
         together = reference_logits(loaded, case.token_ids, context=longest)
         others = [on_backend(name, loaded, case, together) for name in ("cpu", "webgpu")]
     return f"{oracle:.1e}", others[0], others[1]
+
+
+def oracle_of(case: HfCase) -> str:
+    """transformers; or, where it has no class, a NumPy definition in float64 that llama.cpp confirms."""
+    return "definition" if case.model_type in DEFINITIONS else "transformers"
 
 
 def alone(loaded: Loaded, sequences: Sequence[Sequence[int]]) -> Logits:
@@ -89,7 +95,9 @@ def line(arch: str) -> str:
     cells = zip(*map(figures, cases), strict=True)
     types = ", ".join(f"`{name}`" for name, row in HF_ROWS.items() if row.arch == arch)
     keys = sorted({key for row in HF_ROWS.values() if row.arch == arch for key in row.refused})
-    columns = [f"`{arch}`", types, str(row_lines()[arch]), *map(worst, cells), ", ".join(keys) or "none"]
+    kinds = " and ".join(sorted({oracle_of(case) for case in cases}, reverse=True))
+    counted = [f"`{arch}`", types, str(row_lines()[arch]), kinds]
+    columns = [*counted, *map(worst, cells), ", ".join(keys) or "none"]
     return f"| {' | '.join(columns)} |"
 
 
