@@ -39,10 +39,14 @@ const MOVES = {
   },
 };
 
-/** Load ops that change values: each gives the change of one, which float32 rounds. */
+/** Load ops that change values: each gives the change of one in a row, which float32 rounds. */
 const CHANGES = {
   add: (number) => (value) => value + Math.fround(number),
   neg_exp: () => (value) => -Math.exp(value),
+  scale_rows: (...runs) => {
+    const factors = runs.flatMap((n, i) => (i % 2 ? [] : new Array(n).fill(Math.fround(runs[i + 1]))));
+    return (value, row) => value * factors[row];
+  },
 };
 
 function moved(values, from) {
@@ -126,7 +130,7 @@ export class Loader {
     const floats = (start, n, to) =>
       this.#staged(n * stored.each, async (raw) => {
         await gather(start, n, raw);
-        this.#decode(stored, raw, to, n * stored.cols);
+        this.#decode(stored, raw, to, n * stored.cols, start);
       });
     const coded = (start, n, to) =>
       this.#staged(4 * n * stored.cols, async (values) => {
@@ -199,11 +203,13 @@ export class Loader {
     return (await this.#sources[source]).read(offset + start, n);
   }
 
-  #decode(stored, from, to, n) {
+  #decode(stored, from, to, n, firstRow = 0) {
     const type = stored.stored;
     if (this.#exports.cam_decode(0, type.id, from, to, BigInt(n))) throw noCodec(stored, type);
     const values = this.#memory.numbers(Float32Array, to, n);
-    for (const change of changes(stored)) values.forEach((value, i) => (values[i] = change(value)));
+    for (const change of changes(stored)) {
+      values.forEach((value, i) => (values[i] = change(value, firstRow + Math.floor(i / stored.cols))));
+    }
   }
 
   #encode(stored, from, to, n) {
@@ -244,7 +250,7 @@ function* tiles(rows, each, step = 1) {
 }
 
 function changes({ ops }) {
-  return ops.filter(([name]) => name in CHANGES).map(([name, number]) => CHANGES[name](number));
+  return ops.filter(([name]) => name in CHANGES).map(([name, ...args]) => CHANGES[name](...args));
 }
 
 /** True if values move across rows: in a transposed matrix, and in a vector, which is one row. */

@@ -86,7 +86,7 @@ def test_leading_dimensions_of_1_may_be_missing(tmp_path: Path) -> None:
     ("key", "value", "problem"),
     [
         ("attention__head_count_kv", [0, 2], "has 2 items for 3 layers"),
-        ("attention__head_count_kv", [1, 2, 0], r"is \[1, 2\] in layers with a KV cache"),
+        ("attention__head_count_kv", [1, 2, 0], r"is \[1, 2\] in the layers that have it"),
         ("attention__head_count_kv", [0, -2, 0], "holds -2 to 0"),
         ("ssm__time_step_rank", 7, "is 7, expected a multiple of 2 groups"),
         ("ssm__inner_size", 100, "is 100, expected a multiple of 8 heads"),

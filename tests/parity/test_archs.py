@@ -25,8 +25,11 @@ pytestmark = pytest.mark.parity
 
 # By model type: ops without a kernel.
 LACKED = {
+    "falcon_h1": "conv1d, scan_mamba2",
     "granitemoehybrid": "conv1d, scan_mamba2",
     "lfm2": "conv1d",
+    "mamba2": "conv1d, scan_mamba2",
+    "nemotron_h": "conv1d, scan_mamba2",
     "qwen3_next": "conv1d, scan_delta",
 }
 CASES = [case for case in load_cases() if case.model_type not in LACKED]

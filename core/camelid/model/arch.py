@@ -23,18 +23,14 @@ PRE_NORMS: Shapes = {"attn_norm": "C", "ffn_norm": "C"}
 POST_NORMS: Shapes = {"post_attention_norm": "C", "post_ffw_norm": "C"}
 HEAD_NORMS: Shapes = {"attn_q_norm": "D", "attn_k_norm": "D"}
 WIDE_NORMS: Shapes = {"attn_q_norm": "Q", "attn_k_norm": "K"}
+SCAN: Shapes = {
+    "ssm_in": "ZC", "ssm_conv1d": "UW", "ssm_dt.bias": "H", "ssm_a": "H1", "ssm_d": "H1", "ssm_out": "CI",
+}  # fmt: skip
 # Mixer -> its tensors. A name gets the ending `.weight`, except biases and those in NO_ENDING.
 MIXER_TENSORS: Mapping[str, Shapes] = {
     "attention": ATTENTION,
-    "mamba2": {
-        "ssm_in": "ZC",
-        "ssm_conv1d": "UW",
-        "ssm_dt.bias": "H",
-        "ssm_a": "H1",
-        "ssm_d": "H1",
-        "ssm_norm": "GN",
-        "ssm_out": "CI",
-    },
+    "mamba2": {**SCAN, "ssm_norm": "GN"},
+    "attention_mamba2": {**ATTENTION, **SCAN},
     "delta": {
         "attn_qkv": "UC",
         "attn_gate": "IC",
@@ -47,7 +43,10 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
         "ssm_out": "CI",
     },
     "shortconv": {"shortconv.in_proj": "ZC", "shortconv.conv": "UW", "shortconv.out_proj": "CU"},
+    "": {},
 }
+# Mixers whose layers have no KV cache.
+RECURRENT_MIXERS = ("mamba2", "delta", "shortconv")
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
 ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv")
@@ -60,6 +59,7 @@ MLP_TENSORS: Mapping[str, Shapes] = {
         "ffn_up_exps": "EXC",
         "ffn_down_exps": "ECX",
     },
+    "": {},
 }
 NO_TENSORS: Shapes = {}
 SHARED_EXPERT: Shapes = {"ffn_gate_shexp": "SC", "ffn_up_shexp": "SC", "ffn_down_shexp": "CS"}
@@ -76,9 +76,10 @@ FUSED_GATE_UP = {"ffn_up": (("ffn_gate", "F"), ("ffn_up", "F"))}
 class Arch:
     """One architecture: tensors of its layers, and defaults for metadata that a file leaves out.
 
-    Layers. `mixers` is ("attention",), or for a hybrid the mixer of layers with a KV cache and the recurrent
-    mixer. Layers whose `attention.head_count_kv` is 0 are recurrent; with `full_attention_interval` n, all
-    but every nth are.
+    Layers. `mixers` is one mixer for all layers, or for a hybrid the mixer of layers with a KV cache and the
+    recurrent mixer. Layers whose `attention.head_count_kv` is 0 are recurrent; with `full_attention_interval`
+    n, all but every nth are. With the residual `single`, a layer whose `feed_forward_length` is not 0 has an
+    MLP alone, the others a mixer alone.
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
     MLP_TENSORS by kind, `optional` are tensors that a layer may have. Tensors in `biases` have a bias, those
     in `optional_biases` may have one. `splits` cuts fused tensors; a tensor in `interleaved` repeats its
@@ -125,6 +126,11 @@ class Arch:
     residual: str = "sequential"
     ffn_matrices: int = 1
     needed: tuple[str, ...] = ()
+
+    @property
+    def has_attention(self) -> bool:
+        """True if layers may have a KV cache."""
+        return not {*self.mixers} <= {*RECURRENT_MIXERS}
 
     @property
     def has_local_rope(self) -> bool:

@@ -15,8 +15,8 @@ from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors
-from camelid.model.hf_rows import HfRow
+from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors, unsupported
+from camelid.model.hf_rows import HfRow, Runs
 from camelid.model.mlx_rows import row_of_mlx
 from camelid.plan.weights import Part, Weight, cut_each, cut_rows, inline_f32, take_rows
 
@@ -145,6 +145,8 @@ def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) 
     parts = tuple(Part(p.file, p.offset, p.n_bytes) for t in tensors for p in t.planes or (t,))
     weight = Weight(name=full_name, type=first.type, shape=shape, parts=parts)
     weight = weight.then("join_groups", *first.groups) if first.groups else weight
+    if name in settings.row.scales:
+        weight = _scaled(weight, settings.row.scales[name](settings.config, weight.rows))
     for fold in settings.row.folds.get(name, "").split():
         weight = FOLDS[fold](weight, settings)
     return weight
@@ -165,6 +167,13 @@ def _check_alike(name: str, tensors: list[HfTensor], want: int) -> None:
             name=tensors[0].type,
             known=FLOATS,
         )
+
+
+def _scaled(weight: Weight, runs: Runs) -> Weight:
+    """Runs of rows times a number each, in float32."""
+    if sum(n for n, _ in runs) != weight.rows:
+        return weight  # match_tensors refuses the shape
+    return _as_f32(weight).then("scale_rows", *(number for run in runs for number in run))
 
 
 def _transpose(weight: Weight, _: HfSettings) -> Weight:
@@ -239,6 +248,13 @@ def _groups(weight: Weight, settings: HfSettings) -> Weight:
     return replace(weight, shape=(n, weight.shape[0] // n)) if fits else weight
 
 
+def _groups_behind_gate(weight: Weight, settings: HfSettings) -> Weight:
+    """`groups`, of a norm that follows the gate."""
+    if settings.config.flag("mamba_norm_before_gate", True):
+        raise unsupported("mamba_norm_before_gate", True, (False,))
+    return _groups(weight, settings)
+
+
 def _decay(weight: Weight, _: HfSettings) -> Weight:
     """-exp of the stored logarithm, in float32."""
     return _as_f32(weight).then("neg_exp")
@@ -271,6 +287,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "squeeze": _squeeze,
     "column": _column,
     "groups": _groups,
+    "groups_behind_gate": _groups_behind_gate,
     "decay": _decay,
     "decay_column": lambda weight, settings: _column(_decay(weight, settings), settings),
     "qkv_of_qkvz": lambda weight, settings: _of_qkvz(weight, settings, slice(3)),

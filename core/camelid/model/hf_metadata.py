@@ -29,7 +29,10 @@ ACTS: Mapping[str, str] = {
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
 REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "is_decoder": (True,)}
 SLIDING, FULL = "sliding_attention", "full_attention"
-ATTENTION, RECURRENT = ("attention", FULL), ("mamba", "linear_attention", "conv")  # values of layer_types
+ATTENTION, RECURRENT = (
+    ("attention", FULL),
+    ("mamba", "linear_attention", "conv", "mlp"),
+)  # values of layer_types
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")  # one of these keys
 MAX_EXPERTS = 1 << 12  # published models have at most 512
 
@@ -133,11 +136,12 @@ Pairs: TypeAlias = Iterator[tuple[str, MetadataValue]]
 
 
 def _sizes(settings: HfSettings) -> Pairs:
-    yield from ((key, settings.count(key)) for key in COUNTS)
+    yield from ((key, settings.count(key)) for key in COUNTS if key not in settings.row.derived)
     yield "feed_forward_length", _ffn_size(settings)
-    yield from _kv_heads(settings)
-    yield "attention.key_length", settings.head_dim
-    yield "attention.value_length", settings.head_dim
+    if settings.arch.has_attention:
+        yield from _kv_heads(settings)
+        yield "attention.key_length", settings.head_dim
+        yield "attention.value_length", settings.head_dim
     kind = "rms_" if settings.arch.norm_kind == "rms" else ""
     default = 1e-6 if kind else 1e-5
     yield (
@@ -165,7 +169,7 @@ def _kv_heads(settings: HfSettings) -> Pairs:
         return
     every = has_kv.index(True) + 1 if True in has_kv else settings.n_layers + 1
     if has_kv != [not is_recurrent for is_recurrent in all_but(every, settings.n_layers)]:
-        raise _unsupported("layer_types", "irregular", (f"{FULL} in every nth layer",))
+        raise unsupported("layer_types", "irregular", (f"{FULL} in every nth layer",))
     yield "attention.head_count_kv", settings.n_kv_heads
     yield "full_attention_interval", every
 
@@ -180,7 +184,7 @@ def _has_kv(settings: HfSettings) -> list[bool]:
     unknown = {*types} - {*ATTENTION, *RECURRENT}
     if unknown or len(types) != settings.n_layers:
         found = min(unknown, default=f"{len(types)} items")
-        raise _unsupported("layer_types", found, (*ATTENTION, *RECURRENT))
+        raise unsupported("layer_types", found, (*ATTENTION, *RECURRENT))
     return [kind in ATTENTION for kind in types]
 
 
@@ -208,7 +212,7 @@ def _act(settings: HfSettings) -> Pairs:
     key = settings.row.keys["hidden_activation"]
     name = settings.config.text(key, "") or settings.config.text("hidden_act", "")
     if name and name not in ACTS:
-        raise _unsupported(key, name, ACTS)
+        raise unsupported(key, name, ACTS)
     if name and ACTS[name] != settings.arch.act:
         yield "hidden_activation", ACTS[name]
 
@@ -247,7 +251,7 @@ def _windowed(settings: HfSettings) -> list[bool]:
         types = config.texts("layer_types")
         unknown = {*types} - {SLIDING, FULL}
         if unknown or len(types) != n_layers:
-            raise _unsupported("layer_types", min(unknown, default=f"{len(types)} items"), (SLIDING, FULL))
+            raise unsupported("layer_types", min(unknown, default=f"{len(types)} items"), (SLIDING, FULL))
         return [kind == SLIDING for kind in types]
     if settings.row.has_window_switch:
         first = config.count("max_window_layers", 0, least=0)
@@ -283,7 +287,7 @@ def _local_theta(settings: HfSettings) -> float:
     local = settings.config.section("rope_parameters").section(SLIDING)
     kind = local.text("rope_type", "default")
     if kind != "default":
-        raise _unsupported(f"rope_parameters.{SLIDING}.rope_type", kind, ("default",))
+        raise unsupported(f"rope_parameters.{SLIDING}.rope_type", kind, ("default",))
     stated = settings.config.number(
         "rope_local_base_freq", settings.arch.local_theta or settings.theta, above=0.0
     )
@@ -294,7 +298,7 @@ def _rope_type(settings: HfSettings) -> str:
     kind = settings.rope.text("rope_type", "") or settings.rope.text("type", "default")
     known = ("default", "dynamic", "linear", "yarn", "longrope", "su", "llama3")
     if kind not in known:
-        raise _unsupported("rope_type", kind, known)
+        raise unsupported("rope_type", kind, known)
     # dynamic scales beyond context_length alone, the longest context that a model is loaded with
     return {"su": "longrope", "dynamic": "default"}.get(kind, kind)
 
@@ -317,7 +321,7 @@ def _scaling(settings: HfSettings) -> Pairs:
 def _yarn(settings: HfSettings, factor: float) -> Pairs:
     rope = settings.rope
     if not rope.flag("truncate", True) or rope.has("mscale"):
-        raise _unsupported("rope_scaling", "truncate or mscale", ("yarn without them",))
+        raise unsupported("rope_scaling", "truncate or mscale", ("yarn without them",))
     yield "rope.scaling.original_context_length", _original_context(settings)
     yield "rope.scaling.yarn_beta_fast", rope.number("beta_fast", 32.0, above=0.0)
     yield "rope.scaling.yarn_beta_slow", rope.number("beta_slow", 1.0, above=0.0)
@@ -376,10 +380,10 @@ def _check_refused(settings: HfSettings) -> None:
     for key, supported in {**REFUSED, **settings.row.refused}.items():
         value = settings.config.values.get(key)
         if value is not None and value not in supported:
-            raise _unsupported(key, value, supported)
+            raise unsupported(key, value, supported)
 
 
-def _unsupported(key: str, value: object, supported: Iterable[object]) -> UnsupportedModelError:
+def unsupported(key: str, value: object, supported: Iterable[object]) -> UnsupportedModelError:
     shown = ", ".join(map(str, supported))
     return UnsupportedModelError(
         f"config.json: {key} is {value!r}, which is not supported; supported: {shown or 'null'}",

@@ -7,13 +7,15 @@ permuted, a matrix transposed or cut in two, 1 added to a norm's gain), except t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 
 Names = Mapping[str, str]
+Runs: TypeAlias = Sequence[tuple[int, float]]  # (number of rows, factor), for all rows of a matrix
 
 ATTENTION: Names = {
     "attn_q": "self_attn.q_proj",
@@ -193,16 +195,17 @@ SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logi
 class HfRow:
     """One model_type: the ARCHS row `arch`, published tensor names, folds, and config.json's keys.
 
-    Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `mlp_names`
-    the MLP's by kind, for models whose dense and expert MLPs share published names. `folds` maps a GGUF name
-    to one or more folds (`hf.FOLDS`), in order. Tensors that begin or end with an item of `ignored` are not
+    Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers,
+    `mlp_names` the MLP's by kind, for models whose dense and expert MLPs share published names. `folds`
+    maps a GGUF name to one or more folds (`hf.FOLDS`), in order, `scales` to factors of its rows, from
+    config.json and the number of rows. Tensors that begin or end with an item of `ignored` are not
     weights.
-    Keys. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are optional
-    floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of other
-    functions of config.json. `layer_types` (of config.json, number of layers) states the layers' kinds where
-    config.json does not by that key. `defaults` are the values of
-    absent keys as in the classes of transformers 5; `is_tied` is the default of tie_word_embeddings.
-    `refused` maps a key to its supported values; any other value raises UnsupportedModelError.
+    Keys. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are
+    optional floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of
+    other functions of config.json. `layer_types` (of config.json, number of layers) states the layers'
+    kinds where config.json does not by that key. `defaults` are the values of absent keys as in the
+    classes of transformers 5; `is_tied` is the default of tie_word_embeddings. `refused` maps a key to
+    its supported values; any other value raises UnsupportedModelError.
     """
 
     arch: str
@@ -211,6 +214,9 @@ class HfRow:
     outer: Names = field(default_factory=lambda: OUTER)
     layer: str = "model.layers.{i}."
     folds: Names = field(default_factory=dict[str, str])
+    scales: Mapping[str, Callable[[Config, int], Runs]] = field(
+        default_factory=dict[str, Callable[[Config, int], Runs]]
+    )
     keys: Names = field(default_factory=lambda: KEYS)
     numbers: Names = field(default_factory=dict[str, str])
     counts: Names = field(default_factory=dict[str, str])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from camelid.model.arch import Arch
+from camelid.model.arch import RECURRENT_MIXERS, Arch
 from camelid.model.lowering import RECURRENT
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import LayerSpec
@@ -26,6 +26,10 @@ def read_layers(
     windowed = _windowed(metadata, arch, n_layers) if window else [False] * n_layers
     mlps = _mlps(metadata, arch, n_layers, routed)
     mixers, rotated = _mixers(metadata, arch, n_layers), _rotated(metadata, arch, n_layers)
+    if arch.residual == "single":
+        widths = metadata.counts("feed_forward_length", n_layers, 0)
+        mixers = ["" if width else mixer for width, mixer in zip(widths, mixers, strict=True)]
+        mlps = [mlp if width else "" for width, mlp in zip(widths, mlps, strict=True)]
     kinds = list(zip(mixers, mlps, windowed, rotated, strict=True))
     act = _act(metadata, arch)
     layers = {kind: _layer(arch, kind, act, window) for kind in {*kinds}}  # equal layers share one object
@@ -34,10 +38,9 @@ def read_layers(
 
 def _layer(arch: Arch, kind: Kind, act: str, window: int) -> LayerSpec:
     mixer, mlp, is_local, is_rotated = kind
-    if mixer != arch.mixers[0]:
-        return LayerSpec(
-            mixer=mixer, mlp=mlp, act=act, residual=arch.residual, state_group=RECURRENT, rope=""
-        )
+    if mixer in RECURRENT_MIXERS or not mixer:
+        group = RECURRENT if mixer else ""
+        return LayerSpec(mixer=mixer, mlp=mlp, act=act, residual=arch.residual, state_group=group, rope="")
     return LayerSpec(
         mixer=mixer,
         mlp=mlp,

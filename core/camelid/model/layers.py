@@ -11,7 +11,7 @@ from camelid.model.blocks.cross import cross_attention
 from camelid.model.blocks.delta import delta
 from camelid.model.blocks.experts import experts
 from camelid.model.blocks.glu import glu, mlp, sparse_glu
-from camelid.model.blocks.mamba import mamba2
+from camelid.model.blocks.mamba import attention_mamba2, mamba2
 from camelid.model.blocks.mla import mla
 from camelid.model.blocks.shortconv import shortconv
 from camelid.model.lowering import TOKENS, Block, Lowering
@@ -21,6 +21,7 @@ MIXERS: dict[str, Block] = {
     "attention": attention,
     "bidirectional": bidirectional,
     "mamba2": mamba2,
+    "attention_mamba2": attention_mamba2,
     "delta": delta,
     "shortconv": shortconv,
     "mla": mla,
@@ -49,6 +50,14 @@ def sequential(c: Lowering, x: View, i: int) -> View:
     c.plan.add(x, c.norm_if(y, blk + "post_attention_norm"), scale)
     y = MLPS[layer.mlp](c, c.norm_if(x, blk + "ffn_norm"), i)
     c.plan.add(x, c.norm_if(y, blk + "post_ffw_norm"), scale)
+    return x
+
+
+def single(c: Lowering, x: View, i: int) -> View:
+    """x += block(norm(x)): the layer is a mixer or an MLP."""
+    layer = c.layer(i)
+    block = MIXERS[layer.mixer] if layer.mixer else MLPS[layer.mlp]
+    c.plan.add(x, block(c, c.norm(x, f"blk.{i}.attn_norm"), i), c.spec.residual_scale)
     return x
 
 
@@ -89,6 +98,7 @@ def altup(c: Lowering, x: View, i: int) -> View:
 
 RESIDUALS: dict[str, Callable[[Lowering, View, int], View]] = {
     "sequential": sequential,
+    "single": single,
     "post": post,
     "cross": cross,
     "altup": altup,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -44,7 +44,8 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "router_logit_softcapping": (0.0,),
     "ssm.conv_kernel": (0,),
 }
-RECURRENT_MIXERS = ("mamba2", "delta")  # sizes in ssm.*
+MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
+SSM_MIXERS = (*MAMBA2_MIXERS, "delta")  # sizes in ssm.*
 
 
 def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -> ModelSpec:
@@ -56,7 +57,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     _check_refused(metadata, arch)
     for key in arch.needed:
         metadata.number(key)
-    n_heads, hidden_size = metadata.count("attention.head_count"), metadata.count("embedding_length")
+    n_heads, hidden_size = _n_heads(metadata, arch), metadata.count("embedding_length")
     head_dim = metadata.count(
         "attention.key_length", max(1, hidden_size // n_heads)
     )  # 0 has no attention scale
@@ -73,7 +74,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         n_kv_heads=_n_kv_heads(metadata, arch, n_layers, n_heads),
         head_dim=head_dim,
         hidden_size=hidden_size,
-        ffn_size=metadata.count("feed_forward_length") // arch.ffn_matrices,
+        ffn_size=_ffn_size(metadata, arch, n_layers),
         vocab_size=_embedding(checkpoint.tensors).shape[0],
         context_length=metadata.count("context_length"),
         norm_eps=metadata.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
@@ -82,7 +83,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         layers=layers,
         is_tied="output.weight" not in checkpoint.tensors,
         experts=experts,
-        ssm=read_ssm(metadata) if "mamba2" in mixers else None,
+        ssm=read_ssm(metadata) if mixers & {*MAMBA2_MIXERS} else None,
         delta=read_delta(metadata) if "delta" in mixers else None,
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
         attention_scale=_attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim),
@@ -104,7 +105,7 @@ def at_context(model: Model, context_length: int) -> Model:
 
 
 def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
-    own = {"ssm.conv_kernel"} if {*RECURRENT_MIXERS} & {*arch.mixers} else set[str]()
+    own = {"ssm.conv_kernel"} if {*SSM_MIXERS} & {*arch.mixers} else set[str]()
     refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
     for key, values in (refused | {"split.count": (0, 1)}).items():
         value = metadata.gguf.metadata.get(key)
@@ -125,19 +126,39 @@ def _n_layers(metadata: MetadataReader, n_tensors: int) -> int:
     return n_layers
 
 
-def _n_kv_heads(metadata: MetadataReader, arch: Arch, n_layers: int, n_heads: int) -> int:
-    """KV heads of the layers with a KV cache, the same in all of them; `n_heads` if no layer has one."""
-    name = "attention.head_count_kv"
-    if len(arch.mixers) == 1:
-        return metadata.count(name, n_heads)
-    stated = {n for n in metadata.counts(name, n_layers, n_heads) if n}
+def _n_heads(metadata: MetadataReader, arch: Arch) -> int:
+    """Attention heads; a model without attention, whose files state 0, has one that no layer reads."""
+    return metadata.count("attention.head_count", least=int(arch.has_attention)) or 1
+
+
+def _ffn_size(metadata: MetadataReader, arch: Arch, n_layers: int) -> int:
+    """The width of the MLPs, the same in all layers that have one; 0 if none has."""
+    name = "feed_forward_length"
+    if arch.residual != "single":
+        return metadata.count(name) // arch.ffn_matrices
+    return _of_some_layers(metadata, name, metadata.counts(name, n_layers, 0), 0)
+
+
+def _of_some_layers(metadata: MetadataReader, name: str, values: Iterable[int], default: int) -> int:
+    """The number that the layers with a number other than 0 share; `default` if there is none."""
+    stated = {n for n in values if n}
     if len(stated) > 1:
         raise UnsupportedModelError(
-            f"{metadata.key(name)} is {sorted(stated)} in layers with a KV cache, expected one number",
+            f"{metadata.key(name)} is {sorted(stated)} in the layers that have it, expected one number",
             kind=metadata.key(name),
             name=str(sorted(stated)),
         )
-    return next(iter(stated), n_heads)
+    return next(iter(stated), default)
+
+
+def _n_kv_heads(metadata: MetadataReader, arch: Arch, n_layers: int, n_heads: int) -> int:
+    """KV heads of the layers with a KV cache, the same in all of them; `n_heads` if no layer has one."""
+    name = "attention.head_count_kv"
+    if not arch.has_attention:
+        return n_heads
+    if len(arch.mixers) == 1:
+        return metadata.count(name, n_heads)
+    return _of_some_layers(metadata, name, metadata.counts(name, n_layers, n_heads), n_heads)
 
 
 def _embedding(tensors: Mapping[str, Weight]) -> Weight:

@@ -43,6 +43,8 @@ class LoadOp:
     - `cols(start, n, of)`: selects n columns from `start`, out of `of` columns; always the last op.
     - `add(number)`: adds a number to every value.
     - `neg_exp`: replaces every value x by -exp(x).
+    - `scale_rows(n, number, n, number, ...)`: multiplies the first n rows by a number, the next n by another
+      one, and so on; always the last op.
     """
 
     name: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 import numpy as np
@@ -35,6 +36,12 @@ def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, col
     whole = with_all_cols(weight)
     if whole is not weight:
         return _cols(load_rows(whole, read, start, n), weight.load_ops[-1])
+    if weight.load_ops and weight.load_ops[-1].name == "scale_rows":
+        *ops, scale = weight.load_ops
+        return (
+            load_rows(replace(weight, load_ops=tuple(ops)), read, start, n)
+            * _factors(scale)[start : start + n]
+        )
     names = {op.name for op in weight.load_ops}
     if names & {"transpose", "pick"} or ("rows" in names and len(weight.shape) == 1):
         return _whole(weight, read)[start : start + n]
@@ -168,6 +175,11 @@ def _cols(values: F32, op: LoadOp) -> F32:
 
 def _add(values: F32, op: LoadOp) -> F32:
     return values + np.float32(op.args[0])
+
+
+def _factors(op: LoadOp) -> F32:  # [rows, 1]
+    """The number by which `scale_rows` multiplies each row."""
+    return np.repeat(np.array(op.args[1::2], np.float32), np.array(op.args[::2], np.intp))[:, None]
 
 
 def _neg_exp(values: F32, _: LoadOp) -> F32:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from camelid.model.blocks.attention import attention
 from camelid.model.lowering import RECURRENT, Lowering, Tensors
 from camelid.model.spec import ModelSpec, SsmSpec
 from camelid.plan.plan import StateRef, View
@@ -10,7 +11,8 @@ from camelid.plan.plan import StateRef, View
 def mamba2(c: Lowering, h: View, i: int) -> View:
     """ssm_out(norm(scan(silu(conv(x, B, C)), dt) * silu(z))), all five from ssm_in(h); [T, C] -> [T, C].
 
-    The norm applies to each group of the inner columns, with its own gain (`ssm_norm` [groups, size]).
+    The norm, if the model has it, applies to each group of the inner columns, with its own gain (`ssm_norm`
+    [groups, size]).
     """
     ssm, blk, state = _ssm(c.spec), f"blk.{i}.", StateRef(RECURRENT, i)
     z, xbc, dt = c.split(c.linear(h, blk + "ssm_in", "ssm"), ssm.inner_size, ssm.conv_size, ssm.n_heads)
@@ -29,7 +31,14 @@ def mamba2(c: Lowering, h: View, i: int) -> View:
         dt_bias=c.weights[blk + "ssm_dt.bias"],
     )  # [T, H*P]
     y = c.plan.glu(z, y, "silu")
-    return c.linear(c.norm(y, blk + "ssm_norm", ssm.inner_size // ssm.n_groups), blk + "ssm_out", "o")
+    return c.linear(c.norm_if(y, blk + "ssm_norm", ssm.inner_size // ssm.n_groups), blk + "ssm_out", "o")
+
+
+def attention_mamba2(c: Lowering, h: View, i: int) -> View:
+    """attention(h) + mamba2(h) (Falcon-H1, arXiv 2507.22448); [T, C] -> [T, C]."""
+    y = mamba2(c, h, i)
+    c.plan.add(y, attention(c, h, i))
+    return y
 
 
 def mamba2_state(spec: ModelSpec) -> Tensors:

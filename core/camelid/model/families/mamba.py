@@ -1,0 +1,168 @@
+"""Mamba 2, and its hybrids with attention: Falcon-H1, Nemotron-H."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from math import inf, prod
+
+from camelid.formats.settings import Config
+from camelid.model import hf_rows as hf
+from camelid.model.arch import Arch
+
+NO_LIMIT = ([0.0, inf],)  # of time steps
+ARCHS: dict[str, Arch] = {
+    "mamba2": Arch(
+        rope_style="",
+        tensors={"attn_norm": "C"},
+        mixers=("mamba2",),
+        mlp="",
+        optional_biases=("ssm_in", "ssm_conv1d", "ssm_out"),
+        residual="single",
+    ),
+    "falcon-h1": Arch(
+        rope_style="neox",
+        mixers=("attention_mamba2",),
+        optional={"ssm_norm": "GN"},
+        optional_biases=("ssm_conv1d",),
+    ),
+    # Each layer is mamba2, attention without rotation or an MLP.
+    "nemotron_h": Arch(
+        rope_style="",
+        tensors={"attn_norm": "C"},
+        mixers=("attention", "mamba2"),
+        mlp="mlp",
+        act="relu2",
+        optional_biases=("ssm_in", "ssm_conv1d", "ssm_out", "ffn_up", "ffn_down"),
+        residual="single",
+    ),
+}
+
+OUTER: hf.Names = {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f", "output": "lm_head"}
+MIXER: hf.Names = {name: inner.replace("mamba.", "mixer.") for name, inner in hf.MAMBA2.items()}
+COUNTS: hf.Names = {"ssm.conv_kernel": "conv_kernel", "ssm.group_count": "n_groups"}
+KINDS = {"M": "mamba", "*": "attention", "-": "mlp"}  # letters of hybrid_override_pattern
+
+
+def _factor(*keys: str) -> Callable[[Config, int], hf.Runs]:
+    """All rows times the product of these numbers; a key with a dot is an index in a list."""
+    return lambda config, rows: [(rows, prod(_number(config, key) for key in keys))]
+
+
+def _number(config: Config, key: str) -> float:
+    name, dot, index = key.partition(".")
+    if not dot:
+        return config.number(name, 1.0)
+    values = config.get_list(name)
+    item = Config({name: values[int(index)] if len(values) > int(index) else None}, config.path)
+    return item.number(name) if values else 1.0
+
+
+def _in_proj(config: Config, _rows: int) -> hf.Runs:
+    """Factors of the rows of z, x, B, C and dt, which follow each other."""
+    inner = config.count("mamba_d_ssm")
+    bc, n_heads = (
+        config.count("mamba_n_groups") * config.count("mamba_d_state"),
+        config.count("mamba_n_heads"),
+    )
+    whole = config.number("ssm_in_multiplier", 1.0)
+    sizes = (inner, inner, bc, bc, n_heads)
+    return [(n, whole * _number(config, f"ssm_multipliers.{i}")) for i, n in enumerate(sizes)]
+
+
+def _layer_types(config: Config, _n_layers: int) -> list[str]:
+    """The kind of each layer, by name or as a letter of hybrid_override_pattern."""
+    if config.has("layers_block_type"):
+        return config.texts("layers_block_type")
+    return [KINDS.get(letter, letter) for letter in config.text("hybrid_override_pattern")]
+
+
+def _mlp_widths(config: Config) -> list[int]:
+    """The width of the MLP in layers that are one, 0 in the others."""
+    width = config.count("intermediate_size")
+    return [width if kind == "mlp" else 0 for kind in _layer_types(config, 0)]
+
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    "mamba2": hf.HfRow(
+        arch="mamba2",
+        names={"attn_norm": "norm", **MIXER},
+        outer=OUTER,
+        layer="backbone.layers.{i}.",
+        folds=hf.MAMBA2_FOLDS,
+        keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon"},
+        counts={**COUNTS, "ssm.state_size": "state_size", "ssm.time_step_rank": "num_heads"},
+        products={"ssm.inner_size": ("num_heads", "head_dim")},
+        derived={"attention.head_count": lambda _: 0, "feed_forward_length": lambda _: 0},
+        defaults={
+            "num_heads": 128, "head_dim": 64, "hidden_size": 4096, "state_size": 128, "conv_kernel": 4,
+            "n_groups": 8, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 1 << 20,
+            "num_hidden_layers": 64,
+        },
+        refused={"hidden_act": ("silu",), "time_step_limit": NO_LIMIT},
+    ),
+    "falcon_h1": hf.HfRow(
+        arch="falcon-h1",
+        names={
+            **hf.MAMBA2,
+            **hf.ATTENTION,
+            "attn_norm": "input_layernorm",
+            "ffn_norm": "pre_ff_layernorm",
+            **{name: inner.replace("mlp.", "feed_forward.") for name, inner in hf.GLU.items()},
+        },
+        outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
+        folds={**hf.MAMBA2_FOLDS, "ssm_norm": "groups_behind_gate"},
+        scales={
+            "token_embd": _factor("embedding_multiplier"),
+            "attn_q": _factor("attention_in_multiplier"),
+            "attn_k": _factor("attention_in_multiplier", "key_multiplier"),
+            "attn_v": _factor("attention_in_multiplier"),
+            "attn_output": _factor("attention_out_multiplier"),
+            "ssm_in": _in_proj,
+            "ssm_out": _factor("ssm_out_multiplier"),
+            "ffn_gate": _factor("mlp_multipliers.0"),
+            "ffn_down": _factor("mlp_multipliers.1"),
+            "output": _factor("lm_head_multiplier"),
+        },
+        counts={
+            "ssm.conv_kernel": "mamba_d_conv",
+            "ssm.state_size": "mamba_d_state",
+            "ssm.group_count": "mamba_n_groups",
+            "ssm.time_step_rank": "mamba_n_heads",
+            "ssm.inner_size": "mamba_d_ssm",
+        },
+        defaults={
+            "num_key_value_heads": 8, "mamba_d_ssm": 1024, "mamba_n_heads": 128, "mamba_n_groups": 1,
+            "mamba_d_state": 256, "mamba_d_conv": 4, "rms_norm_eps": 1e-5,
+        },
+        refused={
+            "attention_bias": (False,), "mamba_proj_bias": (False,), "mlp_bias": (False,),
+            "projectors_bias": (False,), "tie_word_embeddings": (False,), "hidden_act": ("silu",),
+            "time_step_limit": NO_LIMIT,
+        },
+    ),
+    "nemotron_h": hf.HfRow(
+        arch="nemotron_h",
+        names={
+            "attn_norm": "norm",
+            **MIXER,
+            **{name: inner.replace("self_attn.", "mixer.") for name, inner in hf.ATTENTION.items()},
+            "ffn_up": "mixer.up_proj",
+            "ffn_down": "mixer.down_proj",
+        },
+        outer=OUTER,
+        layer="backbone.layers.{i}.",
+        folds=hf.MAMBA2_FOLDS,
+        keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon", "hidden_activation": "mlp_hidden_act"},
+        counts={**COUNTS, "ssm.state_size": "ssm_state_size", "ssm.time_step_rank": "mamba_num_heads"},
+        products={"ssm.inner_size": ("mamba_num_heads", "mamba_head_dim")},
+        derived={"feed_forward_length": _mlp_widths},
+        layer_types=_layer_types,
+        defaults={
+            "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 21504, "ssm_state_size": 128,
+            "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4,
+            "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2", "max_position_embeddings": 4096,
+        },
+        refused={"mamba_hidden_act": ("silu",), "time_step_limit": NO_LIMIT, "mamba_dt_limit": NO_LIMIT,
+                 "num_nextn_predict_layers": (0,)},
+    ),
+}  # fmt: skip

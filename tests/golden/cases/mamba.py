@@ -1,0 +1,154 @@
+"""Golden models of Mamba 2 and its hybrids with attention: Falcon-H1, Nemotron-H."""
+
+from __future__ import annotations
+
+from tests.golden.case_row import CaseRow, config
+from tests.golden.mutation import Mutation, key, without
+
+SCAN = {"conv_kernel": 4, "n_groups": 2, "chunk_size": 16, "hidden_dropout": 0.0}
+MAMBA2 = config(
+    "Mamba2ForCausalLM",
+    "mamba2",
+    **SCAN,
+    expand=2,
+    head_dim=16,
+    layer_norm_epsilon=1e-05,
+    num_heads=8,
+    pad_token_id=0,
+    rescale_prenorm_residual=False,
+    residual_in_fp32=True,
+    state_size=16,
+    tie_word_embeddings=True,
+    time_step_rank=4,
+    use_bias=False,
+    use_conv_bias=True,
+)
+ATTENTION_KEYS = ("num_attention_heads", "num_key_value_heads", "intermediate_size", "rope_theta")
+for name in (*ATTENTION_KEYS, "rms_norm_eps", "max_position_embeddings", "attention_dropout"):
+    MAMBA2.pop(name)
+MAMBA2_BIAS = MAMBA2 | {"n_groups": 1, "tie_word_embeddings": False, "use_bias": True, "use_conv_bias": False}
+
+FALCON_H1 = config(
+    "FalconH1ForCausalLM",
+    "falcon_h1",
+    attention_bias=False,
+    attention_in_multiplier=0.7,
+    attention_out_multiplier=1.3,
+    embedding_multiplier=5.0,
+    head_dim=32,
+    key_multiplier=0.6,
+    lm_head_multiplier=0.8,
+    mamba_chunk_size=16,
+    mamba_conv_bias=True,
+    mamba_d_conv=4,
+    mamba_d_head=16,
+    mamba_d_ssm=96,
+    mamba_d_state=16,
+    mamba_expand=2,
+    mamba_n_groups=2,
+    mamba_n_heads=6,
+    mamba_norm_before_gate=False,
+    mamba_proj_bias=False,
+    mamba_rms_norm=False,
+    mlp_bias=False,
+    mlp_multipliers=[0.8, 1.4],
+    pad_token_id=0,
+    projectors_bias=False,
+    ssm_in_multiplier=1.2,
+    ssm_multipliers=[0.7, 1.3, 0.8, 1.25, 1.7],
+    ssm_out_multiplier=0.9,
+)
+FALCON_H1_NORM = FALCON_H1 | {"mamba_n_groups": 1, "mamba_rms_norm": True}
+
+# time_step_min near 0: transformers clamps by it, unlike the published code and llama.cpp.
+NEMOTRON_H = config(
+    "NemotronHForCausalLM",
+    "nemotron_h",
+    **SCAN,
+    attention_bias=False,
+    expand=2,
+    head_dim=32,
+    hybrid_override_pattern="M-*M",
+    layer_norm_epsilon=1e-05,
+    mamba_head_dim=16,
+    mamba_hidden_act="silu",
+    mamba_num_heads=6,
+    mamba_proj_bias=False,
+    mlp_bias=False,
+    mlp_hidden_act="relu2",
+    num_hidden_layers=4,
+    pad_token_id=0,
+    ssm_state_size=16,
+    time_step_min=1e-30,
+    use_bias=False,
+    use_conv_bias=True,
+)
+NEMOTRON_H.pop("rms_norm_eps")
+NEMOTRON_H.pop("hidden_act")
+NEMOTRON_H_BIAS = NEMOTRON_H | {
+    "hybrid_override_pattern": "*M-", "mlp_bias": True, "num_hidden_layers": 3,
+    "use_bias": True,
+}  # fmt: skip
+
+CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="mamba2", seed=3010, config=MAMBA2),
+    CaseRow(name="mamba2_bias", seed=3011, config=MAMBA2_BIAS),
+    CaseRow(name="falcon_h1", seed=3020, config=FALCON_H1),
+    CaseRow(name="falcon_h1_norm", seed=3021, config=FALCON_H1_NORM),
+    CaseRow(name="nemotron_h", seed=3030, config=NEMOTRON_H),
+    CaseRow(name="nemotron_h_bias", seed=3031, config=NEMOTRON_H_BIAS),
+)
+
+
+def scan(case: str) -> list[Mutation]:
+    """Wrong facts of mamba2 layers."""
+    parts = {"decays": "A_log", "skip": ".D", "dt bias": "dt_bias", "conv": "conv1d.weight"}
+    return [without(case, feature, ending) for feature, ending in parts.items()]
+
+
+WRONG: tuple[Mutation, ...] = (
+    *scan("mamba2"),
+    key("mamba2", "layer_norm_epsilon", 0.05),
+    key("mamba2", "hidden_act", "relu"),
+    key("mamba2", "time_step_limit", [0.0, 0.5]),
+    Mutation("mamba2", "one group", {"n_groups": 1, "state_size": 32}),
+    without("mamba2", "conv bias", "conv1d.bias"),
+    without("mamba2", "norm of the scan", "mixer.norm.weight"),
+    without("mamba2_bias", "in bias", "in_proj.bias"),
+    without("mamba2_bias", "out bias", "out_proj.bias"),
+    *scan("falcon_h1"),
+    key("falcon_h1", "rope_theta", 300.0),
+    key("falcon_h1", "rms_norm_eps", 0.05),
+    key("falcon_h1", "hidden_act", "relu"),
+    key("falcon_h1", "time_step_limit", [0.0, 0.5]),
+    key("falcon_h1", "attention_in_multiplier", 1.0),
+    key("falcon_h1", "attention_out_multiplier", 1.0),
+    key("falcon_h1", "embedding_multiplier", 1.0),
+    key("falcon_h1", "key_multiplier", 1.0),
+    key("falcon_h1", "lm_head_multiplier", 1.0),
+    key("falcon_h1", "ssm_in_multiplier", 1.0),
+    key("falcon_h1", "ssm_out_multiplier", 1.0),
+    key("falcon_h1", "mlp_multipliers", [1.0, 1.4]),
+    Mutation("falcon_h1", "no factor of down", {"mlp_multipliers": [0.8, 1.0]}),
+    key("falcon_h1", "ssm_multipliers", [1.0, 1.3, 0.8, 1.25, 1.7]),
+    Mutation("falcon_h1", "no factor of x", {"ssm_multipliers": [0.7, 1.0, 0.8, 1.25, 1.7]}),
+    Mutation("falcon_h1", "no factor of B", {"ssm_multipliers": [0.7, 1.3, 1.0, 1.25, 1.7]}),
+    Mutation("falcon_h1", "no factor of C", {"ssm_multipliers": [0.7, 1.3, 0.8, 1.0, 1.7]}),
+    Mutation("falcon_h1", "no factor of dt", {"ssm_multipliers": [0.7, 1.3, 0.8, 1.25, 1.0]}),
+    without("falcon_h1", "mamba2", "mamba.out_proj.weight"),
+    without("falcon_h1", "attention", "o_proj.weight"),
+    key("falcon_h1_norm", "mamba_norm_before_gate", True),
+    without("falcon_h1_norm", "norm of the scan", "mamba.norm.weight"),
+    *scan("nemotron_h"),
+    key("nemotron_h", "layer_norm_epsilon", 0.05),
+    key("nemotron_h", "mlp_hidden_act", "relu"),
+    without("nemotron_h", "conv bias", "conv1d.bias"),
+    without("nemotron_h", "norm of the scan", "mixer.norm.weight"),
+    without("nemotron_h", "mamba layers", "out_proj.weight"),
+    without("nemotron_h", "attention layers", "o_proj.weight"),
+    without("nemotron_h", "MLP", "down_proj.weight"),
+    without("nemotron_h_bias", "in bias", "in_proj.bias"),
+    without("nemotron_h_bias", "out bias", "out_proj.bias"),
+    without("nemotron_h_bias", "up bias", "up_proj.bias"),
+    without("nemotron_h_bias", "down bias", "down_proj.bias"),
+)
