@@ -17,7 +17,11 @@ export class ModelFormatError extends Error {
 
 /** Load ops that move values: functions of all values, the values per row, and the op's arguments. */
 const MOVES = {
-  transpose: (values, _, [rows, cols]) => moved(values, (i) => (i % rows) * cols + Math.floor(i / rows)),
+  transpose: (values, _, [rows, cols]) =>
+    moved(values, (at) => {
+      const i = at % (rows * cols);
+      return at - i + (i % rows) * cols + Math.floor(i / rows);
+    }),
   /** Rows (head, half, i) become (head, i, half). */
   permute_rows: (values, width, [, headDim]) => {
     const half = headDim / 2;

@@ -47,6 +47,8 @@ REFUSED = {
     "falcon_h1_norm-mamba_norm_before_gate",
     "granitemoehybrid-hidden_act",
     "granitemoehybrid-time_step_limit",
+    "gpt_oss-rope_scaling_truncate",
+    "gpt_oss-swiglu_limit",
     "gpt2-scale_attn_by_inverse_layer_idx",
     "mamba2-hidden_act",
     "mamba2-time_step_limit",

@@ -81,6 +81,12 @@ def casts(type_: str) -> list[Ops]:
 
 WAYS: dict[str, tuple[tuple[int, ...], int, Ops]] = {  # shape, stored numbers, load ops
     "transpose": ((5, 3), 15, (LoadOp("transpose", (3, 5)),)),
+    "transpose of a stack": ((3, 5, 4), 60, (LoadOp("transpose", (4, 5)),)),
+    "transpose, rows, transpose": (
+        (2, 3, 4),
+        48,
+        (LoadOp("transpose", (24, 2)), LoadOp("rows", (1, 1, 2)), LoadOp("transpose", (4, 3))),
+    ),
     "permute_rows": ((24, 7), 168, (LoadOp("permute_rows", (3, 8)),)),
     "permute_rows of a bias": ((24,), 24, (LoadOp("permute_rows", (2, 12)),)),
     "rows": ((3, 5), 35, (LoadOp("rows", (2, 3, 7)),)),

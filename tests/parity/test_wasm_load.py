@@ -154,6 +154,8 @@ VECTORS: dict[str, tuple[Sequence[LoadOp], list[float]]] = {
         [LoadOp("rows", (0, 2, 8)), LoadOp("neg_exp")],
         [-1.0, float(np.float32(-np.e))],
     ),
+    "transpose": ([LoadOp("transpose", (4, 2))], [0, 2, 4, 6, 1, 3, 5, 7]),
+    "transpose of a stack": ([LoadOp("transpose", (2, 2))], [0, 2, 1, 3, 4, 6, 5, 7]),
     "pick": ([LoadOp("pick", (8, 7, 0))], [7, 0]),
     "pick of pairs": ([LoadOp("pick", (4, 3, 0))], [6, 7, 0, 1]),
 }

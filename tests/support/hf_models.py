@@ -38,7 +38,9 @@ GAINS = {
     "gate": 1.5,  # a router
     "layer": 1.5,  # Granite's
 }
-VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0}  # mamba's: decays from slow to fast
+# Mamba's, with decays from slow to fast, and the scores of attention sinks
+VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5}
+STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
 AROUND_0 = ("gemma", "qwen3_next")  # families whose norms are stored less 1
 EMBEDDINGS = ("embed_tokens", "wte", "wpe", "tok_embeddings", "word_embeddings")
 EMBEDDING_SPREAD = 0.25  # standard deviation: a tied head of 64 inputs then gives logits of spread 2
@@ -118,15 +120,18 @@ def write_hf(
     return folder
 
 
-def write_safetensors(path: Path, weights: Weights, *, dtype: str = "f32") -> None:
-    """Writes a safetensors file without the safetensors package, which has no bfloat16 for NumPy."""
+def write_safetensors(path: Path, weights: Mapping[str, NDArray[Any]], *, dtype: str = "f32") -> None:
+    """Writes a safetensors file without the safetensors package, which has no bfloat16 for NumPy. Bytes stay
+    bytes.
+    """
     blobs = {name: _packed(value, dtype) for name, value in weights.items()}
     header: Json = {"__metadata__": {"format": "pt"}}
     end = 0
     for name, blob in blobs.items():
         begin, end = end, end + len(blob)
         shape = list(weights[name].shape)
-        header[name] = {"dtype": TYPES[dtype][0], "shape": shape, "data_offsets": [begin, end]}
+        kind = "U8" if weights[name].dtype == np.uint8 else TYPES[dtype][0]
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [begin, end]}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs.values()))
@@ -160,7 +165,9 @@ def _write_shards(folder: Path, weights: Weights, dtype: str, n_shards: int) -> 
     (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
 
 
-def _packed(value: NDArray[np.float32], dtype: str) -> bytes:
+def _packed(value: NDArray[Any], dtype: str) -> bytes:
+    if value.dtype == np.uint8:
+        return value.tobytes()
     if dtype == "bf16":  # the upper half of a float32, exact: the lower half is zero
         return (value.astype("<f4").view("<u4") >> 16).astype("<u2").tobytes()
     return value.astype({"f32": "<f4", "f16": "<f2"}[dtype]).tobytes()
@@ -192,6 +199,8 @@ def _spread(case: HfCase, name: str) -> float:
         return VECTORS.get(last, 0.2)
     if part in EMBEDDINGS:
         return EMBEDDING_SPREAD
+    if last in STACKS:  # [experts, in, out]
+        return STACKS[last] / float(np.sqrt(shape[-2]))
     fan_in = shape[0] if case.config["model_type"] == "gpt2" else shape[-1]  # gpt2 stores [in, out]
     return GAINS.get(part, 1.0) / float(np.sqrt(fan_in))
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 
 from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.formats.hf_weights import HfTensor
+from camelid.formats.mxfp4 import METHOD
 from camelid.formats.quants import quant, row_bytes
 from camelid.formats.settings import Config
 
@@ -72,8 +73,11 @@ def read_quantization(config: Config) -> Quantization | None:
 
 
 def refuse_other_library(config: Config) -> None:
-    """Raises UnsupportedModelError for a quantization by another library, such as GPTQ or AWQ."""
-    if _other_library(config):
+    """Raises UnsupportedModelError for a quantization by another library, such as GPTQ or AWQ.
+
+    Blocks of MXFP4 (mxfp4.py) are no library's.
+    """
+    if _other_library(config) and config.section(TWIN).text("quant_method") != METHOD:
         raise _unsupported(config, TWIN, config.section(TWIN).text("quant_method"), ("MLX's", "null"))
 
 

@@ -32,7 +32,7 @@ CONVERT_TYPES = ("f32", "f16", "bf16", "q8_0")
 QUANTIZE_TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 SMALL = ("q4_0", "q4_1", "q5_0", "q5_1")  # the output matrix keeps 8 bits: its error costs the most
 # Never quantized: small tensors that decide routing or positions.
-PRECISE = ("ffn_gate_inp", "position_embd", "token_types", *ELEMENTWISE)
+PRECISE = ("ffn_gate_inp", "position_embd", "token_types", "bias", *ELEMENTWISE)
 WINDOWLESS = ("llama", "starcoder2")  # architectures whose window llama.cpp ignores
 
 

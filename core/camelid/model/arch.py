@@ -88,8 +88,9 @@ class Arch:
     Windows. `window_pattern` n: every nth layer attends to all rows, the others to a window (0: all layers
     use the window). `window` and `softcaps` (scores, logits) apply to files that state none.
     Rotation. Window layers rotate by `local_theta` if it is set; `scales_local` False frees them of RoPE
-    scaling. With `nope_every` n, every nth layer has no rotation. `has_rope_switch`:
-    `rope.scaling.finetuned` = false turns rotation off in all layers.
+    scaling, `rounds_ramp` False keeps the ends of YaRN's ramp between pairs. With `nope_every` n, every nth
+    layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
+    layers.
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. Files must state the numbers
@@ -119,6 +120,7 @@ class Arch:
     softcaps: tuple[float, float] = (0.0, 0.0)
     local_theta: float = 0.0
     scales_local: bool = True
+    rounds_ramp: bool = True
     nope_every: int = 0
     has_rope_switch: bool = False
     scales_embeddings: bool = False

@@ -13,6 +13,7 @@ from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.formats.mlx_quant import fold_planes, read_quantization
+from camelid.formats.mxfp4 import fold_blocks
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors, unsupported
@@ -97,7 +98,7 @@ def name_tensors(directory: HfDirectory, settings: HfSettings) -> Naming:
 
     Types, shapes and counts are not checked. Raises the errors of `fold_planes`.
     """
-    tensors = fold_planes(directory.tensors, read_quantization(directory.settings))
+    tensors = fold_planes(fold_blocks(directory.tensors), read_quantization(directory.settings))
     prefix = settings.row.outer["token_embd"].split(".")[0] + "."
     if not any(name.startswith(prefix) for name in tensors):  # published from the inner model, without prefix
         tensors = {prefix + name: tensor for name, tensor in tensors.items()}
@@ -182,6 +183,28 @@ def _transpose(weight: Weight, _: HfSettings) -> Weight:
         return weight
     n_in, n_out = weight.shape
     return replace(weight, shape=(n_out, n_in)).then("transpose", n_in, n_out)
+
+
+def _transpose_each(weight: Weight, _: HfSettings) -> Weight:
+    """A stack of matrices stored as [in, out]; blocks are [out, in], and biases stay as they are."""
+    return weight if len(weight.shape) != 3 or weight.has_planes else _turned(weight)
+
+
+def _turned(weight: Weight) -> Weight:
+    n, n_in, n_out = weight.shape
+    return replace(weight, shape=(n, n_out, n_in)).then("transpose", n_in, n_out)
+
+
+def _alternate(weight: Weight, start: int) -> Weight:
+    """Every other output of a stack from `start` on: of matrices [in, out], biases, or blocks [out, in]."""
+    *stack, n_out = weight.shape[:-1] if weight.has_planes else weight.shape
+    if n_out % 2:
+        return weight  # match_tensors refuses the shape
+    if weight.has_planes:
+        return replace(weight, shape=(*stack, n_out // 2, weight.cols)).then("every", start, 2, weight.rows)
+    half = replace(weight, shape=(*stack, n_out // 2))
+    half = half.then("transpose", half.rows * half.cols, 2).then("rows", start, 1, 2)
+    return _turned(half) if len(half.shape) == 3 else half
 
 
 def _pairs(weight: Weight, n_heads: int) -> Weight:
@@ -277,6 +300,9 @@ def _of_qkvz(weight: Weight, settings: HfSettings, parts: slice) -> Weight:
 
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
+    "transpose_each": _transpose_each,
+    "even": lambda weight, _: _alternate(weight, 0),
+    "odd": lambda weight, _: _alternate(weight, 1),
     "pairs_of_q": lambda weight, settings: _pairs(weight, settings.n_heads),
     "pairs_of_k": lambda weight, settings: _pairs(weight, settings.n_kv_heads),
     **{f"{name}_of_stack": partial(_stacked, i=i) for i, name in enumerate("qkv")},

@@ -209,6 +209,8 @@ def _numbers(settings: HfSettings) -> Pairs:
 
 
 def _act(settings: HfSettings) -> Pairs:
+    if settings.arch.act not in ACTS.values():  # config.json does not name it
+        return
     key = settings.row.keys["hidden_activation"]
     name = settings.config.text(key, "") or settings.config.text("hidden_act", "")
     if name and name not in ACTS:
@@ -320,8 +322,10 @@ def _scaling(settings: HfSettings) -> Pairs:
 
 def _yarn(settings: HfSettings, factor: float) -> Pairs:
     rope = settings.rope
-    if not rope.flag("truncate", True) or rope.has("mscale"):
-        raise unsupported("rope_scaling", "truncate or mscale", ("yarn without them",))
+    if rope.flag("truncate", True) != settings.arch.rounds_ramp:
+        raise unsupported("truncate", rope.flag("truncate", True), (settings.arch.rounds_ramp,))
+    if rope.has("mscale"):
+        raise unsupported("mscale", rope.number("mscale"), ())
     yield "rope.scaling.original_context_length", _original_context(settings)
     yield "rope.scaling.yarn_beta_fast", rope.number("beta_fast", 32.0, above=0.0)
     yield "rope.scaling.yarn_beta_slow", rope.number("beta_slow", 1.0, above=0.0)

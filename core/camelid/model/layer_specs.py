@@ -11,7 +11,7 @@ from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import LayerSpec
 
 LOCAL, GLOBAL = "rope_local", "rope"
-ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2")
+ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2", "swiglu_oai")
 Kind: TypeAlias = tuple[str, str, bool, bool]  # mixer, mlp, is_local, is_rotated
 
 

@@ -228,7 +228,7 @@ def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors
         dim=metadata.count("rope.dimension_count", head_dim),
         style=arch.rope_style,
         factors=factors.get("rope_freqs", ()),
-        scaling=_scaling(metadata, factors),
+        scaling=_scaling(metadata, arch, factors),
     )
     if not arch.has_local_rope:
         return {GLOBAL: rope}
@@ -236,7 +236,7 @@ def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors
     return {GLOBAL: rope, LOCAL: replace(rope, theta=local, scaling=None, factors=())}
 
 
-def _scaling(metadata: MetadataReader, factors: Factors) -> RopeScaling | None:
+def _scaling(metadata: MetadataReader, arch: Arch, factors: Factors) -> RopeScaling | None:
     # A factor of 0 means no scaling, and a factor without a type linear scaling, as in llama.cpp.
     factor = metadata.number("rope.scaling.factor", metadata.number("rope.scale_linear", 1.0)) or 1.0
     default = "none" if factor == 1.0 else "linear"
@@ -258,6 +258,7 @@ def _scaling(metadata: MetadataReader, factors: Factors) -> RopeScaling | None:
         beta_fast=metadata.number("rope.scaling.yarn_beta_fast", 32.0),
         beta_slow=metadata.number("rope.scaling.yarn_beta_slow", 1.0),
         magnitude=_magnitude(metadata, kind, factor),
+        is_rounded=arch.rounds_ramp,
         long_factors=factors.get("rope_factors_long", ()),
         short_factors=factors.get("rope_factors_short", ()),
     )

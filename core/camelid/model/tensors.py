@@ -103,12 +103,12 @@ def _cut(fused: Weight, names: list[str], counts: list[int], n_repeats: int) -> 
 def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     named = {"token_embd": "VC", "output_norm": "C"} | ({"position_embd": "PC"} if arch.has_positions else {})
     yield from ((f"{name}.weight", letters) for name, letters in named.items())
-    yield from ((f"{name}.bias", named[name][0]) for name in arch.biases if name in named)
+    yield from ((f"{name}.bias", _of_bias(named[name])) for name in arch.biases if name in named)
     for i, layer in enumerate(spec.layers):
         shapes = _layer_shapes(spec, arch, layer)
         yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in shapes.items())
         biases = (name for name in arch.biases if name in shapes)
-        yield from ((f"blk.{i}.{name}.bias", shapes[name][0]) for name in biases)
+        yield from ((f"blk.{i}.{name}.bias", _of_bias(shapes[name])) for name in biases)
 
 
 def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
@@ -117,12 +117,17 @@ def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
         shapes = {**_layer_shapes(spec, arch, layer), **arch.optional}
         yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in arch.optional.items())
         biases = (name for name in arch.optional_biases if name in shapes)
-        yield from ((f"blk.{i}.{name}.bias", shapes[name][0]) for name in biases)
+        yield from ((f"blk.{i}.{name}.bias", _of_bias(shapes[name])) for name in biases)
 
 
 def _layer_shapes(spec: ModelSpec, arch: Arch, layer: LayerSpec) -> Shapes:
     has_shared = spec.experts is not None and spec.experts.shared_size > 0
     return arch.layer_tensors(layer, has_shared_expert=has_shared)
+
+
+def _of_bias(letters: str) -> str:
+    """The shape of a bias: that of the weight, without columns."""
+    return letters[:-1] or letters
 
 
 def _full(name: str) -> str:
@@ -156,7 +161,7 @@ def _checked(name: str, tensors: Mapping[str, Weight], want: Shape) -> Weight:
             got=got,
             want=want,
         )
-    is_plain = len(want) == 1 or _short(name).rpartition(".")[2] in ELEMENTWISE
+    is_plain = len(want) == 1 or name.endswith(".bias") or _short(name).rpartition(".")[2] in ELEMENTWISE
     return replace(_as_f32(weight) if is_plain else weight, name=_short(name), shape=want)
 
 

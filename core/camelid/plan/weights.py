@@ -36,9 +36,10 @@ class LoadOp:
       weight's stored type; always the first op. See formats/mlx_quant.py.
     - `concat`: the parts follow each other as rows. No-op, since parts always do; it documents the join.
     - `cast(type)`: the stored bytes have this type; the weight's own type is that of the result.
-    - `transpose(rows, cols)`: transposes the stored matrix.
+    - `transpose(rows, cols)`: transposes the stored matrix, or each matrix of a stack.
     - `permute_rows(n_heads, head_dim)`: the two halves of each head's rows become adjacent pairs.
     - `rows(start, n, of)`: selects n rows from `start`, out of `of` rows.
+    - `every(start, step, of)`: selects the rows `start`, `start + step`, ..., out of `of` rows.
     - `pick(of, *numbers)`: selects the rows of these numbers, out of `of` rows.
     - `cols(start, n, of)`: selects n columns from `start`, out of `of` columns; always the last op.
     - `add(number)`: adds a number to every value.

@@ -10,9 +10,22 @@ each wrong fact moves the logits.
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow
-from tests.golden.cases import experts, gemma, gpt, granite, kin, liquid, llama, mamba, olmo, phi, qwen
+from tests.golden.cases import (
+    experts,
+    gemma,
+    gpt,
+    gpt_oss,
+    granite,
+    kin,
+    liquid,
+    llama,
+    mamba,
+    olmo,
+    phi,
+    qwen,
+)
 from tests.golden.mutation import Mutation
 
-FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, experts, kin, mamba)
+FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, experts, kin, mamba, gpt_oss)
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

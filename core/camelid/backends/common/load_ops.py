@@ -30,8 +30,9 @@ Read: TypeAlias = Callable[[Part, int, int], U8]  # (part, offset within it, n_b
 def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, cols]
     """Rows `start .. start + n` in float32, with load ops applied.
 
-    Reads only the bytes of these rows, unless a load op needs the whole matrix (transpose, pick, rows of a
-    vector). With `permute_rows`, `start` and `n` must be multiples of head_dim, as the tiles of `tiles` are.
+    Reads only the bytes of these rows, unless a load op needs the whole matrix (transpose, every, pick, rows
+    of a vector). With `permute_rows`, `start` and `n` must be multiples of head_dim, as the tiles of `tiles`
+    are.
     """
     whole = with_all_cols(weight)
     if whole is not weight:
@@ -43,7 +44,7 @@ def load_rows(weight: Weight, read: Read, start: int, n: int) -> F32:  # [n, col
             * _factors(scale)[start : start + n]
         )
     names = {op.name for op in weight.load_ops}
-    if names & {"transpose", "pick"} or ("rows" in names and len(weight.shape) == 1):
+    if names & {"transpose", "every", "pick"} or ("rows" in names and len(weight.shape) == 1):
         return _whole(weight, read)[start : start + n]
     first = start + sum(int(op.args[0]) for op in weight.load_ops if op.name == "rows")
     values = _stored_values(weight, read, first, n)
@@ -147,7 +148,7 @@ def _same(values: F32, _: LoadOp) -> F32:
 
 def _transpose(values: F32, op: LoadOp) -> F32:
     rows, cols = (int(n) for n in op.args)
-    return np.ascontiguousarray(values.reshape(rows, cols).T)
+    return np.ascontiguousarray(values.reshape(-1, rows, cols).swapaxes(1, 2))
 
 
 def _permute_rows(values: F32, op: LoadOp) -> F32:
@@ -161,6 +162,11 @@ def _permute_rows(values: F32, op: LoadOp) -> F32:
 def _rows(values: F32, op: LoadOp) -> F32:
     start, n, of = (int(number) for number in op.args)
     return values.reshape(of, -1)[start : start + n]
+
+
+def _every(values: F32, op: LoadOp) -> F32:
+    start, step, of = (int(number) for number in op.args)
+    return values.reshape(of, -1)[start::step]
 
 
 def _pick(values: F32, op: LoadOp) -> F32:
@@ -193,6 +199,7 @@ LOAD_OPS: dict[str, Callable[[F32, LoadOp], F32]] = {
     "transpose": _transpose,
     "permute_rows": _permute_rows,
     "rows": _rows,
+    "every": _every,
     "pick": _pick,
     "add": _add,
     "neg_exp": _neg_exp,

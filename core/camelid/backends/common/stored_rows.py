@@ -17,7 +17,11 @@ U8: TypeAlias = npt.NDArray[np.uint8]
 Stored: TypeAlias = Callable[[int, int], U8]  # (first row, n rows) -> rows in the weight's type
 Order: TypeAlias = npt.NDArray[np.intp]  # [rows]
 # Load ops that keep every byte in place, that move whole rows, and that need the whole matrix at once.
-KEEPS, MOVES, TAKES_ALL = {"concat", "join_groups"}, {"permute_rows", "rows", "pick"}, {"transpose", "pick"}
+KEEPS, MOVES, TAKES_ALL = (
+    {"concat", "join_groups"},
+    {"permute_rows", "rows", "every", "pick"},
+    {"transpose", "every", "pick"},
+)
 
 
 def stored_rows(weight: Weight, read: Read) -> Stored:

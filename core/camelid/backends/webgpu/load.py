@@ -196,7 +196,7 @@ def _checked(weight: Weight, op: LoadOp, move: Move, total: int) -> Move:
 
 def _transpose(op: LoadOp, total: int) -> Iterable[Move]:
     rows, cols = (int(n) for n in op.args)
-    return [(0, total, rows, cols, 1)] if rows * cols == total else [(0, total + 1, 1, 1, 1)]
+    return [(0, total, rows, cols, 1)] if total % (rows * cols) == 0 else [(0, total + 1, 1, 1, 1)]
 
 
 def _permute_rows(op: LoadOp, total: int) -> Iterable[Move]:

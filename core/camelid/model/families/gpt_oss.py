@@ -1,0 +1,58 @@
+"""gpt-oss."""
+
+from __future__ import annotations
+
+from camelid.model import hf_rows as hf
+from camelid.model.arch import ATTENTION, MLP_TENSORS, Arch
+
+EXPERTS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
+NAMES: hf.Names = {
+    "attn_norm": "input_layernorm",
+    "post_attention_norm": "post_attention_layernorm",
+    **hf.ATTENTION,
+    "attn_sinks.weight": "self_attn.sinks",
+    "ffn_gate_inp": "mlp.router",
+    **{f"{name}.weight": "mlp.experts.gate_up_proj" for name in EXPERTS[:2]},
+    **{f"{name}.bias": "mlp.experts.gate_up_proj_bias" for name in EXPERTS[:2]},
+    "ffn_down_exps.weight": "mlp.experts.down_proj",
+    "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
+}
+YARN = {
+    "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
+    "original_max_position_embeddings": 4096,
+}  # fmt: skip
+
+ARCHS: dict[str, Arch] = {
+    "gpt-oss": Arch(
+        rope_style="neox",
+        act="swiglu_oai",
+        tensors={"attn_norm": "C", "ffn_norm": "C"},
+        added={"attention": {"attn_sinks": "A"}},
+        biases=(*MLP_TENSORS["experts"],),
+        optional_biases=(*ATTENTION,),
+        splits={"post_attention_norm": (("ffn_norm", "C"),)},
+        gate="topk_softmax",
+        normalizes=False,
+        window_pattern=2,
+        rounds_ramp=False,
+    ),
+}
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    "gpt_oss": hf.HfRow(
+        arch="gpt-oss",
+        names=NAMES,
+        folds={"ffn_gate_exps": "even", "ffn_up_exps": "odd", "ffn_down_exps": "transpose_each"},
+        defaults={
+            "num_key_value_heads": 8,
+            "head_dim": 64,
+            "num_local_experts": 128,
+            "num_experts_per_tok": 4,
+            "sliding_window": 128,
+            "rms_norm_eps": 1e-5,
+            "rope_theta": 150000.0,
+            "rope_scaling": YARN,
+        },
+        refused={"hidden_act": ("silu",), "swiglu_alpha": (1.702,), "swiglu_limit": (7.0,)},
+    ),
+}
