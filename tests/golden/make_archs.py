@@ -26,42 +26,65 @@ from tests.golden.cases import CASES, WRONG  # noqa: E402
 from tests.golden.definitions import DEFINITIONS  # noqa: E402
 from tests.golden.golden_files import bare_case, mutations_show, same, write_case  # noqa: E402
 from tests.golden.mutation import Mutation  # noqa: E402
+from tests.support import hf_models  # noqa: E402
 from tests.support.hf_models import HfCase, nmse, weights_of, write_hf  # noqa: E402
-from transformers import AutoConfig, AutoModelForCausalLM, logging  # noqa: E402
+from transformers import (  # noqa: E402
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    logging,
+)
 
 CLOSEST_EXPERTS = 4e-3  # between the router logits of the last selected expert and the first unselected one
+
+CLASSES = {
+    hf_models.GENERATES: AutoModelForCausalLM,
+    hf_models.RANKS: AutoModelForSequenceClassification,
+    hf_models.ENCODES: AutoModel,
+}
 
 Logits = list[np.ndarray[Any, Any]]
 
 
-def model_of(folder: Path, *, dtype: torch.dtype, strict: bool) -> Any:
+def model_of(case: HfCase, folder: Path, *, dtype: torch.dtype, strict: bool) -> Any:
     options = {"dtype": dtype, "attn_implementation": "eager", "experts_implementation": "eager"}
-    model, told = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
+    model, told = CLASSES[case.head].from_pretrained(folder, output_loading_info=True, **options)
     wrong = {name: keys for name, keys in told.items() if keys}
     assert not (strict and wrong), wrong
     return model.eval()
 
 
-def logits_of(model: Any, token_ids: list[list[int]]) -> Logits:
-    """Logits [T, V] of each sequence, run separately and without a cache."""
+def logits_of(model: Any, case: HfCase) -> Logits:
+    """The outputs of each sequence, run separately and without a cache."""
     with torch.no_grad():
-        runs = [model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy() for ids in token_ids]
+        runs = [output_of(model, case, ids) for ids in case.token_ids]
     assert all(np.isfinite(run).all() for run in runs)
     return runs
+
+
+def output_of(model: Any, case: HfCase, ids: list[int]) -> np.ndarray[Any, Any]:
+    if case.head == hf_models.GENERATES:
+        return model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy()
+    types = {"token_type_ids": torch.tensor([case.token_types(ids)])} if any(case.token_types(ids)) else {}
+    output = model(torch.tensor([ids]), **types)
+    rows = output.logits if case.head == hf_models.RANKS else output.last_hidden_state[0]
+    return rows.double().numpy()
 
 
 def run(case: HfCase, mutation: Mutation | None = None, *, dtype: torch.dtype = torch.float64) -> Logits:
     changes = mutation.config if mutation else None
     with tempfile.TemporaryDirectory() as folder:
         write_hf(folder, case, config_changes=changes, neutral=mutation.neutral if mutation else ())
-        return logits_of(model_of(Path(folder), dtype=dtype, strict=mutation is None), case.token_ids)
+        return logits_of(model_of(case, Path(folder), dtype=dtype, strict=mutation is None), case)
 
 
 def saved_shapes(row: CaseRow) -> dict[str, list[int]]:
     """Tensors that save_pretrained writes for this config, in order of names."""
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.json").write_text(json.dumps(row.config))
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder))
+        head = next(head for head in CLASSES if row.config["architectures"][0].endswith(head))
+        model = CLASSES[head].from_config(AutoConfig.from_pretrained(folder))
         model.save_pretrained(folder)
         with safe_open(Path(folder) / "model.safetensors", "np") as file:
             shapes = {name: file.get_slice(name).get_shape() for name in sorted(file.keys())}
@@ -73,7 +96,7 @@ def saved_shapes(row: CaseRow) -> dict[str, list[int]]:
 def check_tensors(row: CaseRow, case: HfCase) -> None:
     """transformers loads and saves exactly the written tensors: names, shapes and bits."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as again:
-        model_of(write_hf(folder, case), dtype=torch.float32, strict=True).save_pretrained(again)
+        model_of(case, write_hf(folder, case), dtype=torch.float32, strict=True).save_pretrained(again)
         saved = load_file(Path(again) / "model.safetensors")
     mine = {row.prefix + name: value for name, value in weights_of(case).items() if value.ndim < 4}
     assert saved.keys() == mine.keys(), saved.keys() ^ mine.keys()
@@ -92,11 +115,11 @@ def check_routers(case: HfCase) -> None:
         gaps.append(float((ranked[:, used - 1] - ranked[:, used]).min()))
 
     with tempfile.TemporaryDirectory() as folder:
-        model = model_of(write_hf(folder, case), dtype=torch.float64, strict=True)
+        model = model_of(case, write_hf(folder, case), dtype=torch.float64, strict=True)
         for name, module in model.named_modules():
             if name.endswith((".mlp.gate", ".router")):
                 module.register_forward_hook(note)
-        logits_of(model, case.token_ids)
+        logits_of(model, case)
     assert gaps and min(gaps) > CLOSEST_EXPERTS, f"{case.name}: {min(gaps):.1e} apart; take another seed"
 
 

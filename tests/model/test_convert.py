@@ -41,7 +41,10 @@ def values_of(tensor: Any) -> NDArray[np.float32]:
 def test_a_converted_models_logits_equal_those_of_transformers(case: HfCase, tmp_path: Path) -> None:
     convert(write_hf(tmp_path / "hf", case, dtype="bf16"), tmp_path / "m.gguf")
     loaded = load_gguf(tmp_path / "m.gguf")
-    got = [reference_logits(loaded, [ids], context=len(ids))[0] for ids in case.token_ids]
+    got = [
+        reference_logits(loaded, [ids], context=len(ids), types=[case.token_types(ids)])[0]
+        for ids in case.token_ids
+    ]
     assert nmse(got, case.logits) <= 1e-6
     # Other converters omit it, so the row must contain the published model's value.
     keys = gguf.GGUFReader(tmp_path / "m.gguf").fields

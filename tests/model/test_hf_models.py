@@ -14,7 +14,10 @@ from tests.golden import cases
 from tests.golden.cases import WRONG
 from tests.golden.mutation import Mutation
 from tests.support.hf_models import (
+    ENCODES,
     FOLDER,
+    GENERATES,
+    RANKS,
     HfCase,
     load_case,
     load_cases,
@@ -44,7 +47,13 @@ def test_weights_have_the_bits_that_transformers_ran(case: HfCase) -> None:
 def test_golden_file_is_complete_and_small(case: HfCase) -> None:
     assert (FOLDER / f"{case.name}.json").stat().st_size <= LARGEST_FILE
     vocab = case.config["vocab_size"]
-    assert [run.shape for run in case.logits] == [(len(ids), vocab) for ids in case.token_ids]
+    n_labels = len(case.config.get("id2label", ()))
+    shapes = {
+        GENERATES: [(len(ids), vocab) for ids in case.token_ids],
+        ENCODES: [(len(ids), case.config["hidden_size"]) for ids in case.token_ids],
+        RANKS: [(1, n_labels)] * len(case.token_ids),
+    }
+    assert [run.shape for run in case.logits] == shapes[case.head]
     assert all(0 <= token_id < vocab for ids in case.token_ids for token_id in ids)
     assert all(np.isfinite(run).all() and run.std() > 0.1 for run in case.logits)
 

@@ -32,6 +32,10 @@ GAINS = {
     "wqkv": 1.4,
     "W_pack": 1.4,
     "query_key_value": 1.4,
+    "query": 1.4,
+    "key": 1.4,
+    "Wqkv": 1.4,
+    "classifier": 1.4,
     "lm_head": 2.0,
     "output_layer": 2.0,
     "output": 2.0,
@@ -42,14 +46,25 @@ GAINS = {
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
 AROUND_0 = ("gemma", "qwen3_next")  # families whose norms are stored less 1
-EMBEDDINGS = ("embed_tokens", "wte", "wpe", "tok_embeddings", "word_embeddings")
+EMBEDDINGS = (
+    "embed_tokens",
+    "wte",
+    "wpe",
+    "tok_embeddings",
+    "word_embeddings",
+    "position_embeddings",
+    "token_type_embeddings",
+)
 EMBEDDING_SPREAD = 0.25  # standard deviation: a tied head of 64 inputs then gives logits of spread 2
+GENERATES, RANKS, ENCODES = HEADS = ("ForCausalLM", "ForSequenceClassification", "Model")
 TYPES = {"f32": ("F32", "float32"), "f16": ("F16", "float16"), "bf16": ("BF16", "bfloat16")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HfCase:
-    """One golden model. `logits` holds an array [T, V] for each sequence of `token_ids`."""
+    """One golden model. `logits` holds an array for each sequence of `token_ids`: logits [T, V] of a causal
+    model, hidden states [T, C] of an encoder, scores [1, L] of a ranking model.
+    """
 
     name: str
     config: Json
@@ -66,6 +81,18 @@ class HfCase:
     def model_type(self) -> str:
         return self.config["model_type"]
 
+    @property
+    def head(self) -> str:
+        """The kind of output, by the class of the config."""
+        return next(head for head in HEADS if self.config["architectures"][0].endswith(head))
+
+    def token_types(self, ids: Sequence[int]) -> list[int]:
+        """The types of a sequence's tokens: in a ranking model with two types, the last third is a second
+        text.
+        """
+        has_two = self.head == RANKS and self.config.get("type_vocab_size", 1) > 1
+        return [int(has_two and 3 * i >= 2 * len(ids)) for i in range(len(ids))]
+
 
 def load_cases() -> list[HfCase]:
     return [load_case(path.stem) for path in sorted(FOLDER.glob("*.json"))]
@@ -74,9 +101,9 @@ def load_cases() -> list[HfCase]:
 def load_case(name: str) -> HfCase:
     raw: Json = json.loads((FOLDER / f"{name}.json").read_text())
     packed = [np.frombuffer(base64.b64decode(text), "<f4") for text in raw.pop("logits")]
-    logits = [
-        flat.reshape(len(ids), -1) for flat, ids in zip(packed, raw["token_ids"], strict=True)
-    ]  # [T, V]
+    is_ranking = raw["config"]["architectures"][0].endswith(RANKS)
+    n_rows = [1 if is_ranking else len(ids) for ids in raw["token_ids"]]
+    logits = [flat.reshape(n, -1) for flat, n in zip(packed, n_rows, strict=True)]  # [T, V]
     return HfCase(name=name, logits=logits, **raw)
 
 
@@ -146,7 +173,8 @@ def nmse(got: Sequence[NDArray[Any]], want: Sequence[NDArray[Any]]) -> float:
 
 def _write_configs(folder: Path, config: Json, type_name: str) -> None:
     key = "dtype" if "dtype" in config else "torch_dtype"
-    generation = {name: config[name] for name in ("bos_token_id", "eos_token_id", "transformers_version")}
+    stated = ("bos_token_id", "eos_token_id", "transformers_version")
+    generation = {name: config[name] for name in stated if name in config}
     generation["_from_model_config"] = True
     (folder / "config.json").write_text(json.dumps({**config, key: type_name}, indent=2) + "\n")
     (folder / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n")

@@ -7,7 +7,7 @@ a path.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike, fspath
 from pathlib import Path
 from typing import NoReturn, cast
@@ -15,6 +15,7 @@ from typing import NoReturn, cast
 from camelid.errors import UnsupportedModelError
 from camelid.formats.hf_weights import HfTensor, is_plain, list_tensors
 from camelid.formats.json_text import JsonObject, parse_object, shown
+from camelid.formats.sentence_transformers import EmbeddingFiles, read_embedding
 from camelid.formats.settings import Config
 from camelid.formats.source import format_error, located, read_small
 
@@ -63,6 +64,7 @@ class HfDirectory:
     chat_templates: dict[str, str]
     files: dict[str, Path]
     tensors: dict[str, HfTensor]
+    embedding: EmbeddingFiles = field(default_factory=EmbeddingFiles)
 
     @property
     def chat_template(self) -> str | None:
@@ -88,6 +90,7 @@ def open_hf(directory: str | PathLike[str], *, with_weights: bool = True) -> HfD
     if with_weights and (not tensors or CONFIG.name not in files):
         _refuse(path, files)
     tokenizer_config = _read_json(files, TOKENIZER_CONFIG)
+    embedding = read_embedding(path, files) if with_weights else EmbeddingFiles()
     return HfDirectory(
         path=path,
         config=_read_json(files, CONFIG),
@@ -96,8 +99,9 @@ def open_hf(directory: str | PathLike[str], *, with_weights: bool = True) -> HfD
         tokenizer_config=tokenizer_config,
         special_tokens=_read_json(files, SPECIAL_TOKENS),
         chat_templates=_chat_templates(path, files, tokenizer_config),
-        files=files,
+        files={**files, **embedding.files},
         tensors=tensors,
+        embedding=embedding,
     )
 
 

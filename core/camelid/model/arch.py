@@ -3,6 +3,7 @@
 A shape is a string of one letter per dimension, `tensors._sizes` gives each letter its number:
 A query heads, C hidden, D head_dim, E experts, F ffn, K key/value heads x head_dim, P context length, Q query
 heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, 1 one.
+Encoders: L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection.
 """
@@ -19,7 +20,11 @@ from camelid.plan.weights import Weight
 Shapes: TypeAlias = Mapping[str, str]
 
 ATTENTION: Shapes = {"attn_q": "QC", "attn_k": "KC", "attn_v": "KC", "attn_output": "CQ"}
+OUTER: Shapes = {"token_embd": "VC", "output_norm": "C"}
+BERT_OUTER: Shapes = {"token_embd": "VC", "token_embd_norm": "C"}
+RANKING: Shapes = {"cls": "CC", "cls.output": "LC"}
 PRE_NORMS: Shapes = {"attn_norm": "C", "ffn_norm": "C"}
+BERT_NORMS: Shapes = {"attn_output_norm": "C", "layer_output_norm": "C"}
 POST_NORMS: Shapes = {"post_attention_norm": "C", "post_ffw_norm": "C"}
 HEAD_NORMS: Shapes = {"attn_q_norm": "D", "attn_k_norm": "D"}
 WIDE_NORMS: Shapes = {"attn_q_norm": "Q", "attn_k_norm": "K"}
@@ -29,6 +34,7 @@ SCAN: Shapes = {
 # Mixer -> its tensors. A name gets the ending `.weight`, except biases and those in NO_ENDING.
 MIXER_TENSORS: Mapping[str, Shapes] = {
     "attention": ATTENTION,
+    "bidirectional": ATTENTION,
     "mamba2": {**SCAN, "ssm_norm": "GN"},
     "attention_mamba2": {**ATTENTION, **SCAN},
     "delta": {
@@ -47,6 +53,7 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
 }
 # Mixers whose layers have no KV cache.
 RECURRENT_MIXERS = ("mamba2", "delta", "shortconv")
+ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
 ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv")
@@ -76,17 +83,19 @@ FUSED_GATE_UP = {"ffn_up": (("ffn_gate", "F"), ("ffn_up", "F"))}
 class Arch:
     """One architecture: tensors of its layers, and defaults for metadata that a file leaves out.
 
-    Layers. `mixers` is one mixer for all layers, or for a hybrid the mixer of layers with a KV cache and the
-    recurrent mixer. Layers whose `attention.head_count_kv` is 0 are recurrent; with `full_attention_interval`
-    n, all but every nth are. With the residual `single`, a layer whose `feed_forward_length` is not 0 has an
-    MLP alone, the others a mixer alone.
+    Layers. `mixers` is one mixer for all layers, "bidirectional" for an encoder, or for a hybrid the mixer of
+    layers with a KV cache and the recurrent mixer. Layers whose `attention.head_count_kv` is 0 are recurrent;
+    with `full_attention_interval` n, all but every nth are. With the residual `single`, a layer whose
+    `feed_forward_length` is not 0 has an MLP alone, the others a mixer alone.
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
-    MLP_TENSORS by kind, `optional` are tensors that a layer may have. Tensors in `biases` have a bias, those
-    in `optional_biases` may have one. `splits` cuts fused tensors; a tensor in `interleaved` repeats its
-    parts once per head, counted by that letter.
+    MLP_TENSORS by kind; `outer` are the tensors outside layers. Layers may have those in `optional`, files
+    those in `optional_outer`. Tensors in `biases` have a bias, those in `optional_biases` may have one.
+    `splits` cuts fused tensors; a tensor in `interleaved` repeats its parts once per head, counted by that
+    letter.
     Experts. `gate` is the router's gate, `normalizes` its normalization of probs, in files that state none.
     Windows. `window_pattern` n: every nth layer attends to all rows, the others to a window (0: all layers
-    use the window). `window` and `softcaps` (scores, logits) apply to files that state none.
+    use the window); with `is_full_first` the first of every n layers is that layer. `window` and
+    `softcaps` (scores, logits) apply to files that state none.
     Rotation. Window layers rotate by `local_theta` if it is set; `scales_local` False frees them of RoPE
     scaling, `rounds_ramp` False keeps the ends of YaRN's ramp between pairs. With `nope_every` n, every nth
     layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
@@ -95,6 +104,7 @@ class Arch:
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. Files must state the numbers
     `needed`, which have no default.
+    Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
     """
 
     rope_style: str = "norm"
@@ -102,6 +112,8 @@ class Arch:
     mlp: str = "glu"
     act: str = "silu"
     tensors: Shapes = field(default_factory=lambda: PRE_NORMS)
+    outer: Shapes = field(default_factory=lambda: OUTER)
+    optional_outer: Shapes = field(default_factory=dict[str, str])
     mixers: tuple[str, ...] = ("attention",)
     added: Mapping[str, Shapes] = field(default_factory=dict[str, Shapes])
     optional: Shapes = field(default_factory=dict[str, str])
@@ -116,6 +128,7 @@ class Arch:
     gate: str = "softmax"
     normalizes: bool = True
     window_pattern: int = 0
+    is_full_first: bool = False
     window: int = 0
     softcaps: tuple[float, float] = (0.0, 0.0)
     local_theta: float = 0.0
@@ -128,6 +141,13 @@ class Arch:
     residual: str = "sequential"
     ffn_matrices: int = 1
     needed: tuple[str, ...] = ()
+    rank_pooling: str = "cls"
+    head_act: str = "tanh"
+
+    @property
+    def is_encoder(self) -> bool:
+        """True for a model whose rows attend to both sides, and that generates no text."""
+        return self.mixers == ("bidirectional",)
 
     @property
     def has_attention(self) -> bool:
@@ -141,7 +161,8 @@ class Arch:
 
     def layer_tensors(self, layer: LayerSpec, *, has_shared_expert: bool) -> Shapes:
         """Shapes of one layer's tensors by name, without biases."""
-        mixer = {**MIXER_TENSORS[layer.mixer], **self.added.get(layer.mixer, {})}
+        kind = self.mixers[0] if layer.mixer in ROW_MIXERS else layer.mixer
+        mixer = {**MIXER_TENSORS[kind], **self.added.get(kind, {})}
         mlp = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
         has_shared = has_shared_expert and layer.mlp == "experts"
         return {**self.tensors, **mixer, **mlp, **(SHARED_EXPERT if has_shared else NO_TENSORS)}

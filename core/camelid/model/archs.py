@@ -6,9 +6,22 @@
 from __future__ import annotations
 
 from camelid.model.arch import Arch
-from camelid.model.families import gemma, gpt, gpt_oss, granite, kin, liquid, llama, mamba, olmo, phi, qwen
+from camelid.model.families import (
+    bert,
+    gemma,
+    gpt,
+    gpt_oss,
+    granite,
+    kin,
+    liquid,
+    llama,
+    mamba,
+    olmo,
+    phi,
+    qwen,
+)
 from camelid.model.hf_rows import HfRow
 
-FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, kin, mamba, gpt_oss)
+FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, kin, mamba, gpt_oss, bert)
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

@@ -11,8 +11,10 @@ from camelid.model.blocks.cross import cross_layers, write_cross
 from camelid.model.layers import apply_layer, embed
 from camelid.model.lowering import Lowering
 from camelid.model.spec import EncoderSpec
+from camelid.plan.dtypes import F32
 from camelid.plan.plan import View
 
+DENSE = ("dense_2", "dense_3")  # linear maps of the pooled row (EmbeddingGemma)
 NORM_EPS = 1e-12  # the L2 norm divides by max(length, NORM_EPS)
 
 
@@ -32,6 +34,20 @@ def lower_encode(c: Lowering) -> None:
 
 
 def _emit(c: Lowering, x: View, encoder: EncoderSpec) -> None:
-    """Adds the outputs [O, C]: a pooled embedding per sequence, or the hidden states of the output rows."""
+    """Adds the outputs [O, C]: a pooled embedding per sequence, or the hidden states of the output rows; of a
+    ranking model the scores [O, L]."""
     y = c.plan.pool(x, encoder.pooling) if encoder.pooling else c.plan.gather_rows(x)
+    for name in DENSE:
+        y = c.linear(y, name) if name in c.weights else y
+    if encoder.n_labels:
+        y = _scores(c, y, encoder.head_act)
     c.plan.emit(c.plan.norm(y, None, NORM_EPS, kind="l2") if encoder.has_unit_length else y)
+
+
+def _scores(c: Lowering, y: View, act: str) -> View:
+    """The ranking head: cls.output(norm(act(cls(y)))); [O, C] -> [O, L]."""
+    if "cls" in c.weights:
+        y = c.linear(y, "cls")
+        c.plan.unary(y, act)
+        y = c.norm_if(y, "cls.norm")
+    return c.linear(y, "cls.output", "scores", dtype=F32)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
@@ -16,6 +16,7 @@ from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.formats.mxfp4 import fold_blocks
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
+from camelid.model.hf_embedding import embedding_metadata
 from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors, unsupported
 from camelid.model.hf_rows import HfRow, Runs
 from camelid.model.mlx_rows import row_of_mlx
@@ -35,7 +36,9 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     """
     settings = read_settings(directory)
     metadata = hf_metadata(settings, name=directory.path.resolve().name) | _sampling(directory)
+    metadata |= embedding_metadata(directory.embedding, settings)
     tensors = {w.name: w for w in _weights(directory, settings)}
+    tensors |= {w.name: w for w in _dense(directory.embedding.dense)}
     tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(settings).items()}
     _check_vocabulary(settings, tensors)
     _check_tying(settings, tensors)
@@ -55,7 +58,8 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
 def read_settings(directory: HfDirectory) -> HfSettings:
     """config.json with its row. Raises UnsupportedModelError for a model_type without a row."""
     row, config = _row(directory), directory.settings
-    config = replace(config, values={**row.defaults, **config.values})  # null is a stated value
+    aliases = {name: config.values[old] for old, name in row.aliases.items() if old in config.values}
+    config = replace(config, values={**row.defaults, **aliases, **config.values})  # null is a stated value
     return HfSettings(config, row, max(len(directory.tensors), 1))
 
 
@@ -121,7 +125,7 @@ def _is_ignored(name: str, settings: HfSettings) -> bool:
 
 def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
     """(GGUF name, published name) of every tensor, both without their endings."""
-    yield from settings.row.outer.items()
+    yield from settings.outer.items()
     names = settings.names
     for i in range(settings.n_layers):
         prefix = settings.row.layer.format(i=i)
@@ -168,6 +172,13 @@ def _check_alike(name: str, tensors: list[HfTensor], want: int) -> None:
             name=tensors[0].type,
             known=FLOATS,
         )
+
+
+def _dense(tensors: Sequence[HfTensor]) -> Iterator[Weight]:
+    """The matrices after the pooling, numbered as the modules of their directory."""
+    for i, t in enumerate(tensors):
+        part = Part(t.file, t.offset, t.n_bytes)
+        yield Weight(name=f"dense_{i + 2}.weight", type=t.type, shape=t.shape, parts=(part,))
 
 
 def _scaled(weight: Weight, runs: Runs) -> Weight:
@@ -255,6 +266,12 @@ def _half(weight: Weight, i: int) -> Weight:
     return replace(weight, shape=(*stack, rows // 2, cols), parts=parts)
 
 
+def _after_padding(weight: Weight, settings: HfSettings) -> Weight:
+    """The positions after those of padding, from position 0 of a text on."""
+    n = settings.n_skipped
+    return cut_rows(weight, weight.name, n, weight.shape[0] - n) if weight.shape[0] > n else weight
+
+
 def _squeeze(weight: Weight, _: HfSettings) -> Weight:
     """A depthwise convolution without its dimension of 1: [U, 1, W] -> [U, W]."""
     return replace(weight, shape=tuple(n for n in weight.shape if n != 1))
@@ -310,6 +327,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "add_one": _add_one,
     "first_half": lambda weight, _: _half(weight, 0),
     "second_half": lambda weight, _: _half(weight, 1),
+    "after_padding": _after_padding,
     "squeeze": _squeeze,
     "column": _column,
     "groups": _groups,
@@ -355,7 +373,7 @@ def _check_tying(settings: HfSettings, tensors: Mapping[str, Weight]) -> None:
 
     A tied model uses its output matrix if it has one: transformers 5 ties only equal matrices.
     """
-    if not settings.is_tied and "output.weight" not in tensors:
+    if not settings.arch.is_encoder and not settings.is_tied and "output.weight" not in tensors:
         raise TensorShapeError(
             f"{settings.row.outer['output']}.weight is missing, but tie_word_embeddings is false",
             name="output",

@@ -96,6 +96,21 @@ class HfSettings:
         return kinds(self.config, self.n_layers) if kinds else self.config.texts("layer_types")
 
     @cached_property
+    def is_ranking(self) -> bool:
+        """True for a published class with a head that scores a text or a pair of texts."""
+        return any(name.endswith("ForSequenceClassification") for name in self.config.texts("architectures"))
+
+    @property
+    def outer(self) -> Mapping[str, str]:
+        """GGUF name -> published name of the tensors outside layers."""
+        return {**self.row.outer, **(self.row.ranking if self.is_ranking else {})}
+
+    @cached_property
+    def n_skipped(self) -> int:
+        """Rows of the position table before a text's first position."""
+        return self.config.count("pad_token_id", least=0) + 1 if self.row.counts_padding else 0
+
+    @cached_property
     def is_tied(self) -> bool:
         return self.config.flag("tie_word_embeddings", self.row.is_tied)
 
@@ -137,6 +152,10 @@ Pairs: TypeAlias = Iterator[tuple[str, MetadataValue]]
 
 def _sizes(settings: HfSettings) -> Pairs:
     yield from ((key, settings.count(key)) for key in COUNTS if key not in settings.row.derived)
+    if settings.n_skipped:
+        yield "context_length", max(settings.count("context_length") - settings.n_skipped, 1)
+    if settings.arch.is_encoder:
+        yield "attention.causal", False
     yield "feed_forward_length", _ffn_size(settings)
     if settings.arch.has_attention:
         yield from _kv_heads(settings)
@@ -242,7 +261,7 @@ def _windows(settings: HfSettings) -> Pairs:
         yield "attention.sliding_window", 0
     elif any(windowed):
         yield "attention.sliding_window", config.count("sliding_window")
-        if windowed != all_but(settings.arch.window_pattern, settings.n_layers):
+        if windowed != _pattern(settings, settings.arch.window_pattern):
             yield "attention.sliding_window_pattern", windowed
 
 
@@ -258,7 +277,11 @@ def _windowed(settings: HfSettings) -> list[bool]:
     if settings.row.has_window_switch:
         first = config.count("max_window_layers", 0, least=0)
         return [i >= first for i in range(n_layers)]
-    return all_but(config.count("sliding_window_pattern", settings.arch.window_pattern, least=0), n_layers)
+    return _pattern(settings, config.count("sliding_window_pattern", settings.arch.window_pattern, least=0))
+
+
+def _pattern(settings: HfSettings, every: int) -> list[bool]:
+    return all_but(every, settings.n_layers, is_first=settings.arch.is_full_first)
 
 
 def _nope(settings: HfSettings) -> Pairs:

@@ -195,28 +195,30 @@ SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logi
 class HfRow:
     """One model_type: the ARCHS row `arch`, published tensor names, folds, and config.json's keys.
 
-    Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers,
-    `mlp_names` the MLP's by kind, for models whose dense and expert MLPs share published names. `folds`
-    maps a GGUF name to one or more folds (`hf.FOLDS`), in order, `scales` to factors of its rows, from
-    config.json and the number of rows. Tensors that begin or end with an item of `ignored` are not
-    weights.
-    Keys. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are
-    optional floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of
-    other functions of config.json. `layer_types` (of config.json, number of layers) states the layers'
-    kinds where config.json does not by that key. `defaults` are the values of absent keys as in the
-    classes of transformers 5; `is_tied` is the default of tie_word_embeddings. `refused` maps a key to
-    its supported values; any other value raises UnsupportedModelError.
+    Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `ranking`
+    those of a ranking head, which classes ...ForSequenceClassification have; `mlp_names` the MLP's by kind,
+    for models whose dense and expert MLPs share published names. `folds` maps a GGUF name to one or more
+    folds (`hf.FOLDS`), in order, `scales` to factors of its rows, from config.json and the number of rows.
+    Tensors that begin or end with an item of `ignored` are not weights.
+    Keys. `aliases` are other names of config.json keys. `keys`, `numbers`, `counts` and `products` map GGUF
+    keys to config.json keys: `numbers` are optional floats, `counts` integers, `products` integers multiplied
+    from two keys, `derived` values of other functions of config.json. `layer_types` (of config.json, number
+    of layers) states the layers' kinds where config.json does not by that key. `defaults` are the values of
+    absent keys as in the classes of transformers 5; `is_tied` is the default of tie_word_embeddings.
+    `refused` maps a key to its supported values; any other value raises UnsupportedModelError.
     """
 
     arch: str
     names: Names = field(default_factory=lambda: LLAMA)
     mlp_names: Mapping[str, Names] = field(default_factory=dict[str, Names])
     outer: Names = field(default_factory=lambda: OUTER)
+    ranking: Names = field(default_factory=dict[str, str])
     layer: str = "model.layers.{i}."
     folds: Names = field(default_factory=dict[str, str])
     scales: Mapping[str, Callable[[Config, int], Runs]] = field(
         default_factory=dict[str, Callable[[Config, int], Runs]]
     )
+    aliases: Names = field(default_factory=dict[str, str])
     keys: Names = field(default_factory=lambda: KEYS)
     numbers: Names = field(default_factory=dict[str, str])
     counts: Names = field(default_factory=dict[str, str])
@@ -229,4 +231,5 @@ class HfRow:
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
     is_tied: bool = False
+    counts_padding: bool = False  # positions begin after pad_token_id
     has_window_switch: bool = False  # use_sliding_window; window layers start at max_window_layers

@@ -88,7 +88,8 @@ def _windowed(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]
     """True for layers with a sliding window."""
     if metadata.is_list("attention.sliding_window_pattern"):
         return metadata.flags("attention.sliding_window_pattern", n_layers)
-    return all_but(metadata.count("attention.sliding_window_pattern", arch.window_pattern, least=0), n_layers)
+    every = metadata.count("attention.sliding_window_pattern", arch.window_pattern, least=0)
+    return all_but(every, n_layers, is_first=arch.is_full_first)
 
 
 def _rotated(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
@@ -100,9 +101,9 @@ def _rotated(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
     return all_but(arch.nope_every, n_layers)
 
 
-def all_but(every: int, n_layers: int) -> list[bool]:
-    """False for every nth layer, True for the others; `every` 0 is True for all layers."""
-    return [not every or (i + 1) % every != 0 for i in range(n_layers)]
+def all_but(every: int, n_layers: int, *, is_first: bool = False) -> list[bool]:
+    """False for one of every n layers, the last or the first of them; `every` 0 is True for all layers."""
+    return [not every or (i + (not is_first)) % every != 0 for i in range(n_layers)]
 
 
 def _rope_name(arch: Arch, is_local: bool) -> str:

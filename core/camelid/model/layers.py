@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from camelid.model.blocks import altup as streams
 from camelid.model.blocks.attention import attention
-from camelid.model.blocks.bidirectional import bidirectional
+from camelid.model.blocks.bidirectional import bidirectional, causal
 from camelid.model.blocks.cross import cross_attention
 from camelid.model.blocks.delta import delta
 from camelid.model.blocks.experts import experts
@@ -20,6 +20,7 @@ from camelid.plan.plan import View
 MIXERS: dict[str, Block] = {
     "attention": attention,
     "bidirectional": bidirectional,
+    "causal": causal,
     "mamba2": mamba2,
     "attention_mamba2": attention_mamba2,
     "delta": delta,

@@ -144,12 +144,17 @@ class EncoderSpec:
     """The layers of an encoder, and its output if the model has no decoder.
 
     `pooling` is mean, cls or last for one embedding per sequence, or "" for the hidden states of the output
-    rows. `has_unit_length` scales outputs to length 1.
+    rows. `has_unit_length` scales outputs to length 1. `n_labels` > 0 is the number of scores that a ranking
+    head makes of the pooled row; `head_act` is the activation between its two matrices. Texts are cut at
+    `max_tokens` in training (0: the context length).
     """
 
     layers: tuple[LayerSpec, ...]
     pooling: str = ""
     has_unit_length: bool = False
+    n_labels: int = 0
+    head_act: str = "tanh"
+    max_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,7 +167,8 @@ class ModelSpec:
     RMS norm without gain to each head's values. `ffn_cutoff` is the gate threshold of sparse_glu, in standard
     deviations above the row's mean. `n_streams` > 1 is the number of altup's streams. `conv_width` is the
     number of rows that a short convolution sees (0: no layer has one). `max_distance` is the last distance
-    with a relative position bias of its own; larger distances share that bias. A spec with
+    with a relative position bias of its own; larger distances share that bias. `n_token_types` > 0 is the
+    number of types of an embedding table by token type (BERT). A spec with
     `tensor_parallel` > 1 is one device's share (`parallel.py`): its heads, and its part of each MLP.
     """
 
@@ -196,8 +202,19 @@ class ModelSpec:
     ffn_cutoff: float = 0.0
     n_streams: int = 1
     encoder: EncoderSpec | None = None
+    n_token_types: int = 0
     max_distance: int = 0
     tensor_parallel: int = 1
+
+    @property
+    def file_layers(self) -> tuple[LayerSpec, ...]:
+        """The layers of a model with one stack: the decoder's, or those of an encoder alone."""
+        return self.layers or (self.encoder.layers if self.encoder else ())
+
+    @property
+    def embeds(self) -> bool:
+        """True for a model that encodes texts and generates none."""
+        return not self.layers
 
     @property
     def q_size(self) -> int:

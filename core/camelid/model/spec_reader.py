@@ -10,6 +10,7 @@ from typing import TypeAlias
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.model.arch import Arch, Model
 from camelid.model.checkpoint import Checkpoint
+from camelid.model.encoder_specs import read_encoder, rows_of
 from camelid.model.layer_specs import GLOBAL, LOCAL, read_layers
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.mixer_specs import read_delta, read_ssm
@@ -26,7 +27,6 @@ GATES: Mapping[int, str] = {1: "softmax", 2: "sigmoid", 3: "topk_softmax"}
 
 # Keys of features that no row has -> values that leave the results unchanged. Other values are refused.
 REFUSED: Mapping[str, tuple[object, ...]] = {
-    "attention.causal": (True,),
     "attention.clamp_kqv": (0.0,),
     "attention.max_alibi_bias": (0.0,),
     "attention.output_scale": (0.0, 1.0),
@@ -36,7 +36,6 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "attention.temperature_scale": (0.0,),
     "expert_gating_func": (0, *GATES),  # 0 not stated
     "moe_every_n_layers": (0, 1),
-    "pooling_type": (0,),
     "rope.dimension_sections": (),
     "rope.scaling.alpha": (0.0,),
     "rope.scaling.yarn_ext_factor": (-1.0, 1.0),  # llama.cpp: -1 not stated, 1 full extrapolation
@@ -65,6 +64,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     experts = _experts(metadata, arch)
     ropes = _ropes(metadata, arch, head_dim, factors)
     layers = read_layers(metadata, arch, n_layers, _routed(checkpoint, n_layers) if experts else [])
+    encoder = read_encoder(metadata, arch, layers, checkpoint.tensors)
     mixers = {layer.mixer for layer in layers}
     spec = ModelSpec(
         arch=name,
@@ -80,7 +80,9 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         norm_eps=metadata.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
         norm_kind=arch.norm_kind,
         ropes={name: rope for name, rope in ropes.items() if any(layer.rope == name for layer in layers)},
-        layers=layers,
+        layers=() if encoder else layers,
+        encoder=encoder,
+        n_token_types=rows_of(checkpoint.tensors, "token_types"),
         is_tied="output.weight" not in checkpoint.tensors,
         experts=experts,
         ssm=read_ssm(metadata) if mixers & {*MAMBA2_MIXERS} else None,

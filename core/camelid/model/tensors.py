@@ -45,6 +45,7 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "F": spec.ffn_size, "V": spec.vocab_size, "P": spec.context_length,
         "E": experts.n_experts if experts else 0, "X": experts.ffn_size if experts else 0,
         "S": experts.shared_size if experts else 0, "A": spec.n_heads, "1": 1,
+        "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,
         **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
     }  # fmt: skip
 
@@ -101,10 +102,10 @@ def _cut(fused: Weight, names: list[str], counts: list[int], n_repeats: int) -> 
 
 
 def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
-    named = {"token_embd": "VC", "output_norm": "C"} | ({"position_embd": "PC"} if arch.has_positions else {})
+    named = {**arch.outer} | ({"position_embd": "PC"} if arch.has_positions else {})
     yield from ((f"{name}.weight", letters) for name, letters in named.items())
     yield from ((f"{name}.bias", _of_bias(named[name])) for name in arch.biases if name in named)
-    for i, layer in enumerate(spec.layers):
+    for i, layer in enumerate(spec.file_layers):
         shapes = _layer_shapes(spec, arch, layer)
         yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in shapes.items())
         biases = (name for name in arch.biases if name in shapes)
@@ -112,8 +113,10 @@ def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
 
 
 def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
-    yield "output.weight", "VC"
-    for i, layer in enumerate(spec.layers):
+    outer = {"output": "VC"} if spec.layers else arch.optional_outer
+    yield from ((f"{name}.weight", letters) for name, letters in outer.items())
+    yield from ((f"{name}.bias", _of_bias(outer[name])) for name in arch.optional_biases if name in outer)
+    for i, layer in enumerate(spec.file_layers):
         shapes = {**_layer_shapes(spec, arch, layer), **arch.optional}
         yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in arch.optional.items())
         biases = (name for name in arch.optional_biases if name in shapes)

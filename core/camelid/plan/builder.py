@@ -194,13 +194,15 @@ class PlanBuilder:
         n_heads: int,
         n_kv_heads: int,
         scale: float,
+        mask: str = "full",
         window: int = 0,
         bias: Weight | None = None,
     ) -> View:
-        """Attention over the step's rows of the same sequence: all rows, or `window` / 2 on either side."""
+        """Attention over the step's rows of the same sequence: all rows, those up to the row (`mask` causal),
+        or `window` / 2 on either side (symmetric)."""
         y = self.new("attn", q.rows, v.cols // n_kv_heads * n_heads)  # [T, H*D]
         operands: dict[str, Operand | None] = {"y": y, "q": q, "k": k, "v": v, "bias": bias}
-        attrs: dict[str, Attr] = {"mask": "symmetric" if window else "full", "window": window}
+        attrs: dict[str, Attr] = {"mask": mask, "window": window}
         self.add_op("attend_rows", operands, n_heads=n_heads, n_kv_heads=n_kv_heads, scale=scale, **attrs)
         return y
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from tests.golden.case_row import CaseRow
 from tests.golden.cases import (
+    bert,
     experts,
     gemma,
     gpt,
@@ -26,6 +27,6 @@ from tests.golden.cases import (
 )
 from tests.golden.mutation import Mutation
 
-FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, experts, kin, mamba, gpt_oss)
+FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, experts, kin, mamba, gpt_oss, bert)
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

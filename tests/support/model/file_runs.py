@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tests.support.model.runs import Logits, Steps, cuts, make_plan, make_state, start
+from tests.support.model.stress_encoder import whole_step
 
 from camelid.backends.base import Backend
 from camelid.backends.reference.backend import ReferenceBackend
@@ -18,10 +20,12 @@ from camelid.formats.source import drive
 from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.model.arch import Model
 from camelid.model.checkpoint import checkpoint_of_gguf
+from camelid.model.decoder import declare_states, lower
 from camelid.model.read import read_model
 from camelid.model.spec_reader import at_context
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan
+from camelid.plan.step import Capacity, ProgramKey
 
 MAX_ROWS = 64  # rows per step
 
@@ -63,11 +67,15 @@ async def run(
     adapter: str = "",
     edit: Callable[[Plan], Plan] = lambda plan: plan,
     dtype: str = "f32",
+    types: Sequence[Sequence[int]] = (),
 ) -> Logits:
     """Logits of every row: in the given steps, or all sequences in each step, up to `chunk` rows of each."""
     lengths = [len(ids) for ids in sequences]
     steps, longest = steps or cuts(chunk, *lengths), max(lengths)
     model = at_context(loaded.model, context or longest)
+    if model.spec.embeds:
+        how = {"fused": fused, "adapter": adapter, "edit": edit, "dtype": dtype}
+        return await encode(backend, replace(loaded, model=model), sequences, types, **how)
     stages = backend.capabilities().cuts
     whole = make_plan(model, max(map(sum, steps)), len(sequences), context=longest, cuts=stages, dtype=dtype)
     plan = fuse(edit(whole), fused)
@@ -76,6 +84,47 @@ async def run(
     logits = await started.feed([started.open_stream(ids) for ids in sequences], steps)
     await backend.close()
     return logits
+
+
+def encode_plan(model: Model, n_rows: int, n_sequences: int = 1, dtype: str = "f32") -> Plan:
+    """A step of so many rows in all; its outputs are all rows, or one per sequence with a pooling."""
+    assert model.spec.encoder is not None
+    n_outputs = n_sequences if model.spec.encoder.pooling else n_rows
+    capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_outputs, updates=0)
+    key = ProgramKey(entry="encode", capacity=capacity)
+    return lower(model, key, declare_states(model.spec), dtype=dtype)
+
+
+async def encode(
+    backend: Backend,
+    loaded: Loaded,
+    sequences: Sequence[Sequence[int]],
+    types: Sequence[Sequence[int]],
+    *,
+    fused: frozenset[str],
+    adapter: str,
+    edit: Callable[[Plan], Plan],
+    dtype: str,
+) -> Logits:
+    """Hidden states of every row, or the pooled row or scores of each sequence, all in one step."""
+    encoder, types = loaded.model.spec.encoder, types or [[0] * len(ids) for ids in sequences]
+    plan = fuse(edit(encode_plan(loaded.model, sum(map(len, sequences)), len(sequences), dtype)), fused)
+    state = make_state(plan.states, context=max(map(len, sequences)), n_sequences=len(sequences))
+    started = await start(backend, [plan], state, sources=loaded.sources, adapter=adapter)
+    streams = [started.open_stream(ids) for ids in sequences]
+    places = [
+        (ids, [(i, t)[: plan.layout.n_channels] for i, t in enumerate(kinds)])
+        for ids, kinds in zip(sequences, types, strict=True)
+    ]
+    step = whole_step(state, streams, places)
+    each = [(i, row.sequence, 0) for i, row in enumerate(step.rows)]
+    is_pooled = encoder is not None and encoder.pooling != ""
+    firsts = [(s.first_row, i, 0) for i, s in enumerate(step.sequences)]
+    step.outputs = firsts if is_pooled else each
+    rows = np.stack([np.asarray(row.logits) for row in await started.run("encode", step)])
+    await backend.close()
+    counts = [1 if is_pooled else len(ids) for ids in sequences]
+    return np.split(rows, np.cumsum(counts)[:-1])
 
 
 def reference_logits(

@@ -1,4 +1,4 @@
-"""Bidirectional self-attention over the rows that a sequence has in the step, without a KV cache."""
+"""Self-attention over the rows that a sequence has in the step, without a KV cache."""
 
 from __future__ import annotations
 
@@ -9,11 +9,20 @@ from camelid.plan.plan import View
 
 
 def bidirectional(c: Lowering, h: View, i: int) -> View:
-    """attn_output(attention(rope(norm(q)), rope(norm(k)), v)); [T, C] -> [T, C].
+    """attn_output(attention(rope(norm(q)), rope(norm(k)), v)) over all rows of a sequence; [T, C] -> [T, C].
 
     The layer's window covers half its width on each side. Optional, by the model's weights: norms, biases and
     a bias by distance.
     """
+    return _attend(c, h, i, "symmetric" if c.layer(i).window else "full")
+
+
+def causal(c: Lowering, h: View, i: int) -> View:
+    """As `bidirectional`, over the rows up to each row: a decoder that encodes whole texts."""
+    return _attend(c, h, i, "causal")
+
+
+def _attend(c: Lowering, h: View, i: int, mask: str) -> View:
     spec, layer = c.spec, c.layer(i)
     y = c.plan.attend_rows(
         heads(c, h, i, "q"),
@@ -22,7 +31,8 @@ def bidirectional(c: Lowering, h: View, i: int) -> View:
         n_heads=spec.n_heads,
         n_kv_heads=spec.n_kv_heads,
         scale=spec.attention_scale or spec.head_dim**-0.5,
-        window=layer.window,
+        mask=mask,
+        window=layer.window if mask == "symmetric" else 0,
         bias=bias_around(c, i),
     )  # [T, H*D]
     return c.linear(y, f"blk.{i}.attn_output", "o")

@@ -1,0 +1,46 @@
+"""GGUF metadata of a directory's embeddings: pooling, prompts, labels of a ranking head, longest text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from camelid.errors import UnsupportedModelError
+from camelid.formats.gguf_header import MetadataValue
+from camelid.formats.sentence_transformers import EmbeddingFiles
+from camelid.model.encoder_specs import MAX_LENGTH, POOLINGS
+from camelid.model.hf_metadata import HfSettings
+
+PROMPT, DEFAULT_PROMPT = "embedding.prompt.", "embedding.default_prompt"  # keys; llama.cpp ignores them
+
+
+def embedding_metadata(files: EmbeddingFiles, settings: HfSettings) -> dict[str, MetadataValue]:
+    """Metadata beside that of config.json. Raises UnsupportedModelError for a ranking head without a row."""
+    return dict(_metadata(files, settings))
+
+
+def _metadata(files: EmbeddingFiles, settings: HfSettings) -> Iterator[tuple[str, MetadataValue]]:
+    arch = settings.row.arch
+    if settings.is_ranking and not settings.row.ranking:
+        name = ", ".join(settings.config.texts("architectures"))
+        raise UnsupportedModelError(
+            f"config.json: architectures is {name}: its head is not supported",
+            kind="architectures",
+            name=name,
+        )
+    pooling = settings.config.text("classifier_pooling", "cls")
+    if settings.is_ranking and pooling != settings.arch.rank_pooling:
+        raise UnsupportedModelError(
+            f"config.json: classifier_pooling is {pooling}; supported: {settings.arch.rank_pooling}",
+            kind="classifier_pooling",
+            name=pooling,
+        )
+    if settings.is_ranking or files.pooling:
+        yield f"{arch}.pooling_type", POOLINGS.index("rank" if settings.is_ranking else files.pooling)
+    if settings.is_ranking:
+        labels = settings.config.get_dict("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
+        yield f"{arch}.classifier.output_labels", [str(label) for label in labels.values()]
+    if files.max_tokens and files.max_tokens < settings.count("context_length"):
+        yield f"{arch}.{MAX_LENGTH}", files.max_tokens
+    yield from ((PROMPT + name, text) for name, text in files.prompts.items())
+    if files.default_prompt:
+        yield DEFAULT_PROMPT, files.default_prompt

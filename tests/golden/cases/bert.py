@@ -1,0 +1,148 @@
+"""BERT and its kin: hidden states of encoders, scores of ranking models."""
+
+from __future__ import annotations
+
+from tests.golden.case_row import CaseRow, Json
+from tests.golden.mutation import Mutation, key, without
+
+BERT_FACTS: Json = {
+    "architectures": ["BertModel"],
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 64,
+    "initializer_range": 0.02,
+    "intermediate_size": 96,
+    "layer_norm_eps": 1e-12,
+    "max_position_embeddings": 48,
+    "model_type": "bert",
+    "num_attention_heads": 4,
+    "num_hidden_layers": 2,
+    "pad_token_id": 0,
+    "position_embedding_type": "absolute",
+    "torch_dtype": "float32",
+    "transformers_version": "4.41.0",
+    "type_vocab_size": 2,
+    "vocab_size": 96,
+}
+RANKS: Json = {"id2label": {"0": "a", "1": "b", "2": "c"}, "label2id": {"a": 0, "b": 1, "c": 2}}
+ROBERTA: Json = {
+    "architectures": ["XLMRobertaModel"],
+    "model_type": "xlm-roberta",
+    "layer_norm_eps": 1e-5,
+    "bos_token_id": 0,
+    "pad_token_id": 1,
+    "eos_token_id": 2,
+    "type_vocab_size": 1,
+}
+NOMIC: Json = {
+    "architectures": ["NomicBertModel"],
+    "model_type": "nomic_bert",
+    "hidden_act": "silu",
+    "rope_parameters": {"rope_theta": 1000.0, "rope_type": "default"},
+}
+JINA: Json = {
+    **ROBERTA,
+    "architectures": ["JinaEmbeddingsV3Model"],
+    "model_type": "jina_embeddings_v3",
+    "rope_parameters": {"rope_theta": 20000.0, "rope_type": "default"},
+}
+MODERN: Json = {
+    "architectures": ["ModernBertModel"],
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "bos_token_id": 1,
+    "classifier_activation": "gelu",
+    "classifier_bias": False,
+    "classifier_pooling": "mean",
+    "cls_token_id": 1,
+    "eos_token_id": 2,
+    "global_attn_every_n_layers": 3,
+    "global_rope_theta": 160000.0,
+    "hidden_activation": "gelu",
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "local_attention": 16,
+    "local_rope_theta": 1000.0,
+    "max_position_embeddings": 64,
+    "mlp_bias": False,
+    "model_type": "modernbert",
+    "norm_bias": False,
+    "norm_eps": 1e-5,
+    "num_attention_heads": 4,
+    "num_hidden_layers": 4,
+    "pad_token_id": 0,
+    "sep_token_id": 2,
+    "torch_dtype": "float32",
+    "transformers_version": "4.48.0",
+    "vocab_size": 96,
+}
+
+CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="bert", seed=4000, config=BERT_FACTS),
+    CaseRow(
+        name="bert_ranking",
+        seed=4001,
+        config={**BERT_FACTS, **RANKS, "architectures": ["BertForSequenceClassification"]},
+    ),
+    # seeds without the id of padding, whose positions transformers skips
+    CaseRow(name="xlm_roberta", seed=4010, config={**BERT_FACTS, **ROBERTA}),
+    CaseRow(
+        name="xlm_roberta_ranking",
+        seed=4013,
+        config={**BERT_FACTS, **ROBERTA, **RANKS, "architectures": ["XLMRobertaForSequenceClassification"]},
+    ),
+    CaseRow(name="nomic_bert", seed=4004, config={**BERT_FACTS, **NOMIC}),
+    CaseRow(name="jina_embeddings_v3", seed=4005, config={**BERT_FACTS, **JINA}),
+    CaseRow(name="modernbert", seed=4006, config=MODERN),
+    CaseRow(
+        name="modernbert_ranking",
+        seed=4007,
+        config={**MODERN, **RANKS, "architectures": ["ModernBertForSequenceClassification"]},
+    ),
+)
+
+
+def encoder(case: str, *names: str) -> list[Mutation]:
+    """Wrong facts of encoders with post-norms; `names` are tensors whose biases and norms are neutral."""
+    return [
+        key(case, "layer_norm_eps", 0.05),
+        key(case, "hidden_act", "relu"),
+        *(without(case, f"no {name}", name) for name in names),
+    ]
+
+
+WRONG: tuple[Mutation, ...] = (
+    *encoder(
+        "bert",
+        "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias", "query.bias", "value.bias",
+        "attention.output.dense.bias", "attention.output.LayerNorm.weight", "intermediate.dense.bias",
+        "position_embeddings.weight", "token_type_embeddings.weight", "output.dense.bias",
+        "output.LayerNorm.bias",
+    ),
+    key("bert", "num_attention_heads", 2),
+    without("bert_ranking", "no pooler bias", "pooler.dense.bias"),
+    without("bert_ranking", "no classifier bias", "classifier.bias"),
+    without("bert_ranking", "no token types", "token_type_embeddings.weight"),
+    *encoder("xlm_roberta", "position_embeddings.weight", "token_type_embeddings.weight"),
+    key("xlm_roberta", "pad_token_id", 3),
+    without("xlm_roberta_ranking", "no dense bias", "classifier.dense.bias"),
+    without("xlm_roberta_ranking", "no output bias", "classifier.out_proj.bias"),
+    *encoder("nomic_bert", "emb_ln.weight", "token_type_embeddings.weight", "norm1.bias", "norm2.weight"),
+    key("nomic_bert", "rope_parameters", {"rope_theta": 30.0, "rope_type": "default"}),
+    *encoder("jina_embeddings_v3", "emb_ln.bias", "Wqkv.bias", "out_proj.bias", "fc1.bias", "fc2.bias"),
+    key("jina_embeddings_v3", "rope_parameters", {"rope_theta": 30.0, "rope_type": "default"}),
+    key("modernbert", "norm_eps", 0.05),
+    key("modernbert", "hidden_activation", "relu"),
+    key("modernbert", "local_attention", 8),
+    key("modernbert", "global_attn_every_n_layers", 2),
+    key("modernbert", "global_rope_theta", 300.0),
+    key("modernbert", "local_rope_theta", 30.0),
+    without("modernbert", "no attention norm", "attn_norm.weight"),
+    without("modernbert", "no MLP norm", "mlp_norm.weight"),
+    without("modernbert", "no embedding norm", "embeddings.norm.weight"),
+    without("modernbert", "no final norm", "final_norm.weight"),
+    key("modernbert_ranking", "classifier_pooling", "cls"),
+    key("modernbert_ranking", "classifier_activation", "relu"),
+    without("modernbert_ranking", "no head norm", "head.norm.weight"),
+)  # fmt: skip
