@@ -24,6 +24,7 @@ from tests.golden.mutation import Mutation  # noqa: E402
 from tests.rivals.llama_cpp import PLAIN, READINGS, UNREAD, convert_case, llama_logits  # noqa: E402
 from tests.support.hf_models import HfCase, nmse, weights_of  # noqa: E402
 
+CLOSEST_EXPERTS = 1e-3  # so that float32 rounding changes no choice
 TO_LLAMA_CPP = 1e-8  # NMSE; llama.cpp sums in float32
 
 
@@ -33,6 +34,8 @@ def run(case: HfCase, mutation: Mutation | None = None) -> list[Any]:
     weights = weights_of(case, neutral=mutation.neutral if mutation else ())
     model = DEFINITIONS[case.model_type]({**case.config, **changes}, weights)
     logits = [model.logits(ids) for ids in case.token_ids]
+    close = min(model.gaps, default=1.0)
+    assert mutation or close > CLOSEST_EXPERTS, f"{case.name}: {close:.1e} apart; take another seed"
     assert all(np.isfinite(rows).all() for rows in logits)
     return logits
 

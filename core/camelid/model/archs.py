@@ -16,12 +16,13 @@ from camelid.model.families import (
     liquid,
     llama,
     mamba,
+    mixtures,
     olmo,
     phi,
     qwen,
 )
 from camelid.model.hf_rows import HfRow
 
-FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, kin, mamba, gpt_oss, bert)
+FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, kin, mamba, gpt_oss, bert, mixtures)
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

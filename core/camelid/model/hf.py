@@ -144,7 +144,7 @@ def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) 
     other than FLOATS.
     """
     first, name = tensors[0], full_name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
-    is_stack = name.endswith("_exps") and settings.counts_experts
+    is_stack = "{e}" in settings.names.get(name, "")
     _check_alike(full_name, tensors, settings.n_experts if is_stack else 1)
     shape = (len(tensors), *first.shape) if is_stack else first.shape
     parts = tuple(Part(p.file, p.offset, p.n_bytes) for t in tensors for p in t.planes or (t,))

@@ -69,6 +69,30 @@ QWEN_SHARED: Names = {
     "ffn_up_shexp": "mlp.shared_expert.up_proj",
     "ffn_down_shexp": "mlp.shared_expert.down_proj",
 }
+SHARED_EXPERTS: Names = {
+    "ffn_gate_shexp": "mlp.shared_experts.gate_proj",
+    "ffn_up_shexp": "mlp.shared_experts.up_proj",
+    "ffn_down_shexp": "mlp.shared_experts.down_proj",
+}
+MIXTRAL_EXPERTS: Names = {
+    "ffn_gate_inp": "block_sparse_moe.gate",
+    "ffn_gate_exps": "block_sparse_moe.experts.{e}.w1",
+    "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
+    "ffn_down_exps": "block_sparse_moe.experts.{e}.w2",
+}
+BAILING: Names = {
+    **PRE_NORMS,
+    "attn_output": "attention.dense",
+    **GLU,
+    **QWEN_EXPERTS,
+    **SHARED_EXPERTS,
+}
+BAILING_2: Names = {
+    "attn_qkv": "attention.query_key_value",
+    "attn_q_norm": "attention.query_layernorm",
+    "attn_k_norm": "attention.key_layernorm",
+    "exp_probs_b.bias": "mlp.gate.expert_bias",
+}
 QWEN_NEXT: Names = {
     "attn_norm": "input_layernorm",
     "post_attention_norm": "post_attention_layernorm",
@@ -85,7 +109,17 @@ QWEN_NEXT: Names = {
     **QWEN_EXPERTS,
     **QWEN_SHARED,
 }
+GPT2: Names = {
+    "attn_norm": "ln_1",
+    "attn_qkv": "attn.c_attn",
+    "attn_output": "attn.c_proj",
+    "ffn_norm": "ln_2",
+    "ffn_up": "mlp.c_fc",
+    "ffn_down": "mlp.c_proj",
+}
 OUTER: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
+BAILING_OUTER: Names = {**OUTER, "token_embd": "model.word_embeddings"}
+GPT_OUTER: Names = {"token_embd": "transformer.wte", "output_norm": "transformer.ln_f", "output": "lm_head"}
 
 # Rotation of halves becomes rotation of adjacent pairs: rows of each head are permuted.
 PAIRS: Names = {"attn_q": "pairs_of_q", "attn_k": "pairs_of_k"}
@@ -127,6 +161,13 @@ GPT2_KEYS: Names = {
     "norm_eps": "layer_norm_epsilon",
     "hidden_activation": "activation_function",
 }
+BAILING_COUNTS: Names = {
+    "leading_dense_block_count": "first_k_dense_replace",
+    "expert_shared_count": "num_shared_experts",
+}
+BAILING_REFUSED: Mapping[str, tuple[object, ...]] = {
+    "use_bias": (False,), "use_qkv_bias": (False,), "use_sliding_window": (False,),
+}  # fmt: skip
 QWEN1_KEYS: Names = {
     **KEYS,
     "attention.key_length": "kv_channels",
@@ -135,6 +176,13 @@ QWEN1_KEYS: Names = {
     "norm_eps": "layer_norm_epsilon",
     "rope.freq_base": "rotary_emb_base",
 }
+EXAONE_KEYS: Names = {
+    **KEYS,
+    "block_count": "num_layers",
+    "norm_eps": "layer_norm_epsilon",
+    "hidden_activation": "activation_function",
+}
+CODESHELL_KEYS: Names = {**GPT2_KEYS, "attention.head_count_kv": "num_query_groups"}
 CHATGLM_KEYS: Names = {
     **KEYS,
     "block_count": "num_layers",

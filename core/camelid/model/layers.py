@@ -62,6 +62,16 @@ def single(c: Lowering, x: View, i: int) -> View:
     return x
 
 
+def early_experts(c: Lowering, x: View, i: int) -> View:
+    """x += mixer(norm(x)); x += glu(norm(x)) + experts(norm(the layer's input)) (Arctic)."""
+    layer, blk = c.layer(i), f"blk.{i}."
+    early = c.norm(x, blk + "ffn_norm_exps")
+    c.plan.add(x, MIXERS[layer.mixer](c, c.norm(x, blk + "attn_norm"), i))
+    c.plan.add(x, glu(c, c.norm(x, blk + "ffn_norm"), i))
+    c.plan.add(x, MLPS[layer.mlp](c, early, i))
+    return x
+
+
 def post(c: Lowering, x: View, i: int) -> View:
     """x = norm(x + mixer(x)); x = norm(x + mlp(x)), as in the original transformer (arXiv 1706.03762)."""
     layer, blk = c.layer(i), f"blk.{i}."
@@ -100,6 +110,7 @@ def altup(c: Lowering, x: View, i: int) -> View:
 RESIDUALS: dict[str, Callable[[Lowering, View, int], View]] = {
     "sequential": sequential,
     "single": single,
+    "early_experts": early_experts,
     "post": post,
     "cross": cross,
     "altup": altup,

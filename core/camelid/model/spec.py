@@ -47,12 +47,12 @@ class RopeSpec:
 class LayerSpec:
     """One layer: a row of `layers.MIXERS` and one of `layers.MLPS`, with their state group and rotation.
 
-    `residual`: sequential, single (a mixer or an MLP alone; the other is ""), post (norm after the sum),
-    cross (attention to an encoder's rows between mixer and MLP) or altup (several streams); the rows of
-    `layers.RESIDUALS`. `rope` is a key of `ModelSpec.ropes`, "" for no rotation. `window` > 0 limits
-    attention to the latest `window` rows. `kv_layer` >= 0 is the layer whose keys and values this layer
-    reads instead of its own. Layers without a KV cache have the state group `recurrent`, those without
-    state none ("").
+    `residual`: sequential, single (a mixer or an MLP alone; the other is ""), early_experts (experts beside a
+    dense MLP), post (norm after the sum), cross (attention to an encoder's rows between mixer and MLP) or
+    altup (several streams); the rows of `layers.RESIDUALS`. `rope` is a key of `ModelSpec.ropes`, "" for no
+    rotation. `window` > 0 limits attention to the latest `window` rows. `kv_layer` >= 0 is the layer whose
+    keys and values this layer reads instead of its own. Layers without a KV cache have the state group
+    `recurrent`, those without state none ("").
     """
 
     mixer: str = "attention"

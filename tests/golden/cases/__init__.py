@@ -21,12 +21,13 @@ from tests.golden.cases import (
     liquid,
     llama,
     mamba,
+    mixtures,
     olmo,
     phi,
     qwen,
 )
 from tests.golden.mutation import Mutation
 
-FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, experts, kin, mamba, gpt_oss, bert)
+FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, experts, kin, mamba, gpt_oss, bert, mixtures)
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

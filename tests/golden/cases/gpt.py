@@ -1,4 +1,4 @@
-"""Golden models of GPT-2, StarCoder2, StableLM."""
+"""Golden models of GPT-2, CodeShell, StarCoder2, StableLM."""
 
 from __future__ import annotations
 
@@ -28,6 +28,17 @@ GPT2: Json = {
     "use_cache": True,
     "vocab_size": 96,
 }
+CODESHELL = GPT2 | {
+    "activation_function": "gelu_pytorch_tanh",
+    "architectures": ["CodeShellForCausalLM"],
+    "group_query_attention": True,
+    "model_type": "codeshell",
+    "n_inner": 96,
+    "num_query_groups": 2,
+    "position_embedding_type": "rope",
+    "rope_scaling": None,
+    "tie_word_embeddings": False,
+}
 STABLELM = config("StableLmForCausalLM", "stablelm") | {
     "hidden_dropout": 0.0,
     "layer_norm_eps": 1e-05,
@@ -55,12 +66,20 @@ STARCODER2_BARE = {"sliding_window": None, "tie_word_embeddings": False, "use_bi
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="gpt2", seed=191, config=GPT2),
     CaseRow(name="gpt2_bare_names", seed=192, config=GPT2, prefix="transformer.", masks=True),
+    CaseRow(name="codeshell", seed=6301, config=CODESHELL),
     CaseRow(name="stablelm", seed=231, config=STABLELM),
     CaseRow(name="starcoder2", seed=241, config=STARCODER2),
     CaseRow(name="starcoder2_bare", seed=242, config=STARCODER2 | STARCODER2_BARE),
 )
 
 WRONG: tuple[Mutation, ...] = (
+    key("codeshell", "layer_norm_epsilon", 0.05),
+    key("codeshell", "activation_function", "relu"),
+    without("codeshell", "norm biases", "ln_1.bias", "ln_2.bias"),
+    without("codeshell", "qkv bias", "c_attn.bias"),
+    without("codeshell", "o and down biases", "c_proj.bias"),
+    without("codeshell", "up bias", "c_fc.bias"),
+    without("codeshell", "last norm's bias", "ln_f.bias"),
     key("gpt2", "layer_norm_epsilon", 0.05),
     key("gpt2", "activation_function", "relu"),
     key("gpt2", "scale_attn_by_inverse_layer_idx", True),

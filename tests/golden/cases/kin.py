@@ -44,6 +44,25 @@ MIMO = config(
     use_sliding_window=False,
 )
 PANGU = config("PanguEmbeddedForCausalLM", "PanguEmbedded", bias=True, rope_theta=16000000.0)
+EXAONE = config(
+    "ExaoneForCausalLM",
+    "exaone",
+    activation_function="silu",
+    embed_dropout=0.0,
+    layer_norm_epsilon=1e-5,
+    num_layers=2,
+    pad_token_id=0,
+    rope_scaling={
+        "factor": 8.0,
+        "high_freq_factor": 4.0,
+        "low_freq_factor": 1.0,
+        "original_max_position_embeddings": 32,
+        "rope_type": "llama3",
+    },
+    rope_theta=5000.0,
+)
+for name in ("hidden_act", "num_hidden_layers", "rms_norm_eps"):
+    EXAONE.pop(name)
 QWEN: Json = {
     "architectures": ["QWenLMHeadModel"],
     "attn_dropout_prob": 0.0,
@@ -122,6 +141,7 @@ CASES: tuple[CaseRow, ...] = (
     ),
     CaseRow(name="mimo", seed=6061, config=MIMO),
     CaseRow(name="pangu", seed=6071, config=PANGU),
+    CaseRow(name="exaone", seed=6101, config=EXAONE),
     CaseRow(name="qwen", seed=6081, config=QWEN),
     CaseRow(name="chatglm", seed=6091, config=CHATGLM),
     CaseRow(name="chatglm_ratio", seed=6092, config=CHATGLM | {"add_qkv_bias": False, "rope_ratio": 0.02}),
@@ -162,6 +182,9 @@ WRONG: tuple[Mutation, ...] = (
     *common("pangu"),
     *heads("pangu", "q_proj.bias", "k_proj.bias", "v_proj.bias"),
     without("pangu", "o bias", "o_proj.bias"),
+    *base("exaone", "rope_theta", "layer_norm_epsilon"),
+    key("exaone", "activation_function", "relu"),
+    key("exaone", "rope_scaling", None),
     *base("qwen", "rotary_emb_base", "layer_norm_epsilon"),
     without("qwen", "qkv bias", "c_attn.bias"),
     *base("chatglm", "rope_ratio", "layernorm_epsilon"),

@@ -6,6 +6,8 @@ Each is written from its paper and the published modelling facts, in NumPy, and 
 from __future__ import annotations
 
 from tests.golden.definitions.decoder import Decoder
+from tests.golden.definitions.gpts import GPTS
 from tests.golden.definitions.llamas import LLAMAS
+from tests.golden.definitions.mixtures import MIXTURES
 
-DEFINITIONS: dict[str, type[Decoder]] = {**LLAMAS}
+DEFINITIONS: dict[str, type[Decoder]] = {**LLAMAS, **GPTS, **MIXTURES}

@@ -49,6 +49,7 @@ class Decoder:
 
     def __init__(self, config: Json, weights: Mapping[str, Any] | None = None) -> None:
         self.config = config
+        self.gaps: list[float] = []  # between scores of the last chosen expert and the first one left out
         self.weights = {name: np.asarray(value, np.float64) for name, value in (weights or {}).items()}
         self.names = {**self.COMMON_NAMES, **self.NAMES}
         keys = {**self.COMMON_KEYS, **self.KEYS}
@@ -118,11 +119,12 @@ class Decoder:
         for i in range(self.layers):
             for name, shape in self.layer_shapes(i).items():
                 part, _, ending = name.partition(".")
-                shapes[f"{self.of(i, part)}.{ending or 'weight'}"] = shape
+                part, _, expert = part.partition("#")
+                shapes[f"{self.of(i, part).format(e=expert)}.{ending or 'weight'}"] = shape
         return dict(sorted(shapes.items()))
 
     def layer_shapes(self, i: int) -> Shapes:
-        """The tensors of a layer by part; a part without an ending is a weight."""
+        """The tensors of a layer by part; a part without an ending is a weight, `part#e` is of expert e."""
         return {**self.norm_shapes(), **self.attention_shapes(), **self.mlp_shapes(i)}
 
     def norm_shapes(self) -> Shapes:

@@ -23,6 +23,14 @@ ARCHS: dict[str, Arch] = {
         biases=(*PRE_NORMS, "output_norm"),
         optional_biases=(*ATTENTION, "ffn_up", "ffn_down"),
     ),
+    "codeshell": Arch(
+        rope_style="neox",
+        norm_kind="layer",
+        mlp="mlp",
+        act="gelu",
+        biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
+        splits=FUSED_QKV,
+    ),
     "stablelm": Arch(
         rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm"), optional_biases=QKV
     ),
@@ -31,26 +39,22 @@ ARCHS: dict[str, Arch] = {
 HF_ROWS: dict[str, hf.HfRow] = {
     "gpt2": hf.HfRow(
         arch="gpt2",
-        names={
-            "attn_norm": "ln_1",
-            "attn_qkv": "attn.c_attn",
-            "attn_output": "attn.c_proj",
-            "ffn_norm": "ln_2",
-            "ffn_up": "mlp.c_fc",
-            "ffn_down": "mlp.c_proj",
-        },
-        outer={
-            "token_embd": "transformer.wte",
-            "position_embd": "transformer.wpe",
-            "output_norm": "transformer.ln_f",
-            "output": "lm_head",
-        },
+        names=hf.GPT2,
+        outer={**hf.GPT_OUTER, "position_embd": "transformer.wpe"},
         layer="transformer.h.{i}.",
         folds=dict.fromkeys(("attn_qkv", "attn_output", "ffn_up", "ffn_down"), "transpose"),
         keys=hf.GPT2_KEYS,
         refused={"scale_attn_by_inverse_layer_idx": (False,), "scale_attn_weights": (True,)},
         ignored=("attn.bias", "attn.masked_bias"),
         is_tied=True,
+    ),
+    "codeshell": hf.HfRow(
+        arch="codeshell",
+        names=hf.GPT2,
+        outer=hf.GPT_OUTER,
+        layer="transformer.h.{i}.",
+        keys=hf.CODESHELL_KEYS,
+        refused={"position_embedding_type": ("rope",), "scale_attn_weights": (True,)},
     ),
     "starcoder2": hf.HfRow(
         arch="starcoder2",

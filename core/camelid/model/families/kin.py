@@ -17,6 +17,7 @@ ARCHS: dict[str, Arch] = {
     # The first Qwen: feed_forward_length counts gate and up.
     "qwen": Arch(rope_style="neox", biases=QKV, splits=FUSED_QKV, ffn_matrices=2),
     "chatglm": Arch(optional_biases=QKV, splits={**FUSED_QKV, **FUSED_GATE_UP}),
+    "exaone": Arch(rope_style="neox", optional_biases=(*ATTENTION, *GLU_NAMES)),
     "pangu-embedded": Arch(rope_style="neox", optional_biases=(*ATTENTION,)),
 }
 
@@ -70,6 +71,23 @@ HF_ROWS: dict[str, hf.HfRow] = {
         ignored=(".rotary_emb.inv_freq", "model.mtp_layers."),
         has_window_switch=True,
     ),
+    "exaone": hf.HfRow(
+        arch="exaone",
+        names={
+            "attn_norm": "ln_1",
+            "ffn_norm": "ln_2",
+            **{name: f"attn.attention.{part}_proj" for name, part in zip(QKV, "qkv", strict=True)},
+            "attn_output": "attn.attention.out_proj",
+            "ffn_gate": "mlp.c_fc_0",
+            "ffn_up": "mlp.c_fc_1",
+            "ffn_down": "mlp.c_proj",
+        },
+        outer=hf.GPT_OUTER,
+        layer="transformer.h.{i}.",
+        keys=hf.EXAONE_KEYS,
+        defaults={"num_key_value_heads": 8, "rope_theta": 500000.0, "layer_norm_epsilon": 1e-5},
+        ignored=(".rotary_emb.inv_freq", "transformer.rotary.inv_freq"),
+    ),
     "PanguEmbedded": hf.HfRow(arch="pangu-embedded"),
     "qwen": hf.HfRow(
         arch="qwen",
@@ -82,7 +100,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_up": "mlp.w1",
             "ffn_down": "mlp.c_proj",
         },
-        outer={"token_embd": "transformer.wte", "output_norm": "transformer.ln_f", "output": "lm_head"},
+        outer=hf.GPT_OUTER,
         layer="transformer.h.{i}.",
         keys=hf.QWEN1_KEYS,
         refused={"no_bias": (True,), "rotary_pct": (1.0,), "scale_attn_weights": (True,)},

@@ -19,14 +19,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "mixtral": hf.HfRow(
         arch="llama",
         folds=hf.PAIRS,
-        names={
-            **hf.PRE_NORMS,
-            **hf.ATTENTION,
-            "ffn_gate_inp": "block_sparse_moe.gate",
-            "ffn_gate_exps": "block_sparse_moe.experts.{e}.w1",
-            "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
-            "ffn_down_exps": "block_sparse_moe.experts.{e}.w2",
-        },
+        names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.MIXTRAL_EXPERTS},
         defaults={"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6},
     ),
     "smollm3": hf.HfRow(

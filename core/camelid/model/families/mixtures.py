@@ -1,0 +1,87 @@
+"""Mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic."""
+
+from __future__ import annotations
+
+from camelid.model import hf_rows as hf
+from camelid.model.arch import FUSED_QKV, HEAD_NORMS, PRE_NORMS, QKV, Arch
+
+ARCHS: dict[str, Arch] = {
+    "deepseek": Arch(normalizes=False),
+    "bailingmoe": Arch(),
+    "bailingmoe2": Arch(
+        rope_style="neox",
+        added={"attention": HEAD_NORMS},
+        optional={"exp_probs_b.bias": "E"},
+        splits=FUSED_QKV,
+        gate="sigmoid",
+    ),
+    # A dense MLP as wide as the stream, beside experts that read the layer's input.
+    "arctic": Arch(
+        tensors={**PRE_NORMS, "ffn_norm_exps": "C"},
+        added={"experts": {"ffn_gate": "CC", "ffn_up": "CC", "ffn_down": "CC"}},
+        residual="early_experts",
+    ),
+}
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    "deepseek": hf.HfRow(
+        arch="deepseek",
+        names={**hf.LLAMA, **hf.QWEN_EXPERTS, **hf.SHARED_EXPERTS},
+        folds=hf.PAIRS,
+        counts={
+            "leading_dense_block_count": "first_k_dense_replace",
+            "expert_shared_count": "n_shared_experts",
+        },
+        defaults={"first_k_dense_replace": 0, "norm_topk_prob": False},
+        refused={"scoring_func": ("softmax",), "moe_layer_freq": (1,), "attention_bias": (False,)},
+    ),
+    "bailing_moe": hf.HfRow(
+        arch="bailingmoe",
+        names={**hf.BAILING, **dict.fromkeys(QKV, "attention.query_key_value")},
+        outer=hf.BAILING_OUTER,
+        folds={"attn_q": "q_of_stack pairs_of_q", "attn_k": "k_of_stack pairs_of_k", "attn_v": "v_of_stack"},
+        counts=hf.BAILING_COUNTS,
+        defaults={"first_k_dense_replace": 0},
+        refused={
+            **hf.BAILING_REFUSED,
+            "norm_head": (False,),
+            "norm_softmax": (False,),
+            "multi_gate": (False,),
+        },
+    ),
+    "bailing_moe_v2": hf.HfRow(
+        arch="bailingmoe2",
+        names={**hf.BAILING, **hf.BAILING_2},
+        outer=hf.BAILING_OUTER,
+        counts={
+            **hf.BAILING_COUNTS,
+            "expert_group_count": "n_group",
+            "expert_group_used_count": "topk_group",
+        },
+        numbers={"expert_weights_scale": "routed_scaling_factor"},
+        derived={"expert_gating_func": lambda _: 2},
+        defaults={"first_k_dense_replace": 0, "rms_norm_eps": 1e-6, "partial_rotary_factor": 0.5},
+        refused={
+            **hf.BAILING_REFUSED,
+            "use_qk_norm": (True,),
+            "num_nextn_predict_layers": (0,),
+            "score_function": ("sigmoid",),
+        },
+    ),
+    "arctic": hf.HfRow(
+        arch="arctic",
+        names={
+            "attn_norm": "input_layernorm",
+            "ffn_norm": "residual_layernorm",
+            "ffn_norm_exps": "post_attention_layernorm",
+            **hf.ATTENTION,
+            "ffn_gate": "residual_mlp.w1",
+            "ffn_up": "residual_mlp.w3",
+            "ffn_down": "residual_mlp.w2",
+            **hf.MIXTRAL_EXPERTS,
+        },
+        folds=hf.PAIRS,
+        defaults={"parallel_attn_mlp_res": False, "moe_layer_frequency": 2, "use_residual": False},
+        refused={"parallel_attn_mlp_res": (True,), "moe_layer_frequency": (1,), "use_residual": (True,)},
+    ),
+}

@@ -1,0 +1,190 @@
+"""Definitions of mixtures of experts: DeepSeek 1, Ling 1 and 2, Arctic."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from tests.golden.definitions.decoder import Decoder, Shapes
+from tests.golden.definitions.numbers import Array, chosen, rotate, softmax, weighted
+
+EXPERT = ("expert_gate", "expert_up", "expert_down")
+
+
+class Mixture(Decoder):
+    """A decoder whose MLP is a mixture, with probs of all experts by softmax; those of chosen ones sum to 1.
+
+    `EXPERTS` is the key of their number. `gaps` collects how far the last chosen expert is from the next.
+    """
+
+    EXPERTS: ClassVar[str] = "num_experts"
+    SHARED: ClassVar[str] = ""
+    MIXTURE: ClassVar[dict[str, str]] = {
+        "router": "mlp.gate",
+        "expert_gate": "mlp.experts.{e}.gate_proj",
+        "expert_up": "mlp.experts.{e}.up_proj",
+        "expert_down": "mlp.experts.{e}.down_proj",
+        "shared_gate": "mlp.shared_experts.gate_proj",
+        "shared_up": "mlp.shared_experts.up_proj",
+        "shared_down": "mlp.shared_experts.down_proj",
+    }
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # pyright: ignore[reportArgumentType]
+        self.names = {**self.MIXTURE, **self.names}
+        self.n_experts, self.n_used = self.config[self.EXPERTS], self.config["num_experts_per_tok"]
+        self.expert_ffn = self.config.get("moe_intermediate_size", self.ffn)
+        self.shared_ffn = self.config.get(self.SHARED, 0) * self.expert_ffn
+
+    def is_dense(self, i: int) -> bool:
+        return i < self.config.get("first_k_dense_replace", 0)
+
+    def mlp(self, x: Array, i: int) -> Array:
+        if self.is_dense(i):
+            return super().mlp(x, i)
+        y = self.experts(x, x, i)
+        return y + self.gated(x, i, "shared_") if self.shared_ffn else y
+
+    def experts(self, x: Array, router_input: Array, i: int) -> Array:
+        ids, probs = self.route(self.linear(router_input, self.of(i, "router")), i)
+        return weighted(x, ids, probs, [partial(self.expert, i=i, e=e) for e in range(self.n_experts)])
+
+    def expert(self, x: Array, i: int, e: int) -> Array:
+        gate, up, down = (self.of(i, part).format(e=e) for part in EXPERT)
+        return self.linear(self.act(self.linear(x, gate)) * self.linear(x, up), down)
+
+    def gated(self, x: Array, i: int, prefix: str) -> Array:
+        gate, up, down = (self.of(i, prefix + part) for part in ("gate", "up", "down"))
+        return self.linear(self.act(self.linear(x, gate)) * self.linear(x, up), down)
+
+    def route(self, logits: Array, i: int) -> tuple[NDArray[np.intp], Array]:
+        """Numbers and probs of each row's experts; [T, U] each."""
+        ids, probs = self.choose(logits), softmax(logits)
+        probs = np.take_along_axis(probs, ids, axis=-1)
+        return ids, probs / probs.sum(-1, keepdims=True) if self.config.get("norm_topk_prob", True) else probs
+
+    def choose(self, scores: Array, n: int = 0) -> NDArray[np.intp]:
+        """Numbers of the best; 0: of as many experts as a row uses."""
+        n = n or self.n_used
+        ranked = -np.sort(-scores, axis=-1)
+        self.gaps.append(float((ranked[:, n - 1] - ranked[:, n]).min()))
+        return chosen(scores, n)
+
+    def mlp_shapes(self, i: int) -> Shapes:
+        return super().mlp_shapes(i) if self.is_dense(i) else self.mixture_shapes(i)
+
+    def mixture_shapes(self, i: int) -> Shapes:
+        shapes = {"router": [self.n_experts, self.hidden]}
+        sizes = [self.shared_ffn] if self.shared_ffn else []
+        for size in sizes:
+            wide = [size, self.hidden]
+            shapes |= {"shared_gate": wide, "shared_up": wide, "shared_down": wide[::-1]}
+        return {**shapes, **self.expert_shapes(i)}
+
+    def expert_shapes(self, _: int) -> Shapes:
+        wide = [self.expert_ffn, self.hidden]
+        shapes = {"expert_gate": wide, "expert_up": wide, "expert_down": wide[::-1]}
+        return {f"{part}#{e}": shape for e in range(self.n_experts) for part, shape in shapes.items()}
+
+
+class DeepSeek(Mixture):
+    """The first DeepSeek MoE: probs as softmax gives them, dense first layers, shared experts."""
+
+    EXPERTS = "n_routed_experts"
+    SHARED = "n_shared_experts"
+
+
+class Bailing(Mixture):
+    """Ling 1: a mixture with shared experts, and one matrix of queries, keys and values."""
+
+    SHARED = "num_shared_experts"
+    NAMES: ClassVar = {
+        "embed": "model.word_embeddings",
+        "qkv": "attention.query_key_value",
+        "o": "attention.dense",
+    }
+
+    def qkv(self, x: Array, i: int) -> tuple[Array, Array, Array]:
+        y = self.linear(x, self.of(i, "qkv")).reshape(len(x), -1, self.head_dim)
+        q, k, v = np.split(y, [self.heads, self.heads + self.kv_heads], axis=1)
+        return q, k, v
+
+    def attention_shapes(self) -> Shapes:
+        q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return {"qkv": [q + 2 * kv, self.hidden], "o": [self.hidden, q]}
+
+
+class Bailing2(Bailing):
+    """Ling 2: norms of heads, half of each head rotated, groups of experts chosen by biased sigmoids."""
+
+    NAMES: ClassVar = {
+        **Bailing.NAMES,
+        "q_norm": "attention.query_layernorm",
+        "k_norm": "attention.key_layernorm",
+        "router_bias": "mlp.gate",
+    }
+
+    def qkv(self, x: Array, i: int) -> tuple[Array, Array, Array]:
+        q, k, v = super().qkv(x, i)
+        return self.norm(q, self.of(i, "q_norm")), self.norm(k, self.of(i, "k_norm")), v
+
+    def rope(self, x: Array) -> Array:
+        return rotate(x, self.theta, int(self.head_dim * self.config["partial_rotary_factor"]))
+
+    def route(self, logits: Array, i: int) -> tuple[NDArray[np.intp], Array]:
+        """The best experts of the best groups; a group is as good as its two best experts together."""
+        probs = 1.0 / (1.0 + np.exp(-logits))
+        biased = probs + self.weights[self.of(i, "router") + ".expert_bias"]
+        n_groups = self.config["n_group"]
+        groups = biased.reshape(len(logits), n_groups, -1)  # [T, groups, experts of a group]
+        best = self.choose(np.sort(groups, axis=-1)[..., -2:].sum(-1), self.config["topk_group"])
+        is_best = (best[:, :, None] == np.arange(n_groups)).any(1)  # [T, groups]
+        ids = self.choose(np.where(np.repeat(is_best, groups.shape[-1], axis=1), biased, -1e9))
+        probs = np.take_along_axis(probs, ids, axis=-1)
+        return ids, probs / probs.sum(-1, keepdims=True) * self.config["routed_scaling_factor"]
+
+    def attention_shapes(self) -> Shapes:
+        return {**super().attention_shapes(), "q_norm": [self.head_dim], "k_norm": [self.head_dim]}
+
+    def mixture_shapes(self, i: int) -> Shapes:
+        return {**super().mixture_shapes(i), "router.expert_bias": [self.n_experts]}
+
+
+class Arctic(Mixture):
+    """Arctic: a dense MLP as wide as the stream, beside experts that read the layer's input."""
+
+    EXPERTS = "num_local_experts"
+    NAMES: ClassVar = {
+        "norm_2": "residual_layernorm",
+        "norm_experts": "post_attention_layernorm",
+        "gate": "residual_mlp.w1",
+        "up": "residual_mlp.w3",
+        "down": "residual_mlp.w2",
+        "router": "block_sparse_moe.gate",
+        "expert_gate": "block_sparse_moe.experts.{e}.w1",
+        "expert_up": "block_sparse_moe.experts.{e}.w3",
+        "expert_down": "block_sparse_moe.experts.{e}.w2",
+    }
+
+    def layer(self, x: Array, i: int) -> Array:
+        early = self.norm(x, self.of(i, "norm_experts"))
+        x = x + self.attention(self.norm(x, self.of(i, "norm_1")), i)
+        x = x + self.gated(self.norm(x, self.of(i, "norm_2")), i, "")
+        return x + self.experts(early, early, i)
+
+    def norm_shapes(self) -> Shapes:
+        return {**super().norm_shapes(), "norm_experts": [self.hidden]}
+
+    def mlp_shapes(self, i: int) -> Shapes:
+        square = [self.hidden, self.hidden]
+        return {"gate": square, "up": square, "down": square, **self.mixture_shapes(i)}
+
+
+MIXTURES: dict[str, type[Decoder]] = {
+    "deepseek": DeepSeek,
+    "bailing_moe": Bailing,
+    "bailing_moe_v2": Bailing2,
+    "arctic": Arctic,
+}
