@@ -46,11 +46,11 @@ def test_weights_have_the_bits_that_transformers_ran(case: HfCase) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_golden_file_is_complete_and_small(case: HfCase) -> None:
     assert (FOLDER / f"{case.name}.json").stat().st_size <= LARGEST_FILE
-    vocab = case.config["vocab_size"]
+    vocab, hidden_size = case.config["vocab_size"], case.config.get("hidden_size", 0)
     n_labels = len(case.config.get("id2label", ()))
     shapes = {
         GENERATES: [(len(ids), vocab) for ids in case.token_ids],
-        ENCODES: [(len(ids), case.config["hidden_size"]) for ids in case.token_ids],
+        ENCODES: [(len(ids), hidden_size) for ids in case.token_ids],
         RANKS: [(1, n_labels)] * len(case.token_ids),
     }
     assert [run.shape for run in case.logits] == shapes[case.head]

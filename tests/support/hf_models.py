@@ -84,7 +84,9 @@ class HfCase:
     @property
     def head(self) -> str:
         """The kind of output, by the class of the config."""
-        return next(head for head in HEADS if self.config["architectures"][0].endswith(head))
+        name = self.config["architectures"][0]
+        is_decoder = name.endswith(("LMHeadModel", "ChatGLMModel"))  # decoders not named ForCausalLM
+        return GENERATES if is_decoder else next(head for head in HEADS if name.endswith(head))
 
     def token_types(self, ids: Sequence[int]) -> list[int]:
         """The types of a sequence's tokens: in a ranking model with two types, the last third is a second
