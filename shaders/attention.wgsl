@@ -1,6 +1,6 @@
 // attention: y[t, h] = softmax(cap(SCALE * q[t, h] . keys)) @ values over the keys that the row sees, in
-// pages. Mask causal: keys from state.write to state_row, limited to the last WINDOW (0: no limit). Mask held: keys
-// from state.write to held - 1. grid: (query heads, rows).
+// pages. Keys from state.write on, at most the last WINDOW up to the row (0: no limit). Mask causal: to state_row.
+// Mask held: to held - 1. grid: (query heads, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
 override Y_STRIDE: u32 = 0u;

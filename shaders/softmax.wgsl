@@ -15,7 +15,7 @@ struct Softmax { top: f32, sum: f32, out: vec4<f32> }  // highest score, sum of 
 
 fn first_key(row: Row, state: Group) -> u32 {
   let next = row.state_row + 1u;
-  if (MASK == HELD || WINDOW == 0u || next <= WINDOW) { return state.write; }
+  if (WINDOW == 0u || next <= WINDOW) { return state.write; }
   return max(state.write, next - WINDOW);
 }
 

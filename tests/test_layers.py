@@ -52,6 +52,7 @@ LAZY_DOORS: dict[str, set[str]] = {
     "cli/bench_llama_cpp.py": {"llama_cpp"},  # optional rivals
     "cli/bench_mlx_lm.py": {"mlx", "mlx_lm"},
     "formats/hub/": {"huggingface_hub"},
+    "images/": {"PIL"},
     "server/traces.py": {"opentelemetry"},
     "text/": {"tokenizers"},
 }

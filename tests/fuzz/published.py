@@ -52,6 +52,7 @@ def parse_published(data: bytes) -> None:
         tokenizer={},
         tokenizer_config={},
         special_tokens={},
+        preprocessor={},
         chat_templates={},
         files={},
         tensors=dict(_tensors(case)),

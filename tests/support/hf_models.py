@@ -46,6 +46,7 @@ GAINS = {
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
 AROUND_0 = ("gemma", "qwen3_next")  # families whose norms are stored less 1
+AROUND_1 = (".linear_attn.", "vision_tower.")  # parts of such families whose norms are stored whole
 EMBEDDINGS = (
     "embed_tokens",
     "wte",
@@ -218,7 +219,9 @@ def _neutral(case: HfCase, name: str) -> NDArray[np.float32]:
 def _middle(case: HfCase, name: str) -> float:
     """Norms scale by about 1; some families store the difference from 1."""
     is_norm = len(case.tensors[name]) == 1 and name.endswith("weight")
-    is_around_0 = case.config["model_type"].startswith(AROUND_0) and ".linear_attn." not in name
+    is_around_0 = case.config["model_type"].startswith(AROUND_0) and not any(
+        part in name for part in AROUND_1
+    )
     return 1.0 if is_norm and not is_around_0 else 0.0
 
 

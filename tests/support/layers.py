@@ -24,9 +24,9 @@ ARROWS: dict[str, set[str]] = {
     "witness": {"api", "requests", "loading", "engine", "sampling", "formats"},
     "__init__": {"api"},
     "api": {"requests", "loading", "engine", "sampling", "model", "plan", "text", "formats", "backends/base"},
-    "requests": {"engine", "sampling", "model", "text", "formats"},
+    "requests": {"engine", "sampling", "model", "images", "text", "formats"},
     "loading": {
-        "engine", "model", "plan", "text", "formats", "backends/proof", "backends/registry",
+        "engine", "model", "plan", "images", "text", "formats", "backends/proof", "backends/registry",
         "backends/staged", "backends/parallel", "backends/common", "backends/base",
     },
     "server": {"api", "witness", "requests", "loading", "engine", "sampling", "text", "formats"},
@@ -44,6 +44,7 @@ ARROWS: dict[str, set[str]] = {
     "backends/common": {"backends/base", "plan", "formats"},
     "backends/base": {"plan"},
     "plan": {"formats"},
+    "images": set(),
     "text": set(),
     "formats": set(),
     "data": set(),
@@ -63,7 +64,7 @@ TIERS: dict[str, tuple[str, ...]] = {
         "backends/registry", "backends/proof", "backends/reference", "backends/webgpu", "backends/staged",
         "backends/parallel", "backends/remote", "backends/null", "backends/common", "backends/base",
     ),
-    "libraries": ("text", "formats", "data", "errors", "version"),
+    "libraries": ("images", "text", "formats", "data", "errors", "version"),
 }  # fmt: skip
 WAISTS = {
     "words to requests, names to engines": "waist 1: submit, step, cancel",

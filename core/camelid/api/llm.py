@@ -91,6 +91,11 @@ class LLM:
         return self._running.file.template is not None
 
     @property
+    def takes_images(self) -> bool:
+        """True if the model has a vision tower."""
+        return self._running.tower is not None
+
+    @property
     def is_idle(self) -> bool:
         """True if no request runs and all state is free."""
         return self._engine.is_idle
@@ -226,8 +231,7 @@ class LLM:
         Closing it cancels the request.
         """
         loop = self._runner.loop()
-        request = self._request(prompt, options)
-        self._runner.run(self._compile(request))
+        request = self._runner.run(self._ready(self._request(prompt, options)))
         stream = self._engine.submit(request)
         try:
             while event := loop.run_until_complete(_next(stream)):
@@ -278,10 +282,11 @@ class LLM:
         return self._request(prompt, options)
 
     async def asubmit(self, request: Request) -> TextStream:
-        """Queues a request of `request`, changed or not; compiles the programs that it needs first."""
+        """Queues a request of `request`, changed or not; compiles the programs that it needs and encodes its
+        images first.
+        """
         self._check_open()
-        await self._compile(request)
-        return self._engine.submit(request)
+        return self._engine.submit(await self._ready(request))
 
     async def aidentity(self) -> Identity:
         """The hash of the model's files, read on the first call, and the facts of the build."""
@@ -335,10 +340,11 @@ class LLM:
         self._check_open()
         return self._builder.request(prompt, options)
 
-    async def _compile(self, request: Request) -> None:
-        """Compiles the programs that a request needs, unless they are compiled already."""
+    async def _ready(self, request: Request) -> Request:
+        """The request with its images encoded, and with the programs that it needs compiled."""
         for program in request.programs:
             await self._running.compile(program)
+        return await self._running.with_images(request)
 
     def _check_open(self) -> None:
         if self._is_closed:

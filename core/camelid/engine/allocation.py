@@ -57,15 +57,15 @@ class CacheAllocation:
         slots = self.slots[group]
         return slots[(self.n_steps + 1) % len(slots)]
 
-    def words(self, state: StateSpec, n_held: int) -> GroupWords:
-        """The step words for one group, in a step after `n_held` rows."""
+    def words(self, state: StateSpec, n_held: int, n_new: int = 0) -> GroupWords:
+        """The step words for one group, in a step after `n_held` rows; its attention may see `n_new` more."""
         if state.kind == RECURRENT:
             return self.read_slot(state.name), self.write_slot(state.name), n_held
         if state.kind == RING:
             slot = self.slots[state.name][0]
             return slot, slot, n_held
         first_kept = self.first_page[state.name] * state.unit_rows
-        return self.table_row, first_kept, self.static_rows if state.kind == STATIC else n_held
+        return self.table_row, first_kept, self.static_rows if state.kind == STATIC else n_held + n_new
 
 
 class UnitPool:

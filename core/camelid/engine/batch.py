@@ -9,14 +9,16 @@ from typing import NamedTuple
 from camelid.backends.base import Backend, OutputRow, Program, Result, Ticket
 from camelid.engine.allocation import CacheUpdate
 from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.media import media_at
 from camelid.engine.metrics import Counters
-from camelid.engine.programs import ALL_LOGITS
+from camelid.engine.programs import ALL_LOGITS, INJECTED, INJECTED_LOGITS
 from camelid.engine.results import FinishReason
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
 from camelid.plan.step import Step, StepSequence
 from camelid.sampling.host import NeedsAllLogits, Scores, top_logprobs
 
+IMAGES = (INJECTED, INJECTED_LOGITS)
 STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
 
 
@@ -46,18 +48,23 @@ def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
     """The step of a batch."""
     step = Step(ordinal=ordinal)
     for number, item in enumerate(batch.scheduled):
-        _add_scheduled(step, number, item, state)
+        _add_scheduled(step, number, item, state, is_image=batch.program in IMAGES)
     return step
 
 
-def _add_scheduled(step: Step, number: int, item: ScheduledSequence, state: KVCacheManager) -> None:
-    """Adds one sequence's rows, state words, sampling and outputs to a step."""
+def _add_scheduled(
+    step: Step, number: int, item: ScheduledSequence, state: KVCacheManager, *, is_image: bool
+) -> None:
+    """Adds one sequence's rows, state words, sampling and outputs to a step.
+
+    Rows of an image see each other.
+    """
     s, first, n_previous_rows = item.sequence, len(step.rows), item.sequence.n_rows
     assert s.allocation is not None, "a scheduled sequence has an allocation"
     step.updates += item.cache_update.updates
     step.copies += item.cache_update.copies
     step.rows += [s.row(number, n_previous_rows + i) for i in range(item.n_rows)]
-    groups = state.words(s.allocation, n_previous_rows)
+    groups = state.words(s.allocation, n_previous_rows, item.n_rows if is_image else 0)
     state.advance(s.allocation, n_previous_rows + item.n_rows)
     step.sequences.append(StepSequence(first_row=first, rows=item.n_rows, groups=groups, sampling=number))
     step.sampling.append(s.step_sampling)
@@ -90,7 +97,19 @@ def submit_batch(backend: Backend, program: Program, batch: Batch, step: bytes) 
     s = batch.scheduled[0].sequence  # with `all_logits` the only one
     if batch.program == ALL_LOGITS and s.request.into is not None:
         return backend.run_into(program, step, s.request.into, s.n_rows)
-    return backend.run(program, step)
+    given = program.plan.given
+    return backend.run(program, step, {given[0].name: _embeddings(batch)} if given else None)
+
+
+def _embeddings(batch: Batch) -> bytes:
+    """The embeddings of the batch's rows, all of images."""
+    return b"".join(_of_image(item.sequence, item.n_rows) for item in batch.scheduled)
+
+
+def _of_image(s: Sequence, n_rows: int) -> memoryview:
+    image = media_at(s.request.media, s.n_rows)
+    assert image is not None, "a row of an image has embeddings"
+    return image.part(s.n_rows, s.n_rows + n_rows)
 
 
 class AcceptedRows(NamedTuple):

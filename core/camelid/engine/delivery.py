@@ -89,7 +89,7 @@ class Delivery:
     def _retire(self, s: Sequence) -> None:
         """Caches retired pages, shifts a full context, and requeues a preempted sequence."""
         assert s.allocation is not None, "a sequence has an allocation when its rows retire"
-        self._state.retire_rows(s.allocation, s.token_ids, s.n_valid)
+        self._state.retire_rows(s.allocation, s.key_ids, s.n_valid)
         if s.shifts_context and len(s.token_ids) == s.limit:
             self._scheduler.preempt(s)
             s.shift()

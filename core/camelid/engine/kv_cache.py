@@ -360,9 +360,12 @@ class KVCacheManager:
         else:
             self._reuse.invalidate(name, slots[at])
 
-    def words(self, allocation: CacheAllocation, n_held: int) -> tuple[GroupWords, ...]:
-        """A sequence's step words for each group, in a step after `n_held` rows."""
-        return tuple(allocation.words(state, n_held) for state in self.states)
+    def words(self, allocation: CacheAllocation, n_held: int, n_new: int = 0) -> tuple[GroupWords, ...]:
+        """A sequence's step words for each group, in a step after `n_held` rows.
+
+        Attention of mask `held` reads these rows and `n_new` rows of the step.
+        """
+        return tuple(allocation.words(state, n_held, n_new) for state in self.states)
 
     def advance(self, allocation: CacheAllocation, n_rows: int) -> None:
         """Records that the step of `words` will be submitted: the next step reads the slots that it writes.

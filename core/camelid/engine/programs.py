@@ -11,11 +11,18 @@ from camelid.plan.step import Capacity, ProgramKey, Step
 
 # `decode` and `mixed` draw on the device. The others return more: `candidates` the largest logits, `guided`
 # and `all_logits` the whole logits of generated rows or of prompt rows, `verify` the draws of several rows of
-# a sequence.
+# a sequence. `injected` and `injected_logits` are `mixed` and `all_logits` for rows of images.
 DECODE, MIXED, ALL_LOGITS = "decode", "mixed", "all_logits"
 CANDIDATES, GUIDED, VERIFY = "candidates", "guided", "verify"
-ENTRIES = {DECODE: DECODE, CANDIDATES: DECODE, GUIDED: DECODE, MIXED: MIXED, VERIFY: MIXED, ALL_LOGITS: MIXED}
-FEATURES = {CANDIDATES: "candidates", GUIDED: "all_logits", ALL_LOGITS: "all_logits"}
+INJECTED, INJECTED_LOGITS = "injected", "injected_logits"
+ENTRIES = {
+    DECODE: DECODE, CANDIDATES: DECODE, GUIDED: DECODE, MIXED: MIXED, VERIFY: MIXED, ALL_LOGITS: MIXED,
+    INJECTED: MIXED, INJECTED_LOGITS: MIXED,
+}  # fmt: skip
+FEATURES = {
+    CANDIDATES: ("candidates",), GUIDED: ("all_logits",), ALL_LOGITS: ("all_logits",),
+    INJECTED: ("injected",), INJECTED_LOGITS: ("injected", "all_logits"),
+}  # fmt: skip
 BIASES = 16  # biases of one sequence on the device; a request with more samples on the host
 
 
@@ -24,7 +31,8 @@ class Limits:
     """Sizes of an engine: `chunk` rows in a mixed step, `parallel` running sequences of `context` rows each.
 
     A step that also generates is kept to about `step_s` seconds, where prompts could fill more. One step
-    verifies up to `drafts` drafts of a sequence.
+    verifies up to `drafts` drafts of a sequence. The rows of one image, up to `image_rows`, run in one step
+    (0: in chunks).
     """
 
     chunk: int = 64
@@ -32,6 +40,7 @@ class Limits:
     context: int = 4096
     step_s: float = 0.1
     drafts: int = 8
+    image_rows: int = 0
 
     def __post_init__(self) -> None:
         # During a prefill at most `parallel - 1` sequences generate, so a row is left for the prompt.
@@ -47,6 +56,11 @@ class Limits:
         A step has no more rows than all sequences together.
         """
         return replace(self, context=context, chunk=min(self.chunk, self.parallel * context))
+
+    @property
+    def image_chunk(self) -> int:
+        """Rows of images in a step."""
+        return max(self.chunk, self.image_rows)
 
 
 def program_keys(
@@ -79,12 +93,12 @@ def program_key(
     capacity = Capacity(
         rows=rows,
         sequences=n,
-        outputs=rows if program in (VERIFY, ALL_LOGITS) else n,
+        outputs=rows if program in (VERIFY, ALL_LOGITS, INJECTED_LOGITS) else n,
         updates=n_paged * pages,
         copies=n_paged * n,
         biases=BIASES * n,
     )
-    features = frozenset({FEATURES[program]} if program in FEATURES else ())
+    features = frozenset(FEATURES.get(program, ()))
     return ProgramKey(entry=ENTRIES[program], capacity=capacity, features=features)
 
 
@@ -92,6 +106,7 @@ def _most_rows(program: str, limits: Limits) -> int:
     """The largest number of rows in a step of this program."""
     n = limits.parallel
     rows = {VERIFY: n * (limits.drafts + 1), MIXED: limits.chunk, ALL_LOGITS: limits.chunk}
+    rows |= dict.fromkeys((INJECTED, INJECTED_LOGITS), limits.image_chunk)
     return rows.get(program, n)
 
 

@@ -8,7 +8,16 @@ from math import inf
 from typing import Any, Literal, cast
 
 from camelid.backends.base import DeviceArray
-from camelid.engine.programs import ALL_LOGITS, CANDIDATES, GUIDED, VERIFY, Limits
+from camelid.engine.media import Media
+from camelid.engine.programs import (
+    ALL_LOGITS,
+    CANDIDATES,
+    GUIDED,
+    INJECTED,
+    INJECTED_LOGITS,
+    VERIFY,
+    Limits,
+)
 from camelid.engine.results import OutputReader, TokenReader
 from camelid.engine.speculative import Proposer
 from camelid.errors import ContextOverflowError, PlanError, RequestError, shown
@@ -33,7 +42,7 @@ class Request:
     the tokens after the first `n_keep`. A higher `priority` is scheduled first. `queue_timeout_s` bounds the
     wait for the first step, `timeout_s` the whole request. An `is_atomic` prompt is prefilled in one step.
     `reuses` enables the prefix cache, which requests of one `salt` share. `choice` separates the draws of
-    otherwise equal requests.
+    otherwise equal requests. `media` are the prompt's images, in order.
     """
 
     prompt_ids: tuple[int, ...]
@@ -56,6 +65,7 @@ class Request:
     salt: str = ""
     choice: int = 0
     token_bytes: Callable[[int], bytes] = lambda token_id: b""
+    media: tuple[Media, ...] = ()
 
     @property
     def n_prompt(self) -> int:
@@ -74,6 +84,11 @@ class Request:
     @property
     def programs(self) -> tuple[str, ...]:
         """The programs that the request needs beside `decode` and `mixed`."""
+        images = (INJECTED_LOGITS if self.all_logits else INJECTED,) if self.media else ()
+        return (*images, *self._text_programs)
+
+    @property
+    def _text_programs(self) -> tuple[str, ...]:
         if self.all_logits:
             return (ALL_LOGITS,)
         if self.constraint:
@@ -120,9 +135,32 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
             "the device does not have",
             field="speculate",
         )
+    _check_media(request, limits)
     for program in request.programs:
         if program not in programs:
             raise PlanError(f"the request needs program {program!r}, which is not compiled", op="sample")
+
+
+def _check_media(request: Request, limits: Limits) -> None:
+    """Raises RequestError for images in a request that drops rows of its prompt, or larger than a step."""
+    if request.media and request.overflow == "shift":
+        raise RequestError(
+            "overflow 'shift' drops tokens of the prompt, and an image cannot be cut; set overflow to 'stop'",
+            field="overflow",
+        )
+    if request.media and (request.is_atomic or request.into is not None):
+        raise RequestError(
+            "a prompt with images is neither atomic nor computed into an array", field="prompt"
+        )
+    if any(each.rows is None for each in request.media):
+        raise RequestError(
+            "an image of this request is not encoded; agenerate, astream and asubmit encode images",
+            field="prompt",
+        )
+    most = limits.image_rows
+    largest = max((each.end - each.start for each in request.media), default=0)
+    if most and largest > most:
+        raise RequestError(f"an image has {largest} rows, but a step {most}", field="prompt")
 
 
 def check_ids(token_ids: Iterable[object], vocab_size: int) -> None:

@@ -17,6 +17,7 @@ from camelid.backends.base import Capabilities, Result
 from camelid.engine.allocation import NO_UPDATE, PAGED
 from camelid.engine.batch import Batch, ScheduledSequence
 from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.media import media_at
 from camelid.engine.pace import MIN_PREFILL_ROWS, PrefillBudget
 from camelid.engine.programs import (
     ALL_LOGITS,
@@ -24,6 +25,8 @@ from camelid.engine.programs import (
     DECODE,
     ENTRIES,
     GUIDED,
+    INJECTED,
+    INJECTED_LOGITS,
     MIXED,
     VERIFY,
     Limits,
@@ -31,6 +34,8 @@ from camelid.engine.programs import (
 )
 from camelid.engine.sequence import Sequence
 from camelid.errors import RequestError
+
+PREFILLS = (MIXED, ALL_LOGITS, INJECTED, INJECTED_LOGITS)  # programs with prompt rows
 
 
 class Scheduler:
@@ -45,7 +50,7 @@ class Scheduler:
         self.limits = limits
         self.n_stages = n_stages
         # Of the programs with prompt rows, whose rows differ in time: one has logits of each row.
-        self.prefill_budgets = {program: PrefillBudget(limits.step_s) for program in (MIXED, ALL_LOGITS)}
+        self.prefill_budgets = {program: PrefillBudget(limits.step_s) for program in PREFILLS}
         self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
         # Running sequences whose token history the engine has not yet written to the device.
@@ -58,7 +63,7 @@ class Scheduler:
         keys = {p: program_key(p, limits, state.page_rows, n_paged=n_paged) for p in ENTRIES}
         self._most_updates = {program: key.capacity.updates for program, key in keys.items()}
         # One step runs one program; the programs take turns.
-        self._rotation = deque((ALL_LOGITS, MIXED, CANDIDATES, GUIDED, VERIFY))
+        self._rotation = deque((ALL_LOGITS, INJECTED_LOGITS, INJECTED, MIXED, CANDIDATES, GUIDED, VERIFY))
 
     @property
     def can_run_ahead(self) -> bool:
@@ -93,7 +98,7 @@ class Scheduler:
         self.running.remove(s)
         assert s.allocation is not None, "a running sequence has an allocation"
         keeps = s.request.reuses and s.outbox.error is None and not s.is_failed
-        self.state.free(s.allocation, s.token_ids, s.n_valid, keeps=keeps)
+        self.state.free(s.allocation, s.key_ids, s.n_valid, keeps=keeps)
         s.detach()
 
     def preempt(self, sequence: Sequence) -> None:
@@ -122,7 +127,7 @@ class Scheduler:
 
     def _needed_programs(self) -> set[str]:
         """The programs of the running sequences; most prefill through `mixed`."""
-        return {MIXED, *(ALL_LOGITS if s.request.all_logits else s.program for s in self.running)}
+        return {MIXED, *map(_next_program, self.running)}
 
     def admit(self) -> None:
         """Allocates state for waiting sequences, in order, while units are free."""
@@ -130,7 +135,7 @@ class Scheduler:
             first = self.waiting[0]
             request = first.request
             allocation = self.state.allocate(
-                first.token_ids, salt=request.salt, reuses=request.uses_prefix_cache
+                first.key_ids, salt=request.salt, reuses=request.uses_prefix_cache
             )
             if allocation:
                 self.waiting.pop(0)
@@ -180,8 +185,10 @@ class Scheduler:
             self._add_prefill(batch)
             if len(batch.scheduled) == n:
                 batch.program = DECODE
-        elif program == ALL_LOGITS:
+        elif program in (ALL_LOGITS, INJECTED_LOGITS):
             self._add_logits(batch)
+        elif program == INJECTED:
+            self._add_images(batch)
         else:
             self._add_generated(batch, program)
         return batch
@@ -194,12 +201,29 @@ class Scheduler:
         """Adds rows of one request with `all_logits`: a chunk, or as many as fit the prefill budget."""
         budget = self.prefill_budgets[ALL_LOGITS]
         for s in self._schedulable():
-            if s.request.all_logits and s.n_prefill:
-                n = min(s.n_prefill, self.limits.chunk)
+            if _next_program(s) == batch.program and s.n_prefill:
+                n = min(s.n_text_rows, self.limits.chunk)
                 n = max(budget.rows(s.n_rows, self._prefill_s(budget), n), min(n, MIN_PREFILL_ROWS))
+                n = n or self._n_image_rows(s, self.limits.image_chunk)
                 batch.prefill_depth = s.n_rows
                 self._add(batch, s, n, n)
                 return
+
+    def _add_images(self, batch: Batch) -> None:
+        """Adds rows of images: of one sequence those of one image."""
+        free_rows: int = self.limits.image_chunk
+        for s in self._schedulable():
+            n = self._n_image_rows(s, free_rows) if _next_program(s) == INJECTED else 0
+            depth = s.n_rows
+            if n and self._add(batch, s, n, int(n == s.n_prefill and not s.has_own_program)):
+                free_rows -= n
+                batch.prefill_depth = max(batch.prefill_depth, depth)
+
+    def _n_image_rows(self, s: Sequence, free_rows: int) -> int:
+        """Rows of a sequence's image in a step; an image that runs in one step is never split."""
+        image = media_at(s.request.media, s.n_rows)
+        n = min(image.end - s.n_rows, s.n_prefill) if image else 0
+        return n if n <= free_rows else 0 if self.limits.image_rows else free_rows
 
     def _prefill_s(self, budget: PrefillBudget) -> float:
         """The time for prefill rows in the next step: bounded while a sequence generates, by any program."""
@@ -268,12 +292,19 @@ class Scheduler:
         return next((s for s in reversed(self.running) if s.id not in in_batch), None)
 
 
+def _next_program(s: Sequence) -> str:
+    """The program of the sequence's next rows; most prompts run in `mixed`."""
+    if s.request.all_logits:
+        return INJECTED_LOGITS if s.is_at_image else ALL_LOGITS
+    return INJECTED if s.is_at_image else s.program
+
+
 def _n_prefill_rows(s: Sequence, free_rows: int, prefill_rows: int) -> int:
     """Prompt rows of a sequence in a step.
 
     An atomic prompt ignores the prefill budget and is never split.
     """
-    n = 0 if s.request.all_logits else s.n_prefill
+    n = 0 if s.request.all_logits else s.n_text_rows
     if s.is_atomic_prefill:
         return n if n <= free_rows else 0
     return max(min(n, prefill_rows), 0)

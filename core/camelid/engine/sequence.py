@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from camelid.backends.base import Result
 from camelid.engine.allocation import CacheAllocation
+from camelid.engine.media import position_of, rows_before_media, with_keys
 from camelid.engine.programs import CANDIDATES, DECODE, GUIDED, VERIFY
 from camelid.engine.request import Request
 from camelid.engine.results import Clock, FinishReason, Generation, Outbox, OutputReader, Token, Usage
@@ -133,6 +135,22 @@ class Sequence:
         return n_left if is_prompt or n_left > 1 else 0
 
     @property
+    def n_text_rows(self) -> int:
+        """Rows to prefill up to the next image; 0 if the next row is an image's."""
+        before = rows_before_media(self.request.media, self.n_rows) if self.request.media else None
+        return self.n_prefill if before is None else max(min(self.n_prefill, before), 0)
+
+    @property
+    def is_at_image(self) -> bool:
+        """True if the next row is an image's."""
+        return bool(self.request.media) and self.n_prefill > 0 == self.n_text_rows
+
+    @property
+    def key_ids(self) -> Seq[int]:
+        """The ids by which the prefix cache finds its rows."""
+        return with_keys(self.token_ids, self.request.media)
+
+    @property
     def is_atomic_prefill(self) -> bool:
         """True if the rest of its prompt must go through one step."""
         return self.request.is_atomic and self.n_rows < self.request.n_prompt == len(self.token_ids)
@@ -160,9 +178,9 @@ class Sequence:
             value = self.drafts[state_row - n_known]
         else:
             source = FROM_RING
-        return StepRow(
-            source=source, value=value, sequence=number, state_row=state_row, positions=(state_row,)
-        )
+        media = self.request.media
+        positions = position_of(media, state_row) if media else (state_row,)
+        return StepRow(source=source, value=value, sequence=number, state_row=state_row, positions=positions)
 
     def submitted(self, n_rows: int, n_draws: int) -> None:
         """Counts a step that was submitted with these rows."""

@@ -43,6 +43,8 @@ GENERATION = JsonFile("generation_config.json", MIB)
 TOKENIZER = JsonFile("tokenizer.json", 64 * MIB)  # the largest known file has 35 MiB
 TOKENIZER_CONFIG = JsonFile("tokenizer_config.json", 64 * MIB)
 TEMPLATE_JSON = JsonFile("chat_template.json", MAX_TEMPLATE_BYTES)
+PREPROCESSOR = JsonFile("preprocessor_config.json", MIB)
+PROCESSOR = JsonFile("processor_config.json", MIB)
 SPECIAL_TOKENS = JsonFile("special_tokens_map.json", MIB)
 # Name endings of pickles. Loading a pickle runs code.
 PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin.index.json")
@@ -52,7 +54,8 @@ PICKLES = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".bin.index.json")
 class HfDirectory:
     """The contents of a directory. The settings of an absent file are {}.
 
-    `tensors[...].file` is a key of `files`. `chat_templates` are by name; the default template is "default".
+    `preprocessor` are the settings of the image processor. `tensors[...].file` is a key of `files`.
+    `chat_templates` are by name; the default template is "default".
     """
 
     path: Path
@@ -61,6 +64,7 @@ class HfDirectory:
     tokenizer: JsonObject
     tokenizer_config: JsonObject
     special_tokens: JsonObject
+    preprocessor: JsonObject
     chat_templates: dict[str, str]
     files: dict[str, Path]
     tensors: dict[str, HfTensor]
@@ -98,6 +102,7 @@ def open_hf(directory: str | PathLike[str], *, with_weights: bool = True) -> HfD
         tokenizer=_read_json(files, TOKENIZER),
         tokenizer_config=tokenizer_config,
         special_tokens=_read_json(files, SPECIAL_TOKENS),
+        preprocessor=_preprocessor(files),
         chat_templates=_chat_templates(path, files, tokenizer_config),
         files={**files, **embedding.files},
         tensors=tensors,
@@ -151,6 +156,12 @@ def _read_json(files: dict[str, Path], row: JsonFile) -> JsonObject:
         return {}
     data = read_small(path, row.max_bytes)
     return parse_object(data, path=str(path), what="settings", allow_infinity=row.allow_infinity)
+
+
+def _preprocessor(files: dict[str, Path]) -> JsonObject:
+    """Settings of the image processor: in a file of its own, or since transformers 5 in the processor's."""
+    processor = Config(_read_json(files, PROCESSOR), PROCESSOR.name)
+    return _read_json(files, PREPROCESSOR) or processor.get_dict("image_processor")
 
 
 def _chat_templates(path: Path, files: dict[str, Path], tokenizer_config: JsonObject) -> dict[str, str]:

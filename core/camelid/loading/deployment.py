@@ -8,7 +8,7 @@ from camelid.backends.base import Capabilities, check_plan, reason_against
 from camelid.engine.allocation import PAGED
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.pace import rows_ahead
-from camelid.engine.programs import DECODE, MIXED, Limits, program_keys
+from camelid.engine.programs import DECODE, INJECTED, MIXED, Limits, program_keys
 from camelid.errors import RequestError
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
@@ -54,7 +54,9 @@ class Deployment:
         """
         context = check_context(options.context, model)
         chunk = options.chunk or capabilities.chunk
-        limits = Limits(chunk, options.parallel, step_s=options.step_ms / 1e3).at_context(context)
+        rows = model.image_rows if model.spec.sees_images else 0
+        limits = Limits(chunk, options.parallel, step_s=options.step_ms / 1e3, image_rows=rows or 0)
+        limits = limits.at_context(context)
         return cls(
             at_context(model, context),
             limits,
@@ -81,9 +83,14 @@ class Deployment:
             self._plans[key] = fuse(plan, can.fused, most_bytes=can.most_bytes)
         return self._plans[key]
 
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """The programs whose plans have all weights: those compiled at load, and that of images."""
+        return LOADED_PROGRAMS if self.model.image_rows is None else (*LOADED_PROGRAMS, INJECTED)
+
     def weights(self) -> list[Weight]:
-        """Every weight of the plans compiled at load, once."""
-        plans = [self.plan(program) for program in LOADED_PROGRAMS]
+        """Every weight of the plans of `programs`, once."""
+        plans = [self.plan(program) for program in self.programs]
         return list({name: w for plan in plans for name, w in plan.weights().items()}.values())
 
     def kv_cache(self) -> KVCacheManager:
@@ -98,12 +105,12 @@ class Deployment:
             context=self.limits.context,
             n_sequences=self.limits.parallel,
             n_pages=n_rows and n_rows // page_rows,
-            chunk=rows_ahead(self.limits.chunk, self.depth, self.capabilities.n_stages),
+            chunk=rows_ahead(self.limits.image_chunk, self.depth, self.capabilities.n_stages),
         )
 
     def check_plans(self) -> None:
         """Raises BackendError for a plan that the backend cannot run, before a weight is loaded."""
-        for program in LOADED_PROGRAMS:
+        for program in self.programs:
             check_plan(self.plan(program), self.capabilities)
 
     def reason_against(self) -> str:

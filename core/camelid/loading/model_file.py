@@ -25,12 +25,18 @@ from camelid.model.read import read_model
 from camelid.model.shards import merge_shards, n_shards, shard_names
 from camelid.model.spec import ModelSpec
 from camelid.model.spec_reader import FACTOR_TENSORS
+from camelid.model.vision.grid import image_rows
+from camelid.model.vision.read import check_fits, read_tower
+from camelid.model.vision.spec import Tower
 from camelid.plan.weights import Weight, inline_f32
 from camelid.text.tokenizers.source import TokenizerSource
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from camelid.formats.hf_config import HfDirectory
+
+
+MMPROJ = "mmproj"  # source of an mmproj file's weights
 
 
 class ModelSource(Protocol):
@@ -171,6 +177,7 @@ class ModelFile:
     model: Model
     origins: Mapping[str, ModelSource]
     directory: HfDirectory | None = None
+    tower: Tower | None = None
 
     @property
     def sources(self) -> dict[str, Any]:
@@ -234,11 +241,37 @@ async def read_header(source: ModelSource) -> Gguf:
     return await fetch_gguf(source.read, source.size, source.name)
 
 
-async def open_model(model: ModelName, *, progress: Progress | None = None) -> ModelFile:
+async def open_model(
+    model: ModelName, *, mmproj: ModelName | None = None, progress: Progress | None = None
+) -> ModelFile:
     """Opens a model, which is a GGUF file, a directory or a hub id, and reads its headers but no weights.
 
-    `progress` receives the downloaded bytes of a hub id.
+    `mmproj` is the GGUF file of its vision tower; a directory has its own. `progress` receives the downloaded
+    bytes of a hub id.
     """
+    file = await _open_text(model, progress)
+    return _with_rows(await _with_tower(file, mmproj) if mmproj is not None else file)
+
+
+async def _with_tower(file: ModelFile, mmproj: ModelName) -> ModelFile:
+    """The model with the tower of an mmproj file. Raises RequestError if it has a tower already."""
+    if file.tower:
+        raise RequestError(f"{file.name} has a vision tower of its own; leave mmproj out", field="mmproj")
+    source = find_source(mmproj)
+    tower = read_tower(checkpoint_of_gguf(await read_header(source), source=MMPROJ))
+    return replace(file, tower=tower, origins={**file.origins, MMPROJ: source})
+
+
+def _with_rows(file: ModelFile) -> ModelFile:
+    """The model with the rows of its tower's images. Raises ModelFormatError for another model's tower."""
+    if file.tower is None:
+        return file
+    check_fits(file.tower, file.spec)
+    return replace(file, model=replace(file.model, image_rows=image_rows(file.tower.spec)))
+
+
+async def _open_text(model: ModelName, progress: Progress | None) -> ModelFile:
+    """The model without an mmproj file."""
     model = await fetch_model(model, progress=progress)
     path = find_directory(model)
     if path is not None:
@@ -281,12 +314,15 @@ async def _open_directory(path: Path) -> ModelFile:
     """A model in a Hugging Face directory."""
     from camelid.formats.hf_config import open_hf  # a page has no directories
     from camelid.loading.hf_directory import checkpoint_of_directory
+    from camelid.model.vision.hf import has_tower, text_part, tower_of_hf
 
-    directory = open_hf(path)
+    whole = open_hf(path)
+    tower = read_tower(tower_of_hf(whole)) if has_tower(whole) else None
+    directory = text_part(whole) if tower else whole
     checkpoint = checkpoint_of_directory(directory)
     model = await drive_async(read_model(checkpoint), _no_read)
     sources = {name: find_source(file) for name, file in directory.files.items()}
-    return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources, directory)
+    return ModelFile(str(path), checkpoint.header.file_size, checkpoint, model, sources, directory, tower)
 
 
 async def _no_read(offset: int, n_bytes: int) -> bytes:

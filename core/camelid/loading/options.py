@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from os import PathLike
 from typing import Any
 
 from camelid.backends.registry import user_names
@@ -41,7 +42,7 @@ class LoadOptions:
     sequences together (None: enough for `parallel` full contexts). `kv_type` is its storage type: f32, f16,
     q8_0, q4_0, or two-tier and two-tier-q4_0, which store all rows in q8_0 or q4_0 and read at least the
     latest 256 from a second copy in f16. `max_in_flight` lowers the number of steps in flight. `record_tape`
-    records a tape for `save_tape`.
+    records a tape for `save_tape`. `mmproj` is the GGUF file of the model's vision tower.
     """
 
     backend: str = "auto"
@@ -60,6 +61,7 @@ class LoadOptions:
     kv_rows: int | None = None
     max_in_flight: int | None = None
     record_tape: bool = False
+    mmproj: str | PathLike[str] | None = None
 
     @classmethod
     def of(cls, **options: Any) -> LoadOptions:

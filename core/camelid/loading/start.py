@@ -6,8 +6,10 @@ import asyncio
 from dataclasses import dataclass, field, replace
 
 from camelid.backends.base import Backend
+from camelid.backends.registry import oracle_name, processor_name, user_names
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import ProgramTable
+from camelid.engine.request import Request
 from camelid.engine.scheduler import check_depth
 from camelid.errors import DeviceLostError
 from camelid.formats.progress import Progress
@@ -16,6 +18,7 @@ from camelid.loading.deployment import LOADED_PROGRAMS, Deployment, check_contex
 from camelid.loading.fit import check_fit
 from camelid.loading.model_file import ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
+from camelid.loading.tower import RunningTower, start_tower
 from camelid.model.decoder import declare_states
 from camelid.plan.plan import Plan
 
@@ -32,6 +35,7 @@ class RunningModel:
     deployment: Deployment
     engine: StepEngine
     options: LoadOptions = field(default_factory=LoadOptions)
+    tower: RunningTower | None = None
     _compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def plan(self, program: str) -> Plan:
@@ -53,8 +57,18 @@ class RunningModel:
             await self.engine.recovery.recover(error, since)
             await compile_program(programs, program, self.backend, self.deployment)
 
+    async def with_images(self, request: Request) -> Request:
+        """The request with its images encoded. Raises RequestError for an image that cannot be read."""
+        if not request.media or self.tower is None:
+            return request
+        rows = [each.rows or await self.tower.encode(each.image) for each in request.media]
+        media = (replace(each, rows=own) for each, own in zip(request.media, rows, strict=True))
+        return replace(request, media=tuple(media))
+
     async def close(self) -> None:
-        """Closes the backend, and drops the programs, which hold memory of their own."""
+        """Closes the backends, and drops the programs, which hold memory of their own."""
+        if self.tower:
+            await self.tower.close()
         await self.backend.close()
         self.engine.programs = ProgramTable()
 
@@ -69,7 +83,7 @@ async def start(
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
     options.check()  # invalid options fail before the file is read
-    file = await open_model(model, progress=progress)
+    file = await open_model(model, mmproj=options.mmproj, progress=progress)
     check_context(options.context, file.model)
     declare_states(file.model.spec, options.kv_type)  # refuses a kv_type before a backend is opened
     report(STAGES[1], 1, len(STAGES))
@@ -78,11 +92,21 @@ async def start(
     file = replace(file, model=deployment.model)
     try:
         engine = await start_engine(file, backend, deployment, options, report)
+        tower = await _start_tower(file, options, backend) if file.tower else None
     except BaseException:
         await backend.close()
         raise
     report("ready", len(STAGES), len(STAGES))
-    return RunningModel(file, backend, chosen.note, deployment, engine, options)
+    note = f"{chosen.note}; {tower.note}" if tower else chosen.note
+    return RunningModel(file, backend, note, deployment, engine, options, tower)
+
+
+async def _start_tower(file: ModelFile, options: LoadOptions, backend: Backend) -> RunningTower:
+    """The vision tower on a backend of the model's kind, or on the processor if that has not all its ops."""
+    assert file.tower is not None, "the model has a tower"
+    own = backend.capabilities().name
+    names = [name for name in (own, processor_name(), oracle_name()) if name in user_names()]
+    return await start_tower(file.tower, file.sources, list(dict.fromkeys(names)), options.threads)
 
 
 async def start_engine(

@@ -100,6 +100,7 @@ class Arch:
     scaling, `rounds_ramp` False keeps the ends of YaRN's ramp between pairs. With `nope_every` n, every nth
     layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
     layers.
+    Images. With `sees_images`, rows of an image attend to all rows of that image.
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. Files must state the numbers
@@ -138,6 +139,7 @@ class Arch:
     has_rope_switch: bool = False
     scales_embeddings: bool = False
     wide_layers: int = 0
+    sees_images: bool = False
     residual: str = "sequential"
     ffn_matrices: int = 1
     needed: tuple[str, ...] = ()
@@ -170,10 +172,14 @@ class Arch:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A spec with its weights by GGUF name; the ending `.weight` is dropped."""
+    """A spec with its weights by GGUF name; the ending `.weight` is dropped.
+
+    A model with a vision tower takes images: of `image_rows` rows each, or of any number (0); else None.
+    """
 
     spec: ModelSpec
     weights: Mapping[str, Weight]
+    image_rows: int | None = None
 
     @property
     def weight_bytes(self) -> int:

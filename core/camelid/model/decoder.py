@@ -16,7 +16,7 @@ from camelid.model.blocks.mla import mla_state
 from camelid.model.blocks.shortconv import shortconv_state
 from camelid.model.encoder import lower_encode
 from camelid.model.kv_types import KvType, check_columns, kv_row
-from camelid.model.layers import apply_layer, embed
+from camelid.model.layers import INJECTED, apply_layer, embed, inject
 from camelid.model.lowering import RECURRENT, TOKENS, Lowering, Tensors
 from camelid.model.rope import rope_weights
 from camelid.model.spec import ModelSpec
@@ -100,11 +100,17 @@ def lower(
     if key.entry not in entries:
         known = ", ".join(entries)
         raise PlanError(f"{spec.name} has no entry {key.entry!r}; its entries: {known}", op=key.entry)
-    n_channels = 2 if "token_types" in model.weights else 1
+    n_channels = 2 if "token_types" in model.weights else _n_channels(spec, key)
     plan = PlanBuilder(key, states or declare_states(spec), n_channels=n_channels, dtype=dtype)
     _state_changes(plan, layer_ranges(cuts, len(spec.layers))[0])
     entries[key.entry](Lowering(plan, spec, {**model.weights, **rope_weights(spec)}, cuts=cuts))
     return only_outputs(plan.build())
+
+
+def _n_channels(spec: ModelSpec, key: ProgramKey) -> int:
+    """Position channels of a row: images have one for each axis of the rotation, text has one number."""
+    axes = (axis for rope in spec.ropes.values() for axis in rope.axes)
+    return 1 + max(axes, default=0) if INJECTED in key.features else 1
 
 
 def entries_of(spec: ModelSpec) -> Mapping[str, Entry]:
@@ -117,6 +123,8 @@ def lower_decode(c: Lowering) -> None:
     """Adds the decoder's ops: embedding, layers, logits of the output rows, sampling."""
     c, spec = c.stack("dec."), c.spec
     x = embed(c)  # [T, C]
+    if INJECTED in c.plan.key.features:
+        c = replace(c, side=inject(c, x))
     if spec.n_streams > 1:
         c, x = replace(c, layer_inputs=streams.layer_inputs(c, x, TOKENS)), streams.open_streams(c, x)
     for i in range(len(spec.layers)):

@@ -236,6 +236,11 @@ QWEN_DEFAULTS = {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_
 GEMMA_DEFAULTS = {
     "num_key_value_heads": 4, "head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096,
 }  # fmt: skip
+GEMMA3_DEFAULTS = {  # the settings inside a multimodal model's leave out most keys
+    "rope_theta": 1e6, "hidden_size": 2304, "num_hidden_layers": 26, "intermediate_size": 9216,
+    "num_attention_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
+    "hidden_activation": "gelu_pytorch_tanh",
+}  # fmt: skip
 SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
 
 

@@ -17,6 +17,8 @@ from camelid.model.blocks.shortconv import shortconv
 from camelid.model.lowering import TOKENS, Block, Lowering
 from camelid.plan.plan import View
 
+INJECTED = "injected"  # feature of programs whose rows are of images
+
 MIXERS: dict[str, Block] = {
     "attention": attention,
     "bidirectional": bidirectional,
@@ -39,9 +41,23 @@ def embed(c: Lowering) -> View:
     return c.norm_if(x, "token_embd_norm")
 
 
+def inject(c: Lowering, x: View) -> View:
+    """Replaces the embeddings x of a program's rows, all of images, and returns their input [T, side].
+
+    The embedding op still writes the rows' ids to the ring of tokens.
+    """
+    side = c.plan.given("side", c.spec.hidden_size * (1 + c.spec.n_deepstack))
+    c.plan.scale(x, 0.0)
+    c.plan.add(x, side.slice(0, c.spec.hidden_size))
+    return side
+
+
 def apply_layer(c: Lowering, x: View, i: int) -> View:
     """The stream after layer `i`; residuals other than `post` update it in place."""
-    return RESIDUALS[c.layer(i).residual](c, x, i)
+    x = RESIDUALS[c.layer(i).residual](c, x, i)
+    if c.side and i < c.spec.n_deepstack:
+        c.plan.add(x, c.side.slice(c.spec.hidden_size * (1 + i), c.spec.hidden_size))
+    return x
 
 
 def sequential(c: Lowering, x: View, i: int) -> View:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import TypeAlias
 
-from camelid.model.spec import LayerSpec, ModelSpec
+from camelid.model.rope import axis_name
+from camelid.model.spec import LayerSpec, ModelSpec, RopeSpec
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.plan import StateRef, View
 from camelid.plan.weights import Weight
@@ -25,6 +26,7 @@ class Lowering:
     spec: ModelSpec
     weights: Mapping[str, Weight]
     layer_inputs: View | None = None  # [T, layers*P], if the model embeds tokens for every layer
+    side: View | None = None  # [T, C * (1 + deepstack)]: embeddings of images, in a program for their rows
     cuts: tuple[int, ...] = ()  # layers before which a new stage begins; n_layers is the head
 
     def stack(self, prefix: str) -> Lowering:
@@ -65,10 +67,19 @@ class Lowering:
 
     def rope(self, x: View, name: str, head_dim: int, offset: int = 0) -> None:
         """Rotates the heads of x in place by the RoPE tables `name`; no op if `name` is ""."""
-        if name:
-            spec, tables = self.spec.ropes[name], (self.weights[f"{name}.{t}"] for t in ("fine", "coarse"))
-            sizes = {"head_dim": head_dim, "dim": spec.dim, "offset": offset}
-            self.plan.rope(x, *tables, style=spec.style, **sizes)
+        if not name:
+            return
+        spec = self.spec.ropes[name]
+        sizes = {"head_dim": head_dim, "dim": spec.dim, "offset": offset}
+        for table, channel in self._tables(name, spec):
+            tables = (self.weights[f"{table}.{part}"] for part in ("fine", "coarse"))
+            self.plan.rope(x, *tables, style=spec.style, channel=channel, **sizes)
+
+    def _tables(self, name: str, spec: RopeSpec) -> list[tuple[str, int]]:
+        """(name of the tables, position channel) of each rotation: one per axis where a row has several."""
+        if not spec.axes or self.plan.n_channels == 1:
+            return [(name, 0)]
+        return [(axis_name(name, axis), axis) for axis in sorted({*spec.axes})]
 
 
 Block: TypeAlias = Callable[[Lowering, View, int], View]  # (context, normed input [T, C], layer) -> [T, C]

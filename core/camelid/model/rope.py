@@ -8,6 +8,7 @@ context of 128k positions needs fewer than 1,000 table rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from math import ceil, cos, floor, log, pi, sin
 
@@ -19,11 +20,27 @@ FINE_ROWS = 256
 
 def rope_weights(spec: ModelSpec) -> dict[str, Weight]:
     """Tables of all ropes of the model, by name: `<rope>.fine` and `<rope>.coarse`."""
-    tables = (rope_tables(rope, spec.context_length, name) for name, rope in spec.ropes.items())
+    named = {name: rope for rope_name, rope in spec.ropes.items() for name, rope in _by_axis(rope_name, rope)}
+    tables = (rope_tables(rope, spec.context_length, name) for name, rope in named.items())
     return {weight.name: weight for pair in tables for weight in pair}
 
 
-@lru_cache(maxsize=8)  # all programs of a model have the same tables
+def _by_axis(name: str, rope: RopeSpec) -> Iterator[tuple[str, RopeSpec]]:
+    """The rotation, and one per axis, in which the other axes' pairs do not turn."""
+    yield name, rope
+    for axis in sorted({*rope.axes}):
+        yield (
+            axis_name(name, axis),
+            replace(rope, axes=tuple(own if own == axis else -1 for own in rope.axes)),
+        )
+
+
+def axis_name(name: str, axis: int) -> str:
+    """The name of the tables of one axis."""
+    return f"{name}@{axis}"
+
+
+@lru_cache(maxsize=16)  # all programs of a model have the same tables
 def rope_tables(rope: RopeSpec, context_length: int, name: str = "rope") -> tuple[Weight, Weight]:
     """(fine [256, dim], coarse [ceil(context / 256), dim]): cos and sin of each pair, alternating."""
     n_coarse = -(-context_length // FINE_ROWS)
@@ -48,7 +65,8 @@ def rope_frequencies(rope: RopeSpec, context_length: int) -> list[float]:
     if rope.scaling:
         stretch = STRETCHES[rope.scaling.kind](rope, context_length)
         factors = tuple(a * b for a, b in zip(factors, stretch, strict=True))
-    return [frequency / factor for frequency, factor in zip(plain, factors, strict=True)]
+    turning = [axis >= 0 for axis in rope.axes] or [True] * len(plain)
+    return [turns * f / factor for turns, f, factor in zip(turning, plain, factors, strict=True)]
 
 
 def _linear(rope: RopeSpec, _: int) -> tuple[float, ...]:

@@ -33,13 +33,15 @@ class RopeSpec:
     """Rotary position embedding (RoPE). `style`: norm rotates adjacent pairs, neox pairs across halves.
 
     `dim` is the number of rotated floats per head. `factors` divide the frequencies, one factor per pair
-    (Llama 3.1's `rope_freqs`); an empty tuple divides by 1.
+    (Llama 3.1's `rope_freqs`); an empty tuple divides by 1. `axes` are the position channels by which pairs
+    turn where rows have several (M-RoPE, arXiv 2409.12191); empty: channel 0.
     """
 
     theta: float
     dim: int
     style: str
     factors: tuple[float, ...] = ()
+    axes: tuple[int, ...] = ()
     scaling: RopeScaling | None = None
 
 
@@ -168,8 +170,9 @@ class ModelSpec:
     deviations above the row's mean. `n_streams` > 1 is the number of altup's streams. `conv_width` is the
     number of rows that a short convolution sees (0: no layer has one). `max_distance` is the last distance
     with a relative position bias of its own; larger distances share that bias. `n_token_types` > 0 is the
-    number of types of an embedding table by token type (BERT). A spec with
-    `tensor_parallel` > 1 is one device's share (`parallel.py`): its heads, and its part of each MLP.
+    number of types of an embedding table by token type (BERT). `sees_images` lets rows of one image attend to
+    each other; the first `n_deepstack` layers add embeddings of images. A spec with `tensor_parallel` > 1 is
+    one device's share (`parallel.py`): its heads, and its part of each MLP.
     """
 
     arch: str
@@ -204,6 +207,8 @@ class ModelSpec:
     encoder: EncoderSpec | None = None
     n_token_types: int = 0
     max_distance: int = 0
+    sees_images: bool = False
+    n_deepstack: int = 0
     tensor_parallel: int = 1
 
     @property

@@ -96,6 +96,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
             "embedding_scale", hidden_size**0.5 if arch.scales_embeddings else 1.0
         ),
         residual_scale=metadata.number("residual_scale", 1.0),
+        sees_images=arch.sees_images,
     )
     _check_spec(spec, metadata)
     return spec

@@ -25,6 +25,8 @@ class PlanBuilder:
         self.dtype = dtype
         self.n_channels = n_channels
         self._stages: list[tuple[str, list[Op]]] = [("main", [])]
+        self._given: list[Buffer] = []
+        self._made: list[Buffer] = []
         self._names: dict[str, int] = {}
 
     def add_op(self, name: str, operands: dict[str, Operand | None], **attrs: Attr) -> None:
@@ -40,6 +42,16 @@ class PlanBuilder:
         n = self._names[name] = self._names.get(name, -1) + 1
         return View(Buffer(f"{name}.{n}" if n else name, rows, cols, dtype or self.dtype), cols)
 
+    def given(self, name: str, cols: int) -> View:
+        """An input `[T, cols]` of the plan in float32, which `Backend.run` receives with each step."""
+        y = self.new(name, "T", cols, dtype=F32)
+        self._given.append(y.buffer)
+        return y
+
+    def made(self, x: View) -> None:
+        """Makes the whole buffer of `x` an output of the plan, which `Backend.read_boundary` returns."""
+        self._made.append(x.buffer)
+
     def cut(self, name: str) -> None:
         """Starts a new stage; later ops belong to it."""
         self._stages.append((name, []))
@@ -47,7 +59,9 @@ class PlanBuilder:
     def build(self) -> Plan:
         return Plan(
             key=self.key,
-            stages=join_stages([(name, tuple(ops)) for name, ops in self._stages]),
+            stages=join_stages(
+                [(name, tuple(ops)) for name, ops in self._stages], given=self._given, made=self._made
+            ),
             states=self.states,
             n_channels=self.n_channels,
         )
@@ -147,11 +161,21 @@ class PlanBuilder:
         return y
 
     def rope(
-        self, x: View, fine: Weight, coarse: Weight, *, head_dim: int, dim: int, style: str, offset: int = 0
+        self,
+        x: View,
+        fine: Weight,
+        coarse: Weight,
+        *,
+        head_dim: int,
+        dim: int,
+        style: str,
+        offset: int = 0,
+        channel: int = 0,
     ) -> None:
         """Rotates x by its positions, in place."""
         operands: dict[str, Operand | None] = {"x": x, "fine": fine, "coarse": coarse}
-        self.add_op("rope", operands, head_dim=head_dim, dim=dim, style=style, offset=offset)
+        sizes: dict[str, Attr] = {"head_dim": head_dim, "dim": dim, "offset": offset}
+        self.add_op("rope", operands, style=style, channel=channel, **sizes)
 
     def kv_write(self, k: View, v: View | None, state: StateRef) -> None:
         """Writes keys and values to a state group, and to its tail if the group has two tiers."""

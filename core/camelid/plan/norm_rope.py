@@ -13,7 +13,7 @@ from camelid.plan.dtypes import F32
 from camelid.plan.join import place, placed
 from camelid.plan.ops import make_op
 from camelid.plan.plan import Buffer, Op, View, whole
-from camelid.plan.qkv import TABLES, cut, side_by_side
+from camelid.plan.qkv import TABLES, angles_of, cut, side_by_side, turns_text
 
 Ops = tuple[Op, ...]
 Places = dict[str, View]  # of buffers, by name
@@ -47,6 +47,8 @@ def _fits(parts: Sequence[Op], kv_write: Op, reads: Reads) -> bool:
     if [op.name for op in parts] != PARTS or not kv_write.has("v"):
         return False
     norms, ropes = parts[::2], parts[1::2]
+    if not all(map(turns_text, ropes)):
+        return False
     is_alike = norms[0].number("eps") == norms[1].number("eps") and _n_angles(ropes) == 1
     are_norms = all(map(_is_of_heads, norms, ropes))
     is_chain = all(norm.view("y") == rope.view("x") for norm, rope in zip(norms, ropes, strict=True))
@@ -113,7 +115,7 @@ def _fused(parts: Sequence[Op], kv_write: Op, places: Mapping[str, View]) -> Op:
     tables = {role: rope.weight(role) for role in TABLES}
     gains = {"q_gain": norm_q.weight("gain"), "k_gain": norm_k.weight("gain")}
     cols = {f"{role}_cols": kv_write.view(role).cols for role in ("k", "v")}
-    attrs = {**dict(rope.attrs), **cols, "eps": norm_q.number("eps")}
+    attrs = {**angles_of(rope), **cols, "eps": norm_q.number("eps")}
     return make_op("norm_rope_write", {"x": x, **gains, **tables, "state": kv_write.state("state")}, attrs)
 
 

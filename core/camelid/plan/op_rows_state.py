@@ -52,12 +52,12 @@ ROWS: tuple[OpRow, ...] = (
         updates=("x",),
         weights=("fine", "coarse"),
         attrs=("head_dim", "dim", "style"),
-        defaults={"offset": 0},
+        defaults={"offset": 0, "channel": 0},
         rule=_rope_rule,
         flops=elementwise("x", 3),
-        meaning="rotate pairs among floats offset .. offset + dim of each head by position * frequency; the "
-        "tables hold cos and sin of position % n * frequency (fine) and of position // n * n * frequency "
-        "(coarse)",
+        meaning="rotate pairs among floats offset .. offset + dim of each head by the channel's position "
+        "* frequency; the tables hold cos and sin of position % n * frequency (fine) and of "
+        "position // n * n * frequency (coarse)",
     ),
     OpRow(
         name="kv_write",
@@ -77,8 +77,8 @@ ROWS: tuple[OpRow, ...] = (
         defaults={"mask": "causal", "window": 0, "softcap": 0.0},
         rule=_attention_rule,
         flops=_attention_flops,
-        meaning="y = softmax(cap(scale * q @ K.T) + bias) @ V; causal: over keys max(first_kept, state_row - "
-        "window + 1) .. state_row (window 0: no such bound); held: over the rows held before the step. "
+        meaning="y = softmax(cap(scale * q @ K.T) + bias) @ V; over keys from max(first_kept, state_row - "
+        "window + 1) on (window 0: no such bound), causal: to state_row; held: to the group's last held row. "
         "Without v in the state, the values are the first columns of k. A sink is one more score per head, "
         "with no value. A bias [n, heads] adds its row min(state_row - key, n - 1). With a tail "
         "(plan/tiers.py), keys from first_tail_row(state_row) on come from the tail, earlier keys from the "

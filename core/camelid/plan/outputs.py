@@ -76,4 +76,4 @@ def _with_ops(plan: Plan, instead: Sequence[tuple[Op, ...]]) -> Plan:
     """The plan with each op replaced by the ops at its index of `instead`, in the same stages."""
     each = iter(instead)
     parts = [(stage.name, tuple(chain.from_iterable(islice(each, len(stage.ops))))) for stage in plan.stages]
-    return replace(plan, stages=join_stages(parts))
+    return replace(plan, stages=join_stages(parts, given=plan.given, made=plan.made))

@@ -200,6 +200,16 @@ class Plan:
     def ops(self) -> tuple[Op, ...]:
         return tuple(op for stage in self.stages for op in stage.ops)
 
+    @property
+    def given(self) -> tuple[Buffer, ...]:
+        """Buffers that each run receives: inputs of the first stage."""
+        return self.stages[0].inputs if self.stages else ()
+
+    @property
+    def made(self) -> tuple[Buffer, ...]:
+        """Buffers that each run returns: outputs of the last stage."""
+        return self.stages[-1].outputs if self.stages else ()
+
     @cached_property
     def layout(self) -> StepLayout:
         return StepLayout(self.key.capacity, len(self.states), self.n_channels)

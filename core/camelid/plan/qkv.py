@@ -12,7 +12,7 @@ from camelid.plan.dtypes import F32
 from camelid.plan.join import placed
 from camelid.plan.op_rows_fused import QKV
 from camelid.plan.ops import make_op
-from camelid.plan.plan import Buffer, Op, Operand, View, whole
+from camelid.plan.plan import Attr, Buffer, Op, Operand, View, whole
 
 Ops = tuple[Op, ...]
 TABLES = ("fine", "coarse")
@@ -66,7 +66,17 @@ def _is_mixed(linear: Op, rope: Op, values: Op, kv_write: Op) -> bool:
 
 
 def _are_names(linear: Op, rope: Op, kv_write: Op) -> bool:
-    return linear.name in QKV.values() and rope.name == "rope" and kv_write.has("v")
+    return linear.name in QKV.values() and turns_text(rope) and kv_write.has("v")
+
+
+def turns_text(op: Op) -> bool:
+    """True for a rotation by the first position channel, the only one of text."""
+    return op.name == "rope" and op.integer("channel") == 0
+
+
+def angles_of(rope: Op) -> dict[str, Attr]:
+    """The attributes that a fused op takes from a rotation."""
+    return {name: value for name, value in rope.attrs if name in ANGLES}
 
 
 def _is_exact(linear: Op) -> bool:
@@ -91,7 +101,7 @@ def _qkv(linears: list[Op], rope: Op, kv_write: Op, places: dict[str, View]) -> 
         operands["y"] = whole(places[own.view("y").buffer.name].buffer)
         operands |= {f"v_{role}": own.weight(role) for role in ("weight", "bias") if own.has(role)}
     cols = {f"{role}_cols": kv_write.view(role).cols for role in ("k", "v")}
-    return make_op(name, operands, {**dict(linear.attrs), **dict(rope.attrs), **cols})
+    return make_op(name, operands, {**dict(linear.attrs), **angles_of(rope), **cols})
 
 
 def qkv_parts(op: Op) -> Ops:
@@ -112,7 +122,7 @@ def _norm_rope(op: Op) -> Op:
 def rope_of(op: Op, x: View) -> Op:
     """The rotation of a view with the tables and attributes of an op that has them."""
     tables = {role: op.weight(role) for role in TABLES}
-    return make_op("rope", {"x": x, **tables}, {name: value for name, value in op.attrs if name in ANGLES})
+    return make_op("rope", {"x": x, **tables}, angles_of(op))
 
 
 def cut(op: Op, role: str) -> tuple[View, View, View]:

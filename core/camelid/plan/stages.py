@@ -18,16 +18,27 @@ Named = tuple[str, tuple[Op, ...]]  # a stage's name and its ops
 ROWS = {"T": "rows", "S": "sequences", "O": "outputs"}  # a buffer's symbol -> its count in the step's header
 
 
-def join_stages(parts: Sequence[Named]) -> tuple[Stage, ...]:
+def join_stages(
+    parts: Sequence[Named], *, given: Sequence[Buffer] = (), made: Sequence[Buffer] = ()
+) -> tuple[Stage, ...]:
     """Makes stages of named ops, in order.
 
     A stage's inputs are its buffers that an earlier stage uses too; its outputs are the buffers that it
-    writes and a later stage uses.
+    writes and a later stage uses. The first stage also takes the plan's inputs `given` and passes them on;
+    the last stage also makes the plan's outputs `made`.
     """
     used = [_used(ops) for _, ops in parts]
+    used[0] |= {buffer.name: buffer for buffer in given}
     written = [{name: used[i][name] for name in _written(ops)} for i, (_, ops) in enumerate(parts)]
+    written[0] |= {buffer.name: buffer for buffer in given}
+    made_by = len(parts) - 1
     return tuple(
-        Stage(name, ops, _shared(used[i], used[:i]), _shared(written[i], used[i + 1 :]))
+        Stage(
+            name,
+            ops,
+            (*(given if i == 0 else ()), *_shared(used[i], used[:i])),
+            (*_shared(written[i], used[i + 1 :]), *(made if i == made_by else ())),
+        )
         for i, (name, ops) in enumerate(parts)
     )
 

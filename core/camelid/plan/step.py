@@ -177,7 +177,8 @@ class StepSequence(NamedTuple):
     """One sequence's part of the step.
 
     `groups` has one triple per state group: (table row or read slot, first kept row or write slot, rows held
-    before this step). A recurrent group with 0 rows held starts from zeros, whatever its slot contains.
+    before this step; of a paged group, the rows that attention of mask `held` reads). A recurrent group with
+    0 rows held starts from zeros, whatever its slot contains.
     """
 
     first_row: int

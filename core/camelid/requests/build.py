@@ -6,11 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
+from camelid.engine.media import Media
 from camelid.engine.request import Request
 from camelid.engine.speculative import Proposer, proposer_of
 from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
 from camelid.model.spec import ModelSpec
+from camelid.model.vision.projectors import PROJECTORS
+from camelid.model.vision.spec import Tower
+from camelid.requests.images import with_image_rows
 from camelid.requests.options import ConstraintOptions, EngineOptions, Message, Options, Prompt
 from camelid.requests.output_text import ChatPrompt, NoText, OutputText, SourceFactory, TextReader
 from camelid.sampling.drawing import ConstraintFactory
@@ -65,6 +69,8 @@ class ModelHeader(Protocol):
     def gguf(self) -> Gguf: ...
     @property
     def spec(self) -> ModelSpec: ...
+    @property
+    def tower(self) -> Tower | None: ...
     def tokenizer(self) -> Tokenizer | None: ...
     def tokenizer_source(self) -> TokenizerSource | None: ...
 
@@ -107,7 +113,8 @@ class RequestBuilder:
         # An eighth of all imports, which a text prompt does not need.
         from camelid.requests.chat import ChatTemplate
 
-        return ChatTemplate.of(self._file.gguf, self.tokenizer, self._template)
+        words = PROJECTORS[self._file.tower.spec.projector].prompt if self._file.tower else None
+        return ChatTemplate.of(self._file.gguf, self.tokenizer, self._template, words)
 
     @cached_property
     def constraints(self) -> Constraints:
@@ -174,15 +181,25 @@ class RequestBuilder:
         engine = engine_options({name: rest.pop(name) for name in ENGINE_NAMES & rest.keys()})
         sampling = SamplingParams.from_options(rest, self._defaults).seeded()
         constraint = self._constraint(guides, rendered.calls, ignore_eos=ignore_eos)
+        prompt_ids, media = self._with_rows(rendered)
         return Request(
             sampling=sampling,
-            prompt_ids=tuple(rendered.token_ids),
+            prompt_ids=tuple(prompt_ids),
+            media=media,
             max_tokens=max_tokens,
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
             reader=lambda: TextReader(rendered.answer(stops)),
             constraint=constraint,
             **(self._tokenizer_fields | engine),
         )
+
+    def _with_rows(self, prompt: ChatPrompt) -> tuple[Sequence[int], tuple[Media, ...]]:
+        """The token ids with a placeholder for each row of an image, and the images to encode."""
+        if not prompt.images:
+            return prompt.token_ids, ()
+        tower = self._file.tower
+        assert tower is not None, "a conversation with images was rendered for a tower"
+        return with_image_rows(prompt.token_ids, prompt.images, tower.spec, self.tokenizer)
 
     def _check_draft(self, speculate: object) -> None:
         """Raises RequestError for a draft model that is this model or has another vocabulary."""

@@ -10,6 +10,9 @@ from typing import TypeAlias, cast
 
 from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
+from camelid.images.decode import ImageFile
+from camelid.model.vision.spec import ImagePrompt
+from camelid.requests.images import placed_images, split_images
 from camelid.requests.messages import checked_messages, checked_tools
 from camelid.requests.output_text import ChatOutput, ChatPrompt, MarkerTokenizer, OutputText, TextSource
 from camelid.requests.tool_choice import checked_choice
@@ -40,11 +43,12 @@ class RenderedChat:
     text_of: TextOf
     parser: Callable[[], OutputParser] | None = None
     calls: Mapping[str, object] | None = None
+    images: tuple[ImageFile, ...] = ()
 
     def prompt(self, token_ids: list[int]) -> ChatPrompt:
         """The conversation as token ids."""
         last = token_ids[-1] if token_ids else None
-        return ChatPrompt(token_ids, lambda stops: self._source(last, stops), self.calls)
+        return ChatPrompt(token_ids, lambda stops: self._source(last, stops), self.calls, self.images)
 
     def _source(self, last: int | None, stops: tuple[str, ...]) -> TextSource:
         text = self.text_of(last, stops)
@@ -59,11 +63,14 @@ class ChatTemplate:
     tokenizer: Tokenizer
     bos_token: str
     eos_token: str
+    words: ImagePrompt | None = None
     _compiled: dict[str, Template] = field(default_factory=dict[str, Template])
 
     @classmethod
-    def of(cls, gguf: Gguf, tokenizer: Tokenizer, source: str | None = None) -> ChatTemplate:
-        """The file's templates, or one by its source.
+    def of(
+        cls, gguf: Gguf, tokenizer: Tokenizer, source: str | None = None, words: ImagePrompt | None = None
+    ) -> ChatTemplate:
+        """The file's templates, or one by its source; `words` are those around an image (None: no images).
 
         Raises UnsupportedModelError for a file without chat templates.
         """
@@ -73,7 +80,7 @@ class ChatTemplate:
                 "this model's file has no chat template; give the prompt as text, not as messages",
                 kind="chat template", name=gguf.path,
             )  # fmt: skip
-        return cls(sources, tokenizer, _token(gguf, "bos"), _token(gguf, "eos"))
+        return cls(sources, tokenizer, _token(gguf, "bos"), _token(gguf, "eos"), words)
 
     @property
     def variables(self) -> frozenset[str]:
@@ -110,8 +117,9 @@ class ChatTemplate:
         whole, opened = checked_ending(
             checked_messages(messages), continue_final_message, add_generation_prompt
         )
+        plain, images = split_images(whole, self.words)
         spans = template.render(
-            whole,
+            plain,
             add_generation_prompt=add_generation_prompt is not False,
             tools=checked,
             bos_token=self.bos_token,
@@ -119,6 +127,7 @@ class ChatTemplate:
             strftime_now=strftime_now,
             **checked_variables(variables, template.variables),
         )
+        spans = placed_images(spans, self.words, len(images)) if self.words else spans
         family = detect(source)
         in_reasoning = opens_reasoning("".join(text for text, _ in spans[-TAIL:])[-TAIL:], family)
         if in_reasoning and opened:
@@ -137,6 +146,7 @@ class ChatTemplate:
             ),
             choice
             and choice.description(family, in_reasoning=in_reasoning, controls=self._controls_in(family)),
+            tuple(images),
         )
 
     def _template(self, source: str) -> Template:
@@ -202,7 +212,7 @@ def message_text(message: Mapping[str, object]) -> str:
     """The text of a checked message, joined from its parts if it has parts."""
     content = message.get("content") or ""
     parts = cast("list[dict[str, str]]", content) if isinstance(content, list) else []
-    return content if isinstance(content, str) else "".join(part["text"] for part in parts)
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in parts)
 
 
 def checked_variables(variables: object, known: frozenset[str]) -> Mapping[str, object]:

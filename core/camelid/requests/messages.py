@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, TypeAlias, cast
 
 from camelid.errors import RequestError, shown
+from camelid.images.decode import from_data_uri, image_file
 
 Fields: TypeAlias = Mapping[str, Any]
 MAX_MESSAGES = 100_000
@@ -43,7 +44,7 @@ def optional_text(value: object, place: str) -> str | None:
 
 
 def content(value: object, place: str) -> object:
-    """Text, None, or parts of type text."""
+    """Text, None, or parts of type text, image or image_url."""
     if not isinstance(value, list):
         return optional_text(value, place)
     parts = enumerate(cast("list[object]", value))
@@ -52,9 +53,30 @@ def content(value: object, place: str) -> object:
 
 def content_part(value: object, place: str) -> dict[str, object]:
     part = mapping(value, place, "{'type': 'text', 'text': ...}")
-    if part.get("type") != "text" or set(part) != {"type", "text"}:
-        refuse(place, f"a part of type {part.get('type')!r:.80}", "{'type': 'text', 'text': ...}")
+    kind = part.get("type")
+    if kind in ("image", "image_url"):
+        return image_part(part, str(kind), place)
+    if kind != "text" or set(part) != {"type", "text"}:
+        refuse(place, f"a part of type {kind!r:.80}", "{'type': 'text', 'text': ...}, or an image")
     return {"type": "text", "text": text(part["text"], f"{place}.text")}
+
+
+def image_part(part: Fields, kind: str, place: str) -> dict[str, object]:
+    """A part {"type": "image", "image": ...}, whose image is a path, bytes or a PIL image, or OpenAI's part
+    {"type": "image_url", "image_url": {"url": a data URI}}.
+    """
+    if set(part) - {"type", kind} or kind not in part:
+        refuse(place, f"the fields {', '.join(part):.80}", f"type and {kind}")
+    inside = f"{place}.{kind}"
+    if kind == "image":
+        return {"type": "image", "image": image_file(part["image"], inside)}
+    value = part[kind]
+    url = (
+        mapping(value, inside, "{'url': 'data:image/png;base64,...'}").get("url")
+        if not isinstance(value, str)
+        else value
+    )
+    return {"type": "image", "image": from_data_uri(text(url, f"{inside}.url"), f"{inside}.url")}
 
 
 def tool_calls(value: object, place: str) -> object:

@@ -10,6 +10,7 @@ from camelid.engine.results import FinishReason as EngineFinishReason
 from camelid.engine.results import Generation, Timings, Token, Usage
 from camelid.engine.sequence import Stream
 from camelid.errors import RequestError
+from camelid.images.decode import ImageFile
 from camelid.text.tokenizers.pipeline import StreamDecoder, TokenBytes
 from camelid.text.toolcalls.parts import Content, Part, ToolCall, gather
 
@@ -137,12 +138,14 @@ class TextReader:
 class ChatPrompt:
     """A conversation's token ids up to the answer, and the factory of the answer's text source.
 
-    `calls` describe the grammar of the answer's tool calls, if the request has one.
+    `calls` describe the grammar of the answer's tool calls, if the request has one. `images` belong to the
+    markers among the token ids, in order.
     """
 
     token_ids: list[int]
     answer: SourceFactory
     calls: Mapping[str, object] | None = None
+    images: tuple[ImageFile, ...] = ()
 
 
 class NoText:

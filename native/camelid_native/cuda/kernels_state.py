@@ -49,7 +49,7 @@ def _heads(op: Op) -> int:
 
 
 def _rope_values(op: Op, _: Context) -> Values:
-    return {"heads": _heads(op), **turn_values(op)}
+    return {"heads": _heads(op), "channel": op.integer("channel"), **turn_values(op)}
 
 
 def _rope_grid(op: Op, c: Context) -> Grid:
@@ -81,6 +81,8 @@ def _updates_grid(_: Op, c: Context) -> Grid:
 KERNELS: dict[str, OpKernels] = {
     "tables": OpKernels((Kernel("state", _updates_grid, name="tables"),)),
     "copy": OpKernels((Kernel("state", _copy_grid, _copy_values, name="copy"),)),
-    "rope": OpKernels((Kernel("rope", _rope_grid, _rope_values),), ("head_dim", "dim", "offset", "style")),
+    "rope": OpKernels(
+        (Kernel("rope", _rope_grid, _rope_values),), ("head_dim", "dim", "offset", "style", "channel")
+    ),
     "kv_write": OpKernels((Kernel("kv_write", _kv_grid, headers=kv_header),), refuses=refuses_type),
 }

@@ -142,7 +142,7 @@ def _turned(op: Op, f: Trace, x: Array) -> Array:  # [T, H * dim] or [T, H, dim]
 
 def _angles(op: Op, f: Trace) -> tuple[Array, Array]:  # [T, dim / 2] each
     """Cosine and sine of each row's angles: the sum of a near and a far one."""
-    positions, n = f.positions(), op.weight("fine").rows
+    positions, n = f.positions(op.integer("channel")), op.weight("fine").rows
     near = f.weights.rows(op.weight("fine"), positions % n)
     far = f.weights.rows(op.weight("coarse"), positions // n)
     a, b, c, d = near[:, 0::2], near[:, 1::2], far[:, 0::2], far[:, 1::2]

@@ -180,6 +180,9 @@ def op_add_norm(op: Op, f: Trace) -> None:
 def op_rope(op: Op, f: Trace) -> None:
     """Rotations of heads, after their norms if the op has gains."""
     has_gains = op.name != "rope"
+    if not has_gains and op.integer("channel"):  # of images alone, where the kernel's Row has one position
+        ops_basic.op_rope(op, f)
+        return
     cols = {name: op.integer(name) for name in ("k_cols", "v_cols") if has_gains}
     tables = {name: f.weights.matrix(op.weight(name)) for name in ("fine", "coarse")}
     sizes = {name: op.integer(name) for name in ("head_dim", "dim", "offset")}

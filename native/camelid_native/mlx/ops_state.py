@@ -71,10 +71,10 @@ def _is_seen(op: Op, f: Trace, state: StateRef) -> Array:  # [T, keys]
     keys = _keys(f, state)
     row = f.row_word("state_row")[:, None]
     kept = keys >= f.group_word(f.of_rows, state.group, "write")[:, None]
-    if op.word("mask") == "held":
-        return kept & (keys < f.group_word(f.of_rows, state.group, "held")[:, None])
     if op.integer("window"):
         kept = kept & (keys + op.integer("window") > row)
+    if op.word("mask") == "held":
+        return kept & (keys < f.group_word(f.of_rows, state.group, "held")[:, None])
     if op.has("tail"):
         first = f.group_word(f.of_rows, op.state("tail").group, "write")[:, None]
         kept = kept & (_is_stored(op, f) | (keys >= first))

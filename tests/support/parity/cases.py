@@ -151,6 +151,9 @@ def rope_cases() -> Iterator[OpCase]:
             attrs={"head_dim": 64, "dim": dim, "style": style},
         )
         if dim == 32:
+            how = {"head_dim": 64, "dim": 32, "style": "neox", "channel": 2}
+            x = {"x": array(8, 2, 192)}
+            yield OpCase(op="rope", views=x, weights=tables, positions=[3, 700], attrs=how, channels=3)
             for style in ("norm", "neox"):  # the last half, and floats 12 to 43, of each head
                 for offset in (32, 12):
                     how = {"head_dim": 64, "dim": 32, "style": style, "offset": offset}

@@ -58,7 +58,7 @@ def attention_ways() -> Iterator[OpCase]:
         {"softcap": 2.0},
         {"mask": "held"},
         {"mask": "held", "softcap": 1.0},
-        {"mask": "held", "window": 5},  # bounds causal rows alone
+        {"mask": "held", "window": 5},
         {"window": 70, "softcap": 0.5},
     )
     for way in ways:

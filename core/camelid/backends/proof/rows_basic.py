@@ -69,12 +69,16 @@ def act_rows() -> Iterator[CaseRow]:
 
 
 def rope_rows() -> Iterator[CaseRow]:
-    """RoPE: both orders of pairs, parts of a head, positions at and beyond the end of the fine table."""
+    """RoPE: both orders of pairs, parts of a head, positions at and beyond the end of the fine table.
+
+    Rows of images have several channels of positions.
+    """
     for style in ("norm", "neox"):
         for dim, offset, positions in ((64, 0, [0, 15, 16, 79]), (32, 32, [33]), (32, 12, [3, 40])):
             yield row(
                 "rope", x=(len(positions), 192), fine=angles(16, dim, 1.0), coarse=angles(5, dim, 16.0),
-                head_dim=64, dim=dim, offset=offset, style=style, positions=positions,
+                head_dim=64, dim=dim, offset=offset, style=style, positions=positions, channel=offset // 16,
+                channels=3,
             )  # fmt: skip
 
 

@@ -76,11 +76,9 @@ def _bias(op: Op, f: Frame, row: StepRow, keys: range) -> F64:  # [keys, H]
 def _keys(op: Op, f: Frame, row: StepRow) -> range:
     """State rows that this row attends to, in either tier."""
     _, first_kept, held = f.sequence_words(row, op.state("state").group)
-    if op.word("mask") == "held":
-        return range(first_kept, held)
     window = op.integer("window")
     start = row.state_row - window + 1 if window else 0
-    return range(max(first_kept, start), row.state_row + 1)
+    return range(max(first_kept, start), held if op.word("mask") == "held" else row.state_row + 1)
 
 
 def _tiers(op: Op, f: Frame, row: StepRow) -> list[tuple[StateRef, range]]:

@@ -104,7 +104,7 @@ def op_linear(op: Op, f: Frame) -> None:
 def op_rope(op: Op, f: Frame) -> None:
     dim, head_dim = op.integer("dim"), op.integer("head_dim")
     fine, coarse = f.store.matrix(op.weight("fine")), f.store.matrix(op.weight("coarse"))
-    positions = np.array([row.positions[0] for row in f.step.rows])
+    positions = np.array([row.positions[op.integer("channel")] for row in f.step.rows])
     angles = fine[positions % len(fine)], coarse[positions // len(fine)]  # [T, dim] twice
     near, far = (table[:, 0::2] + 1j * table[:, 1::2] for table in angles)
     x = f.read(op.view("x"))

@@ -155,7 +155,8 @@ def _tail_constants(op: Op, c: Context) -> Constants:
 
 
 def _rope_constants(op: Op, _: Context) -> Constants:
-    return {"HEADS": op.view("x").cols // op.integer("head_dim")} | turn_constants(op)
+    heads = op.view("x").cols // op.integer("head_dim")
+    return {"HEADS": heads, "CHANNEL": op.integer("channel")} | turn_constants(op)
 
 
 def turn_constants(op: Op) -> Constants:
@@ -192,7 +193,7 @@ KERNELS: dict[str, Kernel] = {
                      lambda op, c: ((UPDATES_WORD, LANES), 1, 1)),
     "copy": Kernel(("copy",), ("state.*+",), paged_constants, _copy_grid),
     "rope": Kernel(("turn", "rope"), ("x", "fine", "coarse"), _rope_constants, _rope_grid,
-                   attrs=("head_dim", "dim", "offset"), words={"style": STYLES}),
+                   attrs=("head_dim", "dim", "offset", "channel"), words={"style": STYLES}),
     "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.tables"), _kv_constants,
                        _kv_grid, state_codec=WRITE_STATE, access="read", refuses=_refuses_state),
     "attention": Kernel(("smooth_tanh", "softmax", "attend", "attention"), ("y", *INPUTS),

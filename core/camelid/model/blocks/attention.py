@@ -26,6 +26,7 @@ def attention(c: Lowering, h: View, i: int) -> View:
         n_kv_heads=spec.n_kv_heads,
         v_dim=spec.head_dim,
         scale=spec.attention_scale or spec.head_dim**-0.5,
+        mask="held" if c.side and spec.sees_images else "causal",
         window=layer.window,
         softcap=spec.attention_softcap,
         sinks=c.weights.get(blk + "attn_sinks"),

@@ -24,6 +24,7 @@ ARCHS: dict[str, Arch] = {
         window_pattern=6,
         local_theta=10000.0,
         scales_embeddings=True,
+        sees_images=True,
         wide_layers=62,
     ),
 }
@@ -44,7 +45,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds=hf.GEMMA_FOLDS,
         keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
         numbers={"final_logit_softcapping": "final_logit_softcapping"},  # transformers' only softcap
-        defaults={**hf.GEMMA_DEFAULTS, "rope_theta": 1e6},
+        defaults={**hf.GEMMA_DEFAULTS, **hf.GEMMA3_DEFAULTS},
         refused={"use_bidirectional_attention": (False,)},
         is_tied=True,
     ),

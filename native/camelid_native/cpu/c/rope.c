@@ -5,7 +5,7 @@
 #include "words.h"
 
 enum { ROPE_FINE, ROPE_COARSE };
-enum { ROPE_HEAD_DIM, ROPE_DIM, ROPE_STYLE, ROPE_OFFSET };
+enum { ROPE_HEAD_DIM, ROPE_DIM, ROPE_STYLE, ROPE_OFFSET, ROPE_CHANNEL };
 
 /* Cosines and sines of a row, in scratch; for style norm each is stored twice, the first sine negated. */
 typedef struct { float *cos, *sin; } turn;
@@ -62,7 +62,7 @@ static void op_rope(const cam_op *op, const cam_run *run, uint32_t thread) {
     int neighbours = (uint32_t)op->attrs[ROPE_STYLE] == WORD_norm;
     cam_range rows = share(n_rows(run, x), run, thread);
     for (uint32_t t = rows.start; t < rows.end; t++) {
-        find_turn(op, row_words(run, t)[ROW_POSITIONS], by, neighbours);
+        find_turn(op, row_words(run, t)[ROW_POSITIONS + (uint32_t)op->attrs[ROPE_CHANNEL]], by, neighbours);
         for (uint32_t at = (uint32_t)op->attrs[ROPE_OFFSET]; at < x->cols; at += head_dim)
             (neighbours ? turn_neighbours : turn_halves)(row_of(x, t) + at, dim, by);
     }

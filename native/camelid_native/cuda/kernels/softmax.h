@@ -9,11 +9,11 @@ struct Softmax { float top, sum; };  /* highest score, and the sum of weights ex
 struct Fades { float before, part; };  /* factors that bring two sums to one highest score */
 struct Keys { int first, end; };
 
-/* State rows that a row sees: causal rows, at most `window` of them unless it is 0, or rows held before the step. */
+/* State rows that a row sees: up to itself, or all rows held; rows before the last `window` up to itself are hidden
+ * unless it is 0. */
 DEVICE Keys seen_by(Row row, Group state, int mask, int window) {
     const int kept = (int)state.write, next = (int)row.state_row + 1;
-    if (mask == HELD) return {kept, (int)state.held};
-    return {window && next - window > kept ? next - window : kept, next};
+    return {window && next - window > kept ? next - window : kept, mask == HELD ? (int)state.held : next};
 }
 
 /* Those of split `i`; splits have fixed borders, so that a row's sums depend on its own keys only. */

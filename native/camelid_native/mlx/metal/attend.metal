@@ -32,11 +32,12 @@ template <class Stored> struct Pool {
 struct Keys { uint first, end; };
 struct Heads { uint first, kv_head; };  // `first` of the threadgroup's query heads
 
-// State rows that a row sees: causal rows, at most WINDOW of them unless it is 0, or rows held before the step.
+// State rows that a row sees: up to itself, or all rows held; rows before the last WINDOW up to itself are hidden
+// unless it is 0.
 inline Keys seen_by(Row row, Group group) {
   uint next = row.state_row + 1;
-  if (IS_HELD) return {group.write, group.held};
-  return {WINDOW && next > WINDOW ? max(group.write, next - WINDOW) : group.write, next};
+  uint first = WINDOW && next > WINDOW ? max(group.write, next - WINDOW) : group.write;
+  return {first, IS_HELD ? group.held : next};
 }
 
 // The first row that a row reads from the tail (plan/tiers.py).

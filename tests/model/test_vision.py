@@ -1,0 +1,153 @@
+"""Vision towers against transformers: rows and logits of tiny random models."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.golden.mutation import Mutation
+from tests.golden.vision_cases import WRONG
+from tests.support.hf_models import nmse, write_hf
+from tests.support.vision_models import VisionCase, load_vision, load_visions
+
+from camelid.engine.media import Media
+from camelid.engine.request import Request
+from camelid.errors import CamelidError, ModelFormatError, TensorShapeError
+from camelid.images.decode import ImageFile
+from camelid.images.patches import merged_places, patch_rows
+from camelid.loading.model_file import open_model
+from camelid.loading.options import LoadOptions
+from camelid.loading.start import RunningModel, start
+from camelid.model.vision.grid import grid_of
+from camelid.model.vision.spec import TowerSpec
+from camelid.requests.images import image_positions
+from camelid.sampling.params import SamplingParams
+
+Image: Any = pytest.importorskip("PIL.Image", reason="the extra vision is not installed")
+CASES = load_visions()
+MAX_NMSE = 1e-10
+LEAST = 1e-7
+LOGITS = ("all_logits", "injected_logits")
+
+
+def media_of(case: VisionCase, rows: Sequence[memoryview], tower: TowerSpec) -> tuple[Media, ...]:
+    """The case's images at their placeholders, written anew: not by the code of requests."""
+    media: list[Media] = []
+    at, shift = 0, 0
+    for i, own in enumerate(rows):
+        start = case.token_ids.index(case.placeholder, at)
+        grid = grid_of(tower, case.images[i][1], case.images[i][0])
+        at = start + grid.n_rows
+        positions = image_positions(grid, start + shift) if tower.axes else ()
+        shift += max(grid.height, grid.width) // grid.merge - grid.n_rows if tower.axes else 0
+        digest = f"{case}/{i}".encode()
+        media.append(Media(start=start, end=at, rows=own, digest=digest, positions=positions, shift=shift))
+    return tuple(media)
+
+
+async def logits_of(running: RunningModel, case: VisionCase, *, salt: str = "") -> np.ndarray[Any, Any]:
+    """All logits of the case's tokens [T, V]; placeholders have an id that means nothing."""
+    assert running.tower is not None
+    rows = [await running.tower.encode(ImageFile(case.png(i))) for i in range(len(case.images))]
+    for program in LOGITS:
+        await running.compile(program)
+    ids = [0 if i == case.placeholder else i for i in case.token_ids]
+    request = Request(
+        prompt_ids=tuple(ids), sampling=SamplingParams(temperature=0.0).seeded(), all_logits=True, salt=salt,
+        media=media_of(case, rows, running.tower.tower.spec),
+    )  # fmt: skip
+    stream = running.engine.submit(request)
+    async for _ in stream:
+        pass
+    return np.stack([np.frombuffer(bytes(row), np.float32) for row in stream.logits])
+
+
+async def opened(folder: Path, backend: str = "reference", chunk: int = 64, **options: Any) -> RunningModel:
+    parallel = options.pop("parallel", 2)
+    loaded = LoadOptions(backend=backend, context=256, chunk=chunk, parallel=parallel, **options)
+    return await start(folder, loaded)
+
+
+async def results(folder: Path, case: VisionCase, **options: Any) -> tuple[list[Any], Any]:
+    """Rows of each image, and logits."""
+    running = await opened(folder, **options)
+    try:
+        assert running.tower is not None
+        rows = [await running.tower.encode(ImageFile(case.png(i))) for i in range(len(case.images))]
+        made = [np.frombuffer(r, np.float32).reshape(case.rows[i].shape) for i, r in enumerate(rows)]
+        return made, await logits_of(running, case)
+    finally:
+        await running.close()
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_rows_and_logits_equal_those_of_transformers(case: VisionCase, backend: str, tmp_path: Path) -> None:
+    rows, logits = asyncio.run(results(write_hf(tmp_path / "m", case.model), case, backend=backend))
+    errors = nmse(rows, case.rows), nmse([logits], [case.logits])
+    print(f"{case} on {backend}: NMSE of rows {errors[0]:.1e}, of logits {errors[1]:.1e}")
+    assert max(errors) <= MAX_NMSE
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_chunks_of_text_change_no_bit(case: VisionCase, tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "m", case.model)
+    whole, cut = (asyncio.run(results(folder, case, chunk=n))[1] for n in (128, 7))
+    assert np.array_equal(whole, cut)
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=str)
+def test_a_wrong_fact_changes_the_logits(wrong: Mutation, tmp_path: Path) -> None:
+    case = load_vision(wrong.case)
+    folder = write_hf(tmp_path / "m", case.model, config_changes=wrong.config, neutral=wrong.neutral)
+    try:
+        _, logits = asyncio.run(results(folder, case))
+    except CamelidError:
+        return  # refused by name
+    assert nmse([logits], [case.logits]) > LEAST
+
+
+def test_rows_of_an_image_see_each_other(tmp_path: Path) -> None:
+    """The causal mask is a wrong fact for Gemma 3."""
+    case = load_vision("gemma3")
+    folder = write_hf(tmp_path / "m", case.model)
+
+    async def blind() -> Any:
+        running = await opened(folder)
+        spec = replace(running.deployment.model.spec, sees_images=False)
+        model = replace(running.deployment.model, spec=spec)
+        deployment = replace(running.deployment, model=model)
+        try:
+            return await logits_of(replace(running, deployment=deployment), case)
+        finally:
+            await running.close()
+
+    assert nmse([asyncio.run(blind())], [case.logits]) > LEAST
+
+
+def test_a_tower_of_another_model_is_refused(tmp_path: Path) -> None:
+    case = load_vision("gemma3")
+    shapes = {**case.model.tensors, "multi_modal_projector.mm_input_projection_weight": [48, 60]}
+    with pytest.raises((ModelFormatError, TensorShapeError)):
+        asyncio.run(open_model(write_hf(tmp_path / "m", replace(case.model, tensors=shapes))))
+
+
+def test_a_tensor_without_a_rule_is_refused(tmp_path: Path) -> None:
+    case = load_vision("gemma3")
+    shapes = {**case.model.tensors, "vision_tower.encoder.layers.0.self_attn.q_norm.weight": [12]}
+    with pytest.raises(TensorShapeError, match="no rule"):
+        asyncio.run(open_model(write_hf(tmp_path / "m", replace(case.model, tensors=shapes))))
+
+
+def test_patches_are_the_processors_pixels() -> None:
+    """At the tower's size nothing is resized: each patch has its own pixels, channel by channel."""
+    image, places = load_vision("gemma3").pixels(0), merged_places(8, 8, 2)
+    rows = np.frombuffer(patch_rows(Image.fromarray(image), places, 4, (0.5,) * 3, (0.5,) * 3), "f4")
+    values = (image.astype("f8") / 255 - 0.5) / 0.5
+    want = [values[4 * y : 4 * y + 4, 4 * x : 4 * x + 4].transpose(2, 0, 1).ravel() for y, x in places]
+    assert np.allclose(rows.reshape(64, 48), want, atol=1e-7)
