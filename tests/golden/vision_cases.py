@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.golden.arch_cases import GEMMA3
+from tests.golden.cases.gemma import GEMMA3
 from tests.golden.mutation import Json, Mutation
 
 
