@@ -11,12 +11,13 @@ LEAST = 1e-5  # NMSE by which a wrong fact moves the logits
 
 @dataclass(frozen=True, slots=True)
 class Mutation:
-    """A feature of a case, and a change to it that must move the logits."""
+    """A feature of a case, and a change to it that must move the logits; or that Camelid refuses by name."""
 
     case: str
     feature: str
     config: Json
     neutral: tuple[str, ...] = ()
+    is_refused: bool = False
 
     def __str__(self) -> str:
         return f"{self.case}-{self.feature.replace(' ', '_')}"
@@ -24,6 +25,11 @@ class Mutation:
 
 def key(case: str, name: str, value: Any) -> Mutation:
     return Mutation(case, name, {name: value})
+
+
+def refused(case: str, name: str, value: Any) -> Mutation:
+    """A setting that no row supports."""
+    return Mutation(case, name, {name: value}, is_refused=True)
 
 
 def within(case: str, key: str, old: Json, **changes: Any) -> Mutation:

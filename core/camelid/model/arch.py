@@ -6,6 +6,9 @@ heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert,
 Encoders: L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection.
+Latent attention: J query heads x head_dim without a low rank (else 0), M width of a cached row, O heads x
+value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
+q low rank of queries.
 """
 
 from __future__ import annotations
@@ -28,6 +31,11 @@ BERT_NORMS: Shapes = {"attn_output_norm": "C", "layer_output_norm": "C"}
 POST_NORMS: Shapes = {"post_attention_norm": "C", "post_ffw_norm": "C"}
 HEAD_NORMS: Shapes = {"attn_q_norm": "D", "attn_k_norm": "D"}
 WIDE_NORMS: Shapes = {"attn_q_norm": "Q", "attn_k_norm": "K"}
+# Multi-head latent attention; a file has either attn_q or the two matrices of low rank.
+MLA: Shapes = {
+    "attn_q": "JC", "attn_q_a": "qC", "attn_q_a_norm": "q", "attn_q_b": "Qq", "attn_kv_a_mqa": "MC",
+    "attn_kv_a_norm": "R", "attn_k_b": "ARn", "attn_v_b": "AYR", "attn_output": "CO",
+}  # fmt: skip
 SCAN: Shapes = {
     "ssm_in": "ZC", "ssm_conv1d": "UW", "ssm_dt.bias": "H", "ssm_a": "H1", "ssm_d": "H1", "ssm_out": "CI",
 }  # fmt: skip
@@ -35,6 +43,7 @@ SCAN: Shapes = {
 MIXER_TENSORS: Mapping[str, Shapes] = {
     "attention": ATTENTION,
     "bidirectional": ATTENTION,
+    "mla": MLA,
     "mamba2": {**SCAN, "ssm_norm": "GN"},
     "attention_mamba2": {**ATTENTION, **SCAN},
     "delta": {
@@ -65,11 +74,13 @@ MLP_TENSORS: Mapping[str, Shapes] = {
         "ffn_gate_exps": "EXC",
         "ffn_up_exps": "EXC",
         "ffn_down_exps": "ECX",
+        "ffn_gate_shexp": "SC",
+        "ffn_up_shexp": "SC",
+        "ffn_down_shexp": "CS",
     },
     "": {},
 }
-NO_TENSORS: Shapes = {}
-SHARED_EXPERT: Shapes = {"ffn_gate_shexp": "SC", "ffn_up_shexp": "SC", "ffn_down_shexp": "CS"}
+ABSENT = "JSq"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")
 # Fused tensor of a file -> the weights cut from its rows. An entry with a single part renames the tensor.
@@ -161,13 +172,12 @@ class Arch:
         """True if window layers use a rotation of their own."""
         return self.local_theta > 0.0 or not self.scales_local
 
-    def layer_tensors(self, layer: LayerSpec, *, has_shared_expert: bool) -> Shapes:
-        """Shapes of one layer's tensors by name, without biases."""
+    def layer_tensors(self, layer: LayerSpec) -> Shapes:
+        """Shapes of one layer's tensors by name, without biases; tensors with a dimension of 0 are absent."""
         kind = self.mixers[0] if layer.mixer in ROW_MIXERS else layer.mixer
         mixer = {**MIXER_TENSORS[kind], **self.added.get(kind, {})}
         mlp = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
-        has_shared = has_shared_expert and layer.mlp == "experts"
-        return {**self.tensors, **mixer, **mlp, **(SHARED_EXPERT if has_shared else NO_TENSORS)}
+        return {**self.tensors, **mixer, **mlp}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from camelid.model.arch import Arch
 from camelid.model.families import (
     bert,
+    deepseek,
     gemma,
     gpt,
     gpt_oss,
@@ -23,6 +24,21 @@ from camelid.model.families import (
 )
 from camelid.model.hf_rows import HfRow
 
-FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, kin, mamba, gpt_oss, bert, mixtures)
+FAMILIES = (
+    llama,
+    qwen,
+    gemma,
+    phi,
+    gpt,
+    olmo,
+    granite,
+    liquid,
+    kin,
+    mamba,
+    gpt_oss,
+    bert,
+    mixtures,
+    deepseek,
+)
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

@@ -19,6 +19,7 @@ from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_embedding import embedding_metadata
 from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors, unsupported
 from camelid.model.hf_rows import HfRow, Runs
+from camelid.model.latent import fits, k_of_kv_b, v_of_kv_b
 from camelid.model.mlx_rows import row_of_mlx
 from camelid.plan.weights import Part, Weight, cut_each, cut_rows, inline_f32, take_rows
 
@@ -120,7 +121,10 @@ def name_tensors(directory: HfDirectory, settings: HfSettings) -> Naming:
 
 
 def _is_ignored(name: str, settings: HfSettings) -> bool:
-    return name.endswith(settings.row.ignored) or name.startswith(settings.row.ignored)
+    more = settings.config.count("num_nextn_predict_layers", 0, least=0, most=settings.n_tensors)
+    first = settings.n_layers  # layers of multi-token prediction come after the model's
+    prefixes = (settings.row.layer.format(i=i) for i in range(first, first + more))
+    return name.endswith(settings.row.ignored) or name.startswith((*settings.row.ignored, *prefixes))
 
 
 def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
@@ -315,6 +319,18 @@ def _of_qkvz(weight: Weight, settings: HfSettings, parts: slice) -> Weight:
     return take_rows(weight, weight.name, ((head + start, n) for start, n in ranges for head in heads))
 
 
+def _of_kv_b(weight: Weight, settings: HfSettings, part: str) -> Weight:
+    """The part `k` or `v` of the matrix that expands keys and values of latent attention."""
+    nope, value = (settings.config.count(key) for key in ("qk_nope_head_dim", "v_head_dim"))
+    if not fits(weight, settings.n_heads, nope, value):
+        return weight  # match_tensors refuses the shape
+    if part == "k":
+        cut = k_of_kv_b(weight, settings.n_heads, nope)
+    else:
+        cut = v_of_kv_b(weight, settings.n_heads, value)
+    return replace(cut, name=weight.name)
+
+
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "transpose_each": _transpose_each,
@@ -335,6 +351,8 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "decay": _decay,
     "decay_column": lambda weight, settings: _column(_decay(weight, settings), settings),
     "qkv_of_qkvz": lambda weight, settings: _of_qkvz(weight, settings, slice(3)),
+    "k_of_kv_b": lambda weight, settings: _of_kv_b(weight, settings, "k"),
+    "v_of_kv_b": lambda weight, settings: _of_kv_b(weight, settings, "v"),
     "z_of_qkvz": lambda weight, settings: _of_qkvz(weight, settings, slice(3, 4)),
 }
 

@@ -347,13 +347,23 @@ def _yarn(settings: HfSettings, factor: float) -> Pairs:
     rope = settings.rope
     if rope.flag("truncate", True) != settings.arch.rounds_ramp:
         raise unsupported("truncate", rope.flag("truncate", True), (settings.arch.rounds_ramp,))
-    if rope.has("mscale"):
-        raise unsupported("mscale", rope.number("mscale"), ())
     yield "rope.scaling.original_context_length", _original_context(settings)
     yield "rope.scaling.yarn_beta_fast", rope.number("beta_fast", 32.0, above=0.0)
     yield "rope.scaling.yarn_beta_slow", rope.number("beta_slow", 1.0, above=0.0)
-    if rope.has("attention_factor"):  # GGUF's attn_factor multiplies YaRN's magnitude
-        yield "rope.scaling.attn_factor", rope.number("attention_factor") / yarn_magnitude(factor)
+    base, attention_factor = yarn_magnitude(factor), _attention_factor(rope, factor)
+    if "mla" in settings.arch.mixers and rope.number("mscale_all_dim", 0.0):
+        yield "rope.scaling.yarn_log_multiplier", 0.1 * rope.number("mscale_all_dim")
+        base = 1.0
+    if attention_factor != base:  # GGUF's attn_factor multiplies YaRN's magnitude
+        yield "rope.scaling.attn_factor", attention_factor / base
+
+
+def _attention_factor(rope: Config, factor: float) -> float:
+    """The stated multiplier of cos and sin, a ratio of two magnitudes (DeepSeek), or YaRN's magnitude."""
+    mscales = [rope.number(key, 0.0) for key in ("mscale", "mscale_all_dim")]
+    own, all_dim = (yarn_magnitude(factor, mscale) for mscale in mscales)
+    default = own / all_dim if all(mscales) else yarn_magnitude(factor)
+    return rope.number("attention_factor", default)
 
 
 def _original_context(settings: HfSettings) -> int:

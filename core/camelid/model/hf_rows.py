@@ -93,6 +93,7 @@ BAILING_2: Names = {
     "attn_k_norm": "attention.key_layernorm",
     "exp_probs_b.bias": "mlp.gate.expert_bias",
 }
+ROUTER_BIAS: Names = {"exp_probs_b.bias": "mlp.gate.e_score_correction_bias"}
 QWEN_NEXT: Names = {
     "attn_norm": "input_layernorm",
     "post_attention_norm": "post_attention_layernorm",

@@ -1,9 +1,9 @@
-"""Sizes of recurrent mixers from GGUF's `ssm.*` keys."""
+"""Sizes of recurrent mixers from GGUF's `ssm.*` keys, and of latent attention."""
 
 from __future__ import annotations
 
 from camelid.model.metadata_reader import MetadataReader
-from camelid.model.spec import DeltaSpec, SsmSpec
+from camelid.model.spec import DeltaSpec, MlaSpec, SsmSpec
 
 
 def read_ssm(metadata: MetadataReader) -> SsmSpec:
@@ -31,6 +31,22 @@ def read_delta(metadata: MetadataReader) -> DeltaSpec:
         n_key_heads=n_key_heads,
         key_dim=metadata.count("ssm.state_size"),
         conv_width=metadata.count("ssm.conv_kernel", least=2),
+    )
+
+
+def read_mla(metadata: MetadataReader, head_dim: int) -> MlaSpec:
+    """Sizes of latent attention with query heads of `head_dim`.
+
+    Files of before April 2025 lack `value_length_mla`; their `value_length` is that of a head.
+    """
+    rope_dim = metadata.count("rope.dimension_count")
+    if rope_dim >= head_dim:
+        metadata.fail("rope.dimension_count", f"is {rope_dim}, expected less than the head's {head_dim}")
+    return MlaSpec(
+        kv_rank=metadata.count("attention.kv_lora_rank"),
+        rope_dim=rope_dim,
+        q_rank=metadata.count("attention.q_lora_rank", 0, least=0),
+        value_dim=metadata.count("attention.value_length_mla", metadata.count("attention.value_length")),
     )
 
 

@@ -102,9 +102,9 @@ STRETCHES: dict[str, Callable[[RopeSpec, int], tuple[float, ...]]] = {
 }
 
 
-def yarn_magnitude(factor: float) -> float:
-    """Factor of cos and sin for YaRN (arXiv 2309.00071, section 3.4)."""
-    return 0.1 * log(factor) + 1.0 if factor > 1.0 else 1.0
+def yarn_magnitude(factor: float, mscale: float = 1.0) -> float:
+    """Factor of cos and sin for YaRN (arXiv 2309.00071, section 3.4); `mscale` is DeepSeek's."""
+    return 0.1 * mscale * log(factor) + 1.0 if factor > 1.0 else 1.0
 
 
 def rope_magnitude(rope: RopeSpec) -> float:

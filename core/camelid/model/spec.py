@@ -134,11 +134,14 @@ class MlaSpec:
     """Sizes of multi-head latent attention (MLA, DeepSeek-V2).
 
     The KV cache stores a latent of `kv_rank` floats and a rotated key of `rope_dim` floats per row. The last
-    `rope_dim` of a query head's `head_dim` floats are rotated.
+    `rope_dim` of a query head's `head_dim` floats are rotated. Queries come through `q_rank` floats (0:
+    directly from the hidden state); a head's values have `value_dim` floats.
     """
 
     kv_rank: int
     rope_dim: int
+    q_rank: int = 0
+    value_dim: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from camelid.model.checkpoint import Checkpoint
 from camelid.model.encoder_specs import read_encoder, rows_of
 from camelid.model.layer_specs import GLOBAL, LOCAL, read_layers
 from camelid.model.metadata_reader import MetadataReader
-from camelid.model.mixer_specs import read_delta, read_ssm
+from camelid.model.mixer_specs import read_delta, read_mla, read_ssm
 from camelid.model.rope import yarn_magnitude
 from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeScaling, RopeSpec
 from camelid.plan.weights import Weight
@@ -44,7 +44,11 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "ssm.conv_kernel": (0,),
 }
 MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
-SSM_MIXERS = (*MAMBA2_MIXERS, "delta")  # sizes in ssm.*
+# Keys of REFUSED that a mixer reads.
+OWN_KEYS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys((*MAMBA2_MIXERS, "delta"), ("ssm.conv_kernel",)),
+    "mla": ("attention.q_lora_rank", "attention.kv_lora_rank", "rope.scaling.yarn_log_multiplier"),
+}
 
 
 def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -> ModelSpec:
@@ -57,9 +61,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     for key in arch.needed:
         metadata.number(key)
     n_heads, hidden_size = _n_heads(metadata, arch), metadata.count("embedding_length")
-    head_dim = metadata.count(
-        "attention.key_length", max(1, hidden_size // n_heads)
-    )  # 0 has no attention scale
+    head_dim = _head_dim(metadata, max(1, hidden_size // n_heads))
     n_layers = _n_layers(metadata, len(checkpoint.tensors))
     experts = _experts(metadata, arch)
     ropes = _ropes(metadata, arch, head_dim, factors)
@@ -87,6 +89,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         experts=experts,
         ssm=read_ssm(metadata) if mixers & {*MAMBA2_MIXERS} else None,
         delta=read_delta(metadata) if "delta" in mixers else None,
+        mla=read_mla(metadata, head_dim) if "mla" in mixers else None,
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
         attention_scale=_attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim),
         attention_softcap=metadata.number("attn_logit_softcapping", arch.softcaps[0]),
@@ -108,7 +111,7 @@ def at_context(model: Model, context_length: int) -> Model:
 
 
 def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
-    own = {"ssm.conv_kernel"} if {*SSM_MIXERS} & {*arch.mixers} else set[str]()
+    own = {key for mixer in arch.mixers for key in OWN_KEYS.get(mixer, ())}
     refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
     for key, values in (refused | {"split.count": (0, 1)}).items():
         value = metadata.gguf.metadata.get(key)
@@ -122,16 +125,27 @@ def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
 
 
 def _n_layers(metadata: MetadataReader, n_tensors: int) -> int:
-    """The number of layers. A count above the number of tensors is refused before it costs memory."""
-    n_layers = metadata.count("block_count")
-    if n_layers > n_tensors:
-        metadata.fail("block_count", f"is {n_layers}, but the file has {n_tensors} tensors; it is damaged")
-    return n_layers
+    """The number of layers that predict the next token.
+
+    `block_count` also counts layers of multi-token prediction, which come last. A count above the number of
+    tensors is refused before it costs memory.
+    """
+    n_blocks, n_more = metadata.count("block_count"), metadata.count("nextn_predict_layers", 0, least=0)
+    if n_blocks > n_tensors:
+        metadata.fail("block_count", f"is {n_blocks}, but the file has {n_tensors} tensors; it is damaged")
+    if n_more >= n_blocks:
+        metadata.fail("nextn_predict_layers", f"is {n_more}, but block_count is {n_blocks}")
+    return n_blocks - n_more
 
 
 def _n_heads(metadata: MetadataReader, arch: Arch) -> int:
     """Attention heads; a model without attention, whose files state 0, has one that no layer reads."""
     return metadata.count("attention.head_count", least=int(arch.has_attention)) or 1
+
+
+def _head_dim(metadata: MetadataReader, default: int) -> int:
+    """Floats of a query head; with latent attention `key_length` may be the width of a cached row."""
+    return metadata.count("attention.key_length_mla", metadata.count("attention.key_length", default))
 
 
 def _ffn_size(metadata: MetadataReader, arch: Arch, n_layers: int) -> int:
@@ -159,6 +173,8 @@ def _n_kv_heads(metadata: MetadataReader, arch: Arch, n_layers: int, n_heads: in
     name = "attention.head_count_kv"
     if not arch.has_attention:
         return n_heads
+    if "mla" in arch.mixers:
+        return 1  # all heads share the latent; files of before April 2025 state the heads
     if len(arch.mixers) == 1:
         return metadata.count(name, n_heads)
     return _of_some_layers(metadata, name, metadata.counts(name, n_layers, n_heads), n_heads)
@@ -220,7 +236,15 @@ def _attention_scale(
 ) -> float:
     """The stated scale, else head_dim^-0.5, or `width`^-0.5 in a model of `arch.wide_layers` layers."""
     default = width**-0.5 if n_layers == arch.wide_layers else head_dim**-0.5
+    default *= _yarn_scale(metadata)
     return metadata.number("attention.scale", default) or default
+
+
+def _yarn_scale(metadata: MetadataReader) -> float:
+    """Square of 1 + yarn_log_multiplier * ln(factor): DeepSeek's attention over a stretched context."""
+    factor = metadata.number("rope.scaling.factor", 1.0)
+    stretch = math.log(factor) if factor > 1.0 else 0.0
+    return (1.0 + metadata.number("rope.scaling.yarn_log_multiplier", 0.0) * stretch) ** 2
 
 
 def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors) -> dict[str, RopeSpec]:
@@ -268,8 +292,12 @@ def _scaling(metadata: MetadataReader, arch: Arch, factors: Factors) -> RopeScal
 
 
 def _magnitude(metadata: MetadataReader, kind: str, factor: float) -> float:
-    """The multiplier of cos and sin: YaRN's magnitude times the file's `attn_factor`."""
-    default = yarn_magnitude(factor) if kind == "yarn" else 1.0
+    """The multiplier of cos and sin: YaRN's magnitude times the file's `attn_factor`.
+
+    With a `yarn_log_multiplier`, the attention scale has YaRN's magnitude in place of cos and sin.
+    """
+    has_scale = metadata.number("rope.scaling.yarn_log_multiplier", 0.0) != 0.0
+    default = yarn_magnitude(factor) if kind == "yarn" and not has_scale else 1.0
     _check_yarn_factor(metadata, default)
     return default * metadata.number("rope.scaling.attn_factor", 1.0)
 
@@ -290,7 +318,7 @@ def _check_yarn_factor(metadata: MetadataReader, default: float) -> None:
 
 
 def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
-    value_dim = metadata.count("attention.value_length", spec.head_dim)
+    value_dim = spec.head_dim if spec.mla else metadata.count("attention.value_length", spec.head_dim)
     rules = {
         "n_heads must be a multiple of n_kv_heads": spec.n_heads % spec.n_kv_heads == 0,
         f"head_dim must be at most {MAX_HEAD_DIM}": spec.head_dim <= MAX_HEAD_DIM,

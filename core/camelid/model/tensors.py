@@ -7,9 +7,10 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from camelid.errors import TensorShapeError, UnsupportedModelError
-from camelid.model.arch import ELEMENTWISE, NO_ENDING, Arch, Shapes
+from camelid.model.arch import ABSENT, ELEMENTWISE, NO_ENDING, Arch, Shapes
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.spec import DeltaSpec, LayerSpec, ModelSpec, SsmSpec
+from camelid.model.latent import split_kv_b
+from camelid.model.spec import DeltaSpec, LayerSpec, MlaSpec, ModelSpec, SsmSpec
 from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, take_rows
 
@@ -25,10 +26,20 @@ def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[s
     """
     _check_stacked(checkpoint.tensors)
     tensors = _split(checkpoint.tensors, spec, arch, _sizes(spec))
+    if spec.mla:
+        tensors = split_kv_b(tensors, spec.n_heads, spec.head_dim - spec.mla.rope_dim, spec.mla.value_dim)
     shapes = tensor_shapes(spec, arch, tensors)
     weights = {_short(name): _checked(name, tensors, want) for name, want in shapes.items()}
-    _check_all_consumed({*tensors} - {f"{n}.weight" for n in FACTOR_TENSORS}, {*shapes}, spec.arch)
+    unread = {*_more_tokens(checkpoint, spec)} | {f"{n}.weight" for n in FACTOR_TENSORS}
+    _check_all_consumed({*tensors} - unread, {*shapes}, spec.arch)
     return weights
+
+
+def _more_tokens(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[str]:
+    """Tensors of the layers of multi-token prediction, which come after the model's."""
+    n_more = checkpoint.header.get(f"{spec.arch}.nextn_predict_layers", int, default=0)
+    prefixes = tuple(f"blk.{i}." for i in range(spec.n_layers, spec.n_layers + n_more))
+    return (name for name in checkpoint.tensors if name.startswith(prefixes))
 
 
 def tensor_shapes(spec: ModelSpec, arch: Arch, present: Collection[str]) -> dict[str, Shape]:
@@ -47,6 +58,15 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "S": experts.shared_size if experts else 0, "A": spec.n_heads, "1": 1,
         "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,
         **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
+        **(_mla_sizes(spec, spec.mla) if spec.mla else {}),
+    }  # fmt: skip
+
+
+def _mla_sizes(spec: ModelSpec, mla: MlaSpec) -> Mapping[str, int]:
+    return {
+        "J": 0 if mla.q_rank else spec.q_size, "q": mla.q_rank, "M": mla.kv_rank + mla.rope_dim,
+        "R": mla.kv_rank, "n": spec.head_dim - mla.rope_dim, "Y": mla.value_dim,
+        "O": spec.n_heads * mla.value_dim,
     }  # fmt: skip
 
 
@@ -124,8 +144,8 @@ def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
 
 
 def _layer_shapes(spec: ModelSpec, arch: Arch, layer: LayerSpec) -> Shapes:
-    has_shared = spec.experts is not None and spec.experts.shared_size > 0
-    return arch.layer_tensors(layer, has_shared_expert=has_shared)
+    absent = {letter for letter in ABSENT if not _sizes(spec).get(letter, 0)}
+    return {name: letters for name, letters in arch.layer_tensors(layer).items() if not absent & {*letters}}
 
 
 def _of_bias(letters: str) -> str:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from tests.golden.case_row import CaseRow
 from tests.golden.cases import (
     bert,
+    deepseek,
     experts,
     gemma,
     gpt,
@@ -28,6 +29,22 @@ from tests.golden.cases import (
 )
 from tests.golden.mutation import Mutation
 
-FAMILIES = (llama, qwen, gemma, phi, gpt, olmo, granite, liquid, experts, kin, mamba, gpt_oss, bert, mixtures)
+FAMILIES = (
+    llama,
+    qwen,
+    gemma,
+    phi,
+    gpt,
+    olmo,
+    granite,
+    liquid,
+    experts,
+    kin,
+    mamba,
+    gpt_oss,
+    bert,
+    mixtures,
+    deepseek,
+)
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow, config
-from tests.golden.mutation import Mutation, common, key, without
+from tests.golden.mutation import Mutation, common, key, refused, without
 
 # Layer 0 is dense, as mlp_only_layers says; the layers with experts have a shared expert with a gate.
 QWEN2_MOE = config(
@@ -87,7 +87,7 @@ WRONG: tuple[Mutation, ...] = (
     *common("qwen2_moe"),
     key("qwen2_moe", "norm_topk_prob", True),
     key("qwen2_moe", "num_experts_per_tok", 2),
-    key("qwen2_moe", "use_sliding_window", True),
+    refused("qwen2_moe", "use_sliding_window", True),
     without("qwen2_moe", "q bias", "q_proj.bias"),
     without("qwen2_moe", "k bias", "k_proj.bias"),
     without("qwen2_moe", "v bias", "v_proj.bias"),

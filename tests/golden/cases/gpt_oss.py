@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow, Json, config
-from tests.golden.mutation import Mutation, key, within, without
+from tests.golden.mutation import Mutation, key, refused, within, without
 
 YARN: Json = {
     "beta_fast": 2.0,
@@ -37,12 +37,12 @@ FULL = ["full_attention"] * 3
 WRONG: tuple[Mutation, ...] = (
     key("gpt_oss", "rope_theta", 300.0),
     key("gpt_oss", "rms_norm_eps", 0.05),
-    key("gpt_oss", "swiglu_limit", 3.0),
+    refused("gpt_oss", "swiglu_limit", 3.0),
     key("gpt_oss", "num_experts_per_tok", 2),
     key("gpt_oss", "layer_types", FULL),
     Mutation("gpt_oss", "sliding_window one wider", {"sliding_window": 13}),
     within("gpt_oss", "rope_scaling", YARN, factor=2.0),
-    within("gpt_oss", "rope_scaling", YARN, truncate=True),
+    refused("gpt_oss", "rope_scaling", YARN | {"truncate": True}),
     within("gpt_oss", "rope_scaling", YARN, attention_factor=1.0),
     without("gpt_oss", "q bias", "q_proj.bias"),
     without("gpt_oss", "k bias", "k_proj.bias"),
