@@ -53,6 +53,7 @@ EMBEDDINGS = (
     "wpe",
     "tok_embeddings",
     "word_embeddings",
+    "token_embeddings",
     "position_embeddings",
     "token_type_embeddings",
 )

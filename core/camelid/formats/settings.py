@@ -51,6 +51,11 @@ class Config:
         want = f"whole numbers from {least} to {most}"
         return [item if _is_count(item, least, most) else self._refuse(key, want) for item in items]
 
+    def numbers(self, key: str) -> list[float]:
+        """Finite numbers of a list; [] if absent."""
+        items = [Config({key: item}, self.path, self.prefix) for item in self.get_list(key)]
+        return [item.number(key) for item in items]
+
     def number(
         self,
         key: str,

@@ -58,6 +58,7 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
         "ssm_out": "CI",
     },
     "shortconv": {"shortconv.in_proj": "ZC", "shortconv.conv": "UW", "shortconv.out_proj": "CU"},
+    "linear": {"attn_output": "CC"},  # in place of attention
     "": {},
 }
 # Mixers whose layers have no KV cache.
@@ -114,6 +115,7 @@ class Arch:
     Images. With `sees_images`, rows of an image attend to all rows of that image.
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5.
+    Layers differ in heads and widths where the model `varies`.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. Files must state the numbers
     `needed`, which have no default.
     Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
@@ -153,6 +155,7 @@ class Arch:
     sees_images: bool = False
     residual: str = "sequential"
     ffn_matrices: int = 1
+    varies: bool = False
     needed: tuple[str, ...] = ()
     rank_pooling: str = "cls"
     head_act: str = "tanh"
@@ -177,7 +180,9 @@ class Arch:
         kind = self.mixers[0] if layer.mixer in ROW_MIXERS else layer.mixer
         mixer = {**MIXER_TENSORS[kind], **self.added.get(kind, {})}
         mlp = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
-        return {**self.tensors, **mixer, **mlp}
+        blocks = {"attn_norm": layer.mixer, "ffn_norm": layer.mlp}
+        norms = {n: shape for n, shape in self.tensors.items() if not self.varies or blocks.get(n, n)}
+        return {**norms, **mixer, **mlp}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from camelid.model.families import (
     olmo,
     phi,
     qwen,
+    varied,
 )
 from camelid.model.hf_rows import HfRow
 
@@ -39,6 +40,7 @@ FAMILIES = (
     bert,
     mixtures,
     deepseek,
+    varied,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

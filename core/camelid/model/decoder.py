@@ -19,7 +19,7 @@ from camelid.model.kv_types import KvType, check_columns, kv_row
 from camelid.model.layers import INJECTED, apply_layer, embed, inject
 from camelid.model.lowering import RECURRENT, TOKENS, Lowering, Tensors
 from camelid.model.rope import rope_weights
-from camelid.model.spec import ModelSpec
+from camelid.model.spec import LayerSpec, ModelSpec
 from camelid.plan.builder import PlanBuilder
 from camelid.plan.dtypes import F32
 from camelid.plan.outputs import only_outputs
@@ -56,14 +56,30 @@ def declare_states(
 
 def _kv_states(spec: ModelSpec, types: KvType, page_rows: int) -> Iterator[StateSpec]:
     """The state groups of the KV cache; groups without layers are included."""
-    kv = mla_state(spec) if spec.mla else (("k", spec.kv_size), ("v", spec.kv_size))
+    kv = _kv_tensors(spec)
     full, local = (_writers(spec, group) for group in (KV, WINDOW))
     window = max((layer.window for layer in spec.layers if layer.state_group == WINDOW), default=0)
     yield StateSpec(KV, "paged", full, kv, page_rows, types.kv)
     if types.tail:
         yield StateSpec(tail_of(KV), "window", full, kv, page_rows, types.tail, TAIL_WINDOW)
     yield StateSpec(WINDOW, "window", local, kv, page_rows, types.window, window)
+    for group, layer in _own_groups(spec).items():
+        own = _kv_tensors(spec.of_layer(layer))
+        yield StateSpec(group, "paged", _writers(spec, group), own, page_rows, types.kv)
+        if types.tail:
+            yield StateSpec(
+                tail_of(group), "window", _writers(spec, group), own, page_rows, types.tail, TAIL_WINDOW
+            )
     yield StateSpec(CROSS, "static", cross_layers(spec), kv, page_rows, types.static)
+
+
+def _kv_tensors(spec: ModelSpec) -> Tensors:
+    return mla_state(spec) if spec.mla else (("k", spec.kv_size), ("v", spec.kv_size))
+
+
+def _own_groups(spec: ModelSpec) -> Mapping[str, LayerSpec]:
+    """State groups of layers with KV heads of their own, each with one of its layers."""
+    return {layer.state_group: layer for layer in spec.layers if layer.state_group.startswith(f"{KV}_")}
 
 
 def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:

@@ -337,7 +337,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "even": lambda weight, _: _alternate(weight, 0),
     "odd": lambda weight, _: _alternate(weight, 1),
     "pairs_of_q": lambda weight, settings: _pairs(weight, settings.n_heads),
-    "pairs_of_k": lambda weight, settings: _pairs(weight, settings.n_kv_heads),
+    "pairs_of_k": lambda weight, settings: _pairs(weight, weight.shape[0] // settings.head_dim or 1),
     **{f"{name}_of_stack": partial(_stacked, i=i) for i, name in enumerate("qkv")},
     **{f"{name}_of_groups": partial(_grouped, i=i) for i, name in enumerate("qkv")},
     "add_one": _add_one,

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf_header import MetadataValue
@@ -50,7 +50,13 @@ class HfSettings:
         return ARCHS[self.row.arch]
 
     def count(self, key: str, default: int | None = None) -> int:
-        """An integer by its GGUF key. Raises ModelFormatError if it is absent and has no default."""
+        """An integer by its GGUF key, of a list of numbers the largest.
+
+        Raises ModelFormatError if it is absent and has no default.
+        """
+        if key in self.row.derived:
+            value = self.row.derived[key](self.config)
+            return max(cast(list[int], value if isinstance(value, list) else [value]), default=1)
         name = self.row.keys[key]
         return self.config.count(name) if default is None else self.config.count(name, default)
 
@@ -324,7 +330,9 @@ def _rope_type(settings: HfSettings) -> str:
     known = ("default", "dynamic", "linear", "yarn", "longrope", "su", "llama3")
     if kind not in known:
         raise unsupported("rope_type", kind, known)
-    # dynamic scales beyond context_length alone, the longest context that a model is loaded with
+    # Without alpha, dynamic scales beyond context_length alone, the longest context of a loaded model.
+    if kind == "dynamic" and settings.rope.has("alpha"):
+        raise unsupported("alpha", settings.rope.number("alpha"), ())
     return {"su": "longrope", "dynamic": "default"}.get(kind, kind)
 
 
@@ -390,13 +398,8 @@ def rope_factors(settings: HfSettings) -> dict[str, Sequence[float]]:
         return {"rope_freqs.weight": _llama3_factors(settings)}
     if kind == "longrope":
         names = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
-        return {name: _number_list(settings.rope, key) for name, key in names.items()}
+        return {name: settings.rope.numbers(key) or [0.0] for name, key in names.items()}
     return {}
-
-
-def _number_list(config: Config, key: str) -> list[float]:
-    items = config.get_list(key)
-    return [Config({key: item}, config.path, config.prefix).number(key) for item in items] or [0.0]
 
 
 def _llama3_factors(settings: HfSettings) -> list[float]:

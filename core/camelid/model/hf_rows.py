@@ -169,6 +169,18 @@ BAILING_COUNTS: Names = {
 BAILING_REFUSED: Mapping[str, tuple[object, ...]] = {
     "use_bias": (False,), "use_qkv_bias": (False,), "use_sliding_window": (False,),
 }  # fmt: skip
+OPENELM_KEYS: Names = {
+    **KEYS,
+    "embedding_length": "model_dim",
+    "block_count": "num_transformer_layers",
+    "context_length": "max_context_length",
+    "rope.freq_base": "rope_freq_constant",
+    "hidden_activation": "activation_fn_name",
+}
+OPENELM_REFUSED: Mapping[str, tuple[object, ...]] = {
+    "normalize_qk_projections": (True,), "share_input_output_layers": (True,), "ffn_with_glu": (True,),
+    "normalization_layer_name": ("rms_norm",),
+}  # fmt: skip
 QWEN1_KEYS: Names = {
     **KEYS,
     "attention.key_length": "kv_channels",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from camelid.model.blocks import altup as streams
-from camelid.model.blocks.attention import attention
+from camelid.model.blocks.attention import attention, linear
 from camelid.model.blocks.bidirectional import bidirectional, causal
 from camelid.model.blocks.cross import cross_attention
 from camelid.model.blocks.delta import delta
@@ -21,6 +21,7 @@ INJECTED = "injected"  # feature of programs whose rows are of images
 
 MIXERS: dict[str, Block] = {
     "attention": attention,
+    "linear": linear,
     "bidirectional": bidirectional,
     "causal": causal,
     "mamba2": mamba2,
@@ -61,12 +62,17 @@ def apply_layer(c: Lowering, x: View, i: int) -> View:
 
 
 def sequential(c: Lowering, x: View, i: int) -> View:
-    """x += mixer(norm(x)); x += mlp(norm(x)), with the model's norms before and after each block."""
+    """x += mixer(norm(x)); x += mlp(norm(x)), with the model's norms before and after each block.
+
+    A layer may lack one or both.
+    """
     layer, blk, scale = c.layer(i), f"blk.{i}.", c.spec.residual_scale
-    y = MIXERS[layer.mixer](c, c.norm_if(x, blk + "attn_norm"), i)
-    c.plan.add(x, c.norm_if(y, blk + "post_attention_norm"), scale)
-    y = MLPS[layer.mlp](c, c.norm_if(x, blk + "ffn_norm"), i)
-    c.plan.add(x, c.norm_if(y, blk + "post_ffw_norm"), scale)
+    if layer.mixer:
+        y = MIXERS[layer.mixer](c, c.norm_if(x, blk + "attn_norm"), i)
+        c.plan.add(x, c.norm_if(y, blk + "post_attention_norm"), scale)
+    if layer.mlp:
+        y = MLPS[layer.mlp](c, c.norm_if(x, blk + "ffn_norm"), i)
+        c.plan.add(x, c.norm_if(y, blk + "post_ffw_norm"), scale)
     return x
 
 

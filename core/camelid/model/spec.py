@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 MAX_HEAD_DIM = 1 << 13  # published models have at most 576; RoPE tables hold 256 rows of this width
 
@@ -54,7 +54,8 @@ class LayerSpec:
     altup (several streams); the rows of `layers.RESIDUALS`. `rope` is a key of `ModelSpec.ropes`, "" for no
     rotation. `window` > 0 limits attention to the latest `window` rows. `kv_layer` >= 0 is the layer whose
     keys and values this layer reads instead of its own. Layers without a KV cache have the state group
-    `recurrent`, those without state none ("").
+    `recurrent`, those without state none (""). `n_heads`, `n_kv_heads` and `ffn_size` are numbers of this
+    layer alone (0: those of the model, which are the largest of its layers).
     """
 
     mixer: str = "attention"
@@ -65,6 +66,9 @@ class LayerSpec:
     rope: str = "rope"
     window: int = 0
     kv_layer: int = -1
+    n_heads: int = 0
+    n_kv_heads: int = 0
+    ffn_size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,6 +227,11 @@ class ModelSpec:
     def embeds(self) -> bool:
         """True for a model that encodes texts and generates none."""
         return not self.layers
+
+    def of_layer(self, layer: LayerSpec) -> ModelSpec:
+        """The model with the numbers that a layer has of its own."""
+        own = {"n_heads": layer.n_heads, "n_kv_heads": layer.n_kv_heads, "ffn_size": layer.ffn_size}
+        return replace(self, **{name: n for name, n in own.items() if n}) if any(own.values()) else self
 
     @property
     def q_size(self) -> int:

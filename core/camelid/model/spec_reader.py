@@ -14,6 +14,7 @@ from camelid.model.encoder_specs import read_encoder, rows_of
 from camelid.model.layer_specs import GLOBAL, LOCAL, read_layers
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.mixer_specs import read_delta, read_mla, read_ssm
+from camelid.model.own_counts import most, with_own_counts
 from camelid.model.rope import yarn_magnitude
 from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeScaling, RopeSpec
 from camelid.plan.weights import Weight
@@ -60,12 +61,13 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     _check_refused(metadata, arch)
     for key in arch.needed:
         metadata.number(key)
-    n_heads, hidden_size = _n_heads(metadata, arch), metadata.count("embedding_length")
-    head_dim = _head_dim(metadata, max(1, hidden_size // n_heads))
     n_layers = _n_layers(metadata, len(checkpoint.tensors))
+    n_heads, hidden_size = _n_heads(metadata, arch, n_layers), metadata.count("embedding_length")
+    head_dim = _head_dim(metadata, max(1, hidden_size // n_heads))
     experts = _experts(metadata, arch)
     ropes = _ropes(metadata, arch, head_dim, factors)
     layers = read_layers(metadata, arch, n_layers, _routed(checkpoint, n_layers) if experts else [])
+    layers = with_own_counts(metadata, layers) if arch.varies else layers
     encoder = read_encoder(metadata, arch, layers, checkpoint.tensors)
     mixers = {layer.mixer for layer in layers}
     spec = ModelSpec(
@@ -138,8 +140,10 @@ def _n_layers(metadata: MetadataReader, n_tensors: int) -> int:
     return n_blocks - n_more
 
 
-def _n_heads(metadata: MetadataReader, arch: Arch) -> int:
+def _n_heads(metadata: MetadataReader, arch: Arch, n_layers: int) -> int:
     """Attention heads; a model without attention, whose files state 0, has one that no layer reads."""
+    if arch.varies:
+        return most(metadata, "attention.head_count", n_layers)
     return metadata.count("attention.head_count", least=int(arch.has_attention)) or 1
 
 
@@ -151,6 +155,8 @@ def _head_dim(metadata: MetadataReader, default: int) -> int:
 def _ffn_size(metadata: MetadataReader, arch: Arch, n_layers: int) -> int:
     """The width of the MLPs, the same in all layers that have one; 0 if none has."""
     name = "feed_forward_length"
+    if arch.varies:
+        return most(metadata, name, n_layers)
     if arch.residual != "single":
         return metadata.count(name) // arch.ffn_matrices
     return _of_some_layers(metadata, name, metadata.counts(name, n_layers, 0), 0)
@@ -175,6 +181,8 @@ def _n_kv_heads(metadata: MetadataReader, arch: Arch, n_layers: int, n_heads: in
         return n_heads
     if "mla" in arch.mixers:
         return 1  # all heads share the latent; files of before April 2025 state the heads
+    if arch.varies:
+        return most(metadata, name, n_layers, n_heads)
     if len(arch.mixers) == 1:
         return metadata.count(name, n_heads)
     return _of_some_layers(metadata, name, metadata.counts(name, n_layers, n_heads), n_heads)

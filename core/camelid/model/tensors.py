@@ -25,7 +25,7 @@ def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[s
     one tensor per expert.
     """
     _check_stacked(checkpoint.tensors)
-    tensors = _split(checkpoint.tensors, spec, arch, _sizes(spec))
+    tensors = _split(checkpoint.tensors, spec, arch)
     if spec.mla:
         tensors = split_kv_b(tensors, spec.n_heads, spec.head_dim - spec.mla.rope_dim, spec.mla.value_dim)
     shapes = tensor_shapes(spec, arch, tensors)
@@ -44,9 +44,24 @@ def _more_tokens(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[str]:
 
 def tensor_shapes(spec: ModelSpec, arch: Arch, present: Collection[str]) -> dict[str, Shape]:
     """Shapes by full GGUF name: the row's required tensors, and the optional ones in `present`."""
-    sizes = _sizes(spec)
+    sizes, layers = _sizes(spec), _layer_sizes(spec)
     names = dict(_required(spec, arch)) | {n: s for n, s in _optional(spec, arch) if n in present}
-    return {name: tuple(sizes[letter] for letter in letters) for name, letters in names.items()}
+    return {
+        name: tuple(layers.get(_prefix(name), sizes)[letter] for letter in letters)
+        for name, letters in names.items()
+    }
+
+
+def _layer_sizes(spec: ModelSpec) -> Mapping[str, Mapping[str, int]]:
+    """Numbers of the letters in each layer, by the prefix of its tensors."""
+    layers = spec.file_layers
+    made = {layer: _sizes(spec.of_layer(layer)) for layer in {*layers}}
+    return {f"blk.{i}.": made[layer] for i, layer in enumerate(layers)}
+
+
+def _prefix(name: str) -> str:
+    """The prefix of a layer's tensors; other tensors have no such prefix."""
+    return name[: name.find(".", 4) + 1] if name.startswith("blk.") else ""
 
 
 def _sizes(spec: ModelSpec) -> Mapping[str, int]:
@@ -94,12 +109,10 @@ def _delta_sizes(delta: DeltaSpec | None) -> Mapping[str, int]:
     }  # fmt: skip
 
 
-def _split(
-    tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch, sizes: Mapping[str, int]
-) -> dict[str, Weight]:
+def _split(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
     """The tensors, with fused ones cut into their parts. A fused tensor has the rows of all its parts."""
     out = dict(tensors)
-    for prefix in ("", *(f"blk.{i}." for i in range(spec.n_layers))):
+    for prefix, sizes in {"": _sizes(spec), **_layer_sizes(spec)}.items():
         for name, parts in arch.splits.items():
             if not all(letter in sizes for _, letter in parts):
                 continue  # a part of a mixer that no layer has

@@ -12,7 +12,6 @@ from __future__ import annotations
 from tests.golden.case_row import CaseRow
 from tests.golden.cases import (
     bert,
-    deepseek,
     experts,
     gemma,
     gpt,
@@ -44,7 +43,6 @@ FAMILIES = (
     gpt_oss,
     bert,
     mixtures,
-    deepseek,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

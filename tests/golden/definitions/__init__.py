@@ -9,5 +9,6 @@ from tests.golden.definitions.decoder import Decoder
 from tests.golden.definitions.gpts import GPTS
 from tests.golden.definitions.llamas import LLAMAS
 from tests.golden.definitions.mixtures import MIXTURES
+from tests.golden.definitions.varied import VARIED
 
-DEFINITIONS: dict[str, type[Decoder]] = {**LLAMAS, **GPTS, **MIXTURES}
+DEFINITIONS: dict[str, type[Decoder]] = {**LLAMAS, **GPTS, **MIXTURES, **VARIED}

@@ -14,7 +14,7 @@ def attention(c: Lowering, h: View, i: int) -> View:
     gate (`attn_gate`). A norm as wide as a head applies to each head. A layer that shares the keys and values
     of another layer writes none.
     """
-    spec, layer, blk = c.spec, c.layer(i), f"blk.{i}."
+    spec, layer, blk = c.spec.of_layer(c.layer(i)), c.layer(i), f"blk.{i}."
     q = heads(c, h, i, "q")  # [T, H*D]
     if layer.kv_layer < 0:
         k = heads(c, h, i, "k")  # [T, K*D]
@@ -35,6 +35,11 @@ def attention(c: Lowering, h: View, i: int) -> View:
     if blk + "attn_gate" in c.weights:
         c.plan.mul(y, _gate(c, h, blk + "attn_gate"))
     return c.summed(c.linear(y, blk + "attn_output", "o"))
+
+
+def linear(c: Lowering, h: View, i: int) -> View:
+    """attn_output(h), in place of attention (DeciLM); [T, C] -> [T, C]."""
+    return c.linear(h, f"blk.{i}.attn_output", "o")
 
 
 def _gate(c: Lowering, h: View, name: str) -> View:
