@@ -28,6 +28,8 @@ LACKED = {
     "bailing_moe_v2": "router does not support n_groups",
     "deepseek_v2": "concat, linear_heads",
     "deepseek_v3": "concat, linear_heads",
+    "dots1": "router does not support n_groups",
+    "glm4_moe": "router does not support n_groups",
     "falcon_h1": "conv1d, scan_mamba2",
     "granitemoehybrid": "conv1d, scan_mamba2",
     "lfm2": "conv1d",

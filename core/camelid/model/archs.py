@@ -21,6 +21,7 @@ from camelid.model.families import (
     olmo,
     phi,
     qwen,
+    routed,
     varied,
 )
 from camelid.model.hf_rows import HfRow
@@ -41,6 +42,7 @@ FAMILIES = (
     mixtures,
     deepseek,
     varied,
+    routed,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

@@ -281,6 +281,11 @@ def _squeeze(weight: Weight, _: HfSettings) -> Weight:
     return replace(weight, shape=tuple(n for n in weight.shape if n != 1))
 
 
+def _single_row(weight: Weight, _: HfSettings) -> Weight:
+    """A matrix of one row as a vector."""
+    return replace(weight, shape=weight.shape[1:]) if weight.shape[0] == 1 else weight
+
+
 def _column(weight: Weight, _: HfSettings) -> Weight:
     return replace(weight, shape=(*weight.shape, 1))
 
@@ -345,6 +350,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "second_half": lambda weight, _: _half(weight, 1),
     "after_padding": _after_padding,
     "squeeze": _squeeze,
+    "row": _single_row,
     "column": _column,
     "groups": _groups,
     "groups_behind_gate": _groups_behind_gate,

@@ -137,6 +137,8 @@ class HfSettings:
 
     @cached_property
     def rope_dim(self) -> int:
+        if self.config.has("rotary_dim"):
+            return self.config.count("rotary_dim")
         share = self.config.number("partial_rotary_factor", 1.0, above=0.0, most=1.0)
         return int(self.head_dim * self.rope.number("partial_rotary_factor", share, above=0.0, most=1.0))
 

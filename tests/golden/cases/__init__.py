@@ -12,6 +12,7 @@ from __future__ import annotations
 from tests.golden.case_row import CaseRow
 from tests.golden.cases import (
     bert,
+    deepseek,
     experts,
     gemma,
     gpt,
@@ -25,6 +26,7 @@ from tests.golden.cases import (
     olmo,
     phi,
     qwen,
+    routed,
 )
 from tests.golden.mutation import Mutation
 
@@ -43,6 +45,8 @@ FAMILIES = (
     gpt_oss,
     bert,
     mixtures,
+    deepseek,
+    routed,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)
