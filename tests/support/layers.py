@@ -16,8 +16,8 @@ CORE = Path(__file__).parents[2] / "core" / "camelid"
 ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {
-        "api", "witness", "requests", "loading", "server", "engine", "sampling", "model", "plan", "text",
-        "formats", "backends/proof", "backends/registry", "backends/common", "backends/base",
+        "api", "witness", "requests", "loading", "server", "engine", "sampling", "model", "plan", "images",
+        "text", "formats", "backends/proof", "backends/registry", "backends/common", "backends/base",
     },
     "page": {"api", "engine", "loading", "plan", "text", "backends/base"},
     "ray": {"server", "loading", "backends/remote", "backends/base", "backends/registry"},
@@ -29,7 +29,7 @@ ARROWS: dict[str, set[str]] = {
         "engine", "model", "plan", "images", "text", "formats", "backends/proof", "backends/registry",
         "backends/staged", "backends/parallel", "backends/common", "backends/base",
     },
-    "server": {"api", "witness", "requests", "loading", "engine", "sampling", "text", "formats"},
+    "server": {"api", "witness", "requests", "loading", "engine", "sampling", "images", "text", "formats"},
     "engine": {"sampling", "plan", "backends/base"},
     "sampling": {"plan", "backends/base"},
     "model": {"plan", "formats"},

@@ -35,6 +35,7 @@ from camelid.cli.command import (
 from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.mmproj_flag import mmproj_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.cli.server_flags import NAMES, check_flags, server_flags
 from camelid.errors import CamelidError
@@ -57,13 +58,14 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @server_flags
 @backend_options
 @kv_type_option
+@mmproj_option
 @click.option("--history", type=FILE, default=default_history, show_default="in the user's state directory",
               help="File of the input history.")  # fmt: skip
 @click.option("--no-history", is_flag=True, help="Save no input history.")
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
-    kv_type: str, history: Path, no_history: bool, server: str | None, api_key: str | None,
-    model_name: str | None, verbose: bool, **others: Any,
+    kv_type: str, mmproj: str | None, history: Path, no_history: bool, server: str | None,
+    api_key: str | None, model_name: str | None, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Chat with a model in the terminal, or with a server that has OpenAI's API.
 
@@ -77,7 +79,7 @@ def command(
         **read_engine(others),
     }
     words = read_backend(others)
-    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
+    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type, "mmproj": mmproj}
     check_folder(session_file)
     kept = None if no_history else history
     with EngineThread() as thread:

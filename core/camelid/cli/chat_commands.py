@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from mimetypes import guess_type
 from pathlib import Path
 
 from camelid.cli.chat_conversation import Conversation, figures
@@ -12,6 +14,7 @@ from camelid.cli.chat_reader import unquoted
 from camelid.cli.chat_settings import NAMES, UNSET, read_setting
 from camelid.cli.format import human, printable
 from camelid.errors import RequestError
+from camelid.images.decode import image_file
 
 NONE = "-"  # the value that removes a setting
 
@@ -148,6 +151,15 @@ def settings(conversation: Conversation, rest: str) -> None:
         conversation.screen.note(f"at the default: {others}")
 
 
+def image(conversation: Conversation, rest: str) -> None:
+    """Puts an image before the next message."""
+    path = _path(rest)
+    kind = guess_type(path.name)[0] or "image/png"
+    data = b64encode(image_file(path, "image").data).decode()
+    conversation.images.append({"type": "image_url", "image_url": {"url": f"data:{kind};base64,{data}"}})
+    conversation.screen.note(f"{len(conversation.images)} images before the next message")
+
+
 def quit_chat(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
     """Ends the chat."""
     raise EOFError
@@ -172,6 +184,7 @@ COMMANDS: Mapping[str, Command] = {
     "system": Command("[TEXT]", f"set the system message, or print it; {NONE} removes it", system),
     "undo": Command("", "remove the last turn", undo),
     "regenerate": Command("", "answer the last message again", regenerate),
+    "image": Command("PATH", "put an image before the next message", image),
     "save": Command("PATH", "save the conversation and its state to a file", save),
     "load": Command("PATH", "load a conversation from a file", load),
     "fork": Command("[NAME]", "continue in a copy of the conversation", fork),

@@ -32,6 +32,7 @@ class Conversation:
     sessions: dict[str, Talk] = field(default_factory=dict[str, Talk])
     foreign: set[str] = field(default_factory=set[str])
     last: Completion | None = None
+    images: list[Message] = field(default_factory=list[Message])  # parts of the next message
 
     def __post_init__(self) -> None:
         self.switch_to(self.session)
@@ -63,6 +64,10 @@ class Conversation:
         """
         before = list(self.session.messages)
         self.last = None
+        if text is not None and self.images:
+            parts = [*self.images, {"type": "text", "text": text}]
+            self.session.messages = [*before, {"role": "user", "content": parts}]
+            self.images, text = [], None
         feed = self.thread.stream(self._answer(text))
         try:
             for event in feed:
@@ -73,6 +78,8 @@ class Conversation:
         finally:
             feed.close()
             self.screen.end(self.last.text if self.last else "")
+            if self.last is None or self.last.finish_reason == "error":
+                self.session.messages = before
         if self.last:
             self._close_turn(self.last, before)
 
@@ -109,12 +116,13 @@ class Conversation:
     def regenerate(self) -> None:
         """Replaces the last answer by a new one; a turn without any token restores the old one."""
         before = list(self.session.messages)
-        text = self.undo()
+        self.undo()
         n_left = len(self.session.messages)
+        self.session.messages = before[: n_left + 1]
         try:
-            self.send(text)
+            self.send(None)
         finally:
-            if len(self.session.messages) == n_left:
+            if len(self.session.messages) <= n_left + 1:
                 self.session.messages = before
 
 

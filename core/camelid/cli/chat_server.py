@@ -27,7 +27,7 @@ from camelid.requests.output_text import Completion
 
 # Flags of `camelid chat` that concern a model loaded here.
 NOT_THERE = (
-    "model", "session_file", "ctx_size", "kv_type", "backend", "adapter", "threads", "gpu_layers",
+    "model", "session_file", "ctx_size", "kv_type", "mmproj", "backend", "adapter", "threads", "gpu_layers",
     "tensor_parallel", "pipeline_parallel", "collective", "activations", "context_shift", "n_keep", "lookup",
 )  # fmt: skip
 PATH = "/v1/chat/completions"

@@ -51,8 +51,8 @@ REFUSED: Lines = {
         "--spec-ngram-size-n --spec-ngram-size-m --spec-ngram-min-hits -lcs --lookup-cache-static -lcd "
         "--lookup-cache-dynamic"
     ),
-    "image, audio and video input is not available yet": (
-        "-mm --mmproj MMPROJ -mmu --mmproj-url MMPROJ_URL --mmproj-auto MMPROJ_AUTO --mmproj-offload "
+    "an image's tower is set by --mmproj FILE alone; audio and video input is not available yet": (
+        "-mmu --mmproj-url MMPROJ_URL --mmproj-auto MMPROJ_AUTO --mmproj-offload "
         "--no-mmproj-offload MMPROJ_OFFLOAD -mmdev --mmproj-device --image-min-tokens IMAGE_MIN_TOKENS "
         "--image-max-tokens IMAGE_MAX_TOKENS --mtmd-batch-max-tokens MTMD_BATCH_MAX_TOKENS --video-fps "
         "VIDEO_FPS --video-timestamp-interval VIDEO_TIMESTAMP_INTERVAL --video-ffmpeg-dir VIDEO_FFMPEG_DIR "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from camelid.cli.constraint_flags import constraint_options, read_constraint
 from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.mmproj_flag import mmproj_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.plan.cost import predict_step
 from camelid.requests.options import Options, Prompt
@@ -34,6 +36,9 @@ from camelid.requests.options import Options, Prompt
 @model_argument
 @click.option("-p", "--prompt", help="Prompt; - reads stdin. Default: stdin, if it is a pipe.")
 @click.option("--system", help="System message.")
+@click.option("--image", "images", multiple=True, type=click.Path(exists=True, dir_okay=False),
+              help="An image before the prompt; may be given several times.")  # fmt: skip
+@mmproj_option
 @click.option("--raw", is_flag=True, help="Skip the chat template; the prompt may contain control tokens.")
 @click.option("-n", "--n-predict", type=click.IntRange(1),
               help="Maximum number of tokens. Default: the rest of the context.")  # fmt: skip
@@ -57,6 +62,8 @@ def command(
     model: str,
     prompt: str | None,
     system: str | None,
+    images: tuple[str, ...],
+    mmproj: str | None,
     raw: bool,
     n_predict: int | None,
     ctx_size: int | None,
@@ -71,20 +78,24 @@ def command(
     Applies the model's chat template unless --raw. Prints one line of statistics to stderr at the end.
     """
     check_pairs(system, raw, draft, others["lookup"])
+    if raw and images:
+        raise click.UsageError("--image needs the chat template, which --raw skips")
     words = read_backend(others)
     words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
     sampling, engine = read_sampling(others), read_engine(others)
     guide = read_constraint(others)
     text = read_prompt(prompt)
     with ExitStack() as stack:
-        llm = stack.enter_context(loaded(model, {**words, "record_tape": save_tape is not None}))
+        llm = stack.enter_context(
+            loaded(model, {**words, "record_tape": save_tape is not None, "mmproj": mmproj})
+        )
         if draft:
             engine["speculate"] = stack.enter_context(loaded(draft, words))
         llm.on_recovery(say)
         if names_backend(words, verbose):
             say(llm.backend_note)
         options: Options = {"max_tokens": n_predict, "special": raw, **sampling, **guide, **engine}
-        done = answer(llm, make_prompt(llm, text, system, raw), options)
+        done = answer(llm, make_prompt(llm, text, system, raw, images), options)
         say(closing_line(llm, done, verbose))
         if save_tape:
             llm.save_tape(str(save_tape))
@@ -114,17 +125,19 @@ def read_prompt(prompt: str | None) -> str:
     return prompt
 
 
-def make_prompt(llm: LLM, text: str, system: str | None, raw: bool) -> Prompt:
+def make_prompt(llm: LLM, text: str, system: str | None, raw: bool, images: Sequence[str] = ()) -> Prompt:
     """Messages for the chat template; the bare text with --raw or without a template."""
     if raw:
         return text
     if not llm.has_template:
-        if system:
-            raise click.UsageError("--system needs a chat template, which this model lacks")
+        if system or images:
+            flag = "--system" if system else "--image"
+            raise click.UsageError(f"{flag} needs a chat template, which this model lacks")
         say("warning: this model has no chat template; the prompt is used as it is")
         return text
     first = [{"role": "system", "content": system}] if system else []
-    return [*first, {"role": "user", "content": text}]
+    parts = [{"type": "image", "image": path} for path in images]
+    return [*first, {"role": "user", "content": [*parts, {"type": "text", "text": text}] if images else text}]
 
 
 def answer(llm: LLM, prompt: Prompt, options: Options) -> Completion:

@@ -14,9 +14,9 @@ record of the program. Sections:
     copies    per copy: group, source unit, destination unit, rows; all copies run at once, so no unit is both
               source and destination, and no unit is a destination twice
 
-The source of a row's token is an id (`FROM_ID`), the sequence's last sampled id on the device (`FROM_RING`),
-or a row of injected embeddings (`FROM_SIDE`). State row and RoPE position are separate numbers. Unit 0 of
-every group is scratch space for unused rows.
+The source of a row's token is an id (`FROM_ID`) or the sequence's last sampled id on the device (`FROM_RING`).
+Rows of images have a placeholder id; their embeddings are an input of the program. State row and RoPE position
+are separate numbers. Unit 0 of every group is scratch space for unused rows.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 from camelid.errors import PlanError
 
-FROM_ID, FROM_RING, FROM_SIDE = 0, 1, 2
+FROM_ID, FROM_RING = 0, 1
 RESULT_WORDS = 4  # id, status, logit (f32 bits), log-sum-exp (f32 bits): 16 bytes per token
 CANDIDATES = 256  # number of largest logits that a program with the feature `candidates` returns
 CANDIDATE_WORDS = 2 * CANDIDATES + 2  # ids, logits, then mean and variance of all logits (f32 bits)

@@ -244,6 +244,7 @@ class Settings:
         OneOf(ACTIVATIONS),
         "Input of matrix products: f32, or q8, rounded to 8 bits. Default: by backend.",
     )
+    mmproj: Path | None = row(None, File(), "GGUF file of the model's vision tower.", "-mm", llama="MMPROJ")
     context: int | None = row(
         None, Whole(1), "Context length of a sequence. Default: the model's, at most 4096."
     )

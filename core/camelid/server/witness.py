@@ -59,6 +59,8 @@ class OpenJob:
 class WitnessObserver:
     """Appends a record for each choice: finished, failed, or cancelled because its client left."""
 
+    image_refusal = "this server keeps a witness log, which cannot replay images; send text alone"
+
     def __init__(self, log: WitnessLog) -> None:
         self.log = log
         self._models: dict[str, Identity] = {}  # by name, whose model may be replaced while the old answers

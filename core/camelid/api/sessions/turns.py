@@ -70,7 +70,7 @@ def plain_text(messages: Sequence[Message], tokenizer: Tokenizer, chat: Mapping[
 def content_text(message: Mapping[str, Any]) -> str:
     """The text of a message, joined from its parts if it has parts."""
     content = message.get("content") or ""
-    return content if isinstance(content, str) else "".join(part["text"] for part in content)
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
 
 
 def answer_message(done: Completion) -> Message:

@@ -69,7 +69,7 @@ def messages_job(values: Values, service: Service, call: Call) -> Job:
         options["json_schema"] = json.dumps(format_["schema"])
     if variables := service.template_variables(template_variables(own, chat, call)):
         options["variables"] = variables
-    messages = conversation(own)
+    messages = conversation(own, service)
     if continues(messages):
         options["continue_final_message"] = True
     return Job(

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from camelid.images.decode import ImageFile
 from camelid.requests.chat import ChatTemplate
 from camelid.requests.options import Message
 from camelid.server.faces.common import Body
+from camelid.server.faces.images import (
+    check_takes_images,
+    image_part,
+    joined_contents,
+    no_media,
+    of_base64,
+)
 from camelid.server.faces.thinking import can_think, effort_variables, thinking_variables
 from camelid.server.http.call import Call
 from camelid.server.http.errors import ApiError
+from camelid.server.service.service import Service
 
 # Claude Code's first line of the system prompt: it changes every request, and no prefix would be cached.
 BILLING = "x-anthropic-billing-header"
@@ -18,10 +27,11 @@ MEDIA = ("image", "document", "search_result")
 CHOICES = {"auto": "auto", "any": "required", "none": "none"}
 
 
-def conversation(own: Mapping[str, Any]) -> list[Message]:
+def conversation(own: Mapping[str, Any], service: Service) -> list[Message]:
     """The messages of a request, system prompt first; neighbours of one role are one message."""
     turns: list[Body] = [{"role": "system", "content": own["system"]}] if own.get("system") else []
-    messages = [each for turn in (*turns, *own["messages"]) for each in ROLES[turn["role"]](blocks_of(turn))]
+    blocks = ((turn["role"], with_images(blocks_of(turn), service)) for turn in (*turns, *own["messages"]))
+    messages = [each for role, own_blocks in blocks for each in ROLES[role](own_blocks)]
     return cast("list[Message]", joined(messages))
 
 
@@ -75,16 +85,31 @@ def user_messages(blocks: Sequence[Body]) -> list[Body]:
 
 
 def user_text(block: Body) -> Body:
-    return {"role": "user", "content": block_text(block)}
+    content = [image_part(block["image"])] if "image" in block else block_text(block)
+    return {"role": "user", "content": content}
+
+
+def with_images(blocks: Sequence[Body], service: Service) -> list[Body]:
+    """The blocks, with images decoded. Raises ApiError 501 without a tower, RequestError for a bad image."""
+    return [{"type": "image", "image": image_of(b, service)} if b["type"] == "image" else b for b in blocks]
+
+
+def image_of(block: Body, service: Service) -> ImageFile:
+    """The image of a block's source, which is base64: an address is not fetched."""
+    source: Body = block["source"]
+    if source.get("type") != "base64":
+        check_takes_images(service, "messages")
+        raise ApiError(
+            400, f"the image's source is {source.get('type')!r:.40}, expected 'base64': addresses and files "
+            "are not fetched", param="messages",
+        )  # fmt: skip
+    return of_base64(source.get("data"), "messages", service)["image"]
 
 
 def block_text(block: Body) -> str:
-    """The text of a block. Raises ApiError 501 for an image or a document."""
+    """The text of a block. Raises ApiError 501 for an image in a tool's result, and for a document."""
     if block["type"] in MEDIA:
-        raise ApiError(
-            501, f"{block['type']} input is not supported by this model", param="messages", code="no_media",
-            headers={"x-should-retry": "false"},
-        )  # fmt: skip
+        raise no_media(block["type"], "messages")
     return block["text"]
 
 
@@ -137,7 +162,7 @@ def joined(messages: Iterable[Body]) -> list[Body]:
 def one_of(run: Sequence[Body]) -> Body:
     """One message of several; texts are joined by line breaks."""
     texts = {
-        name: "\n".join(text for message in run if (text := message.get(name)))
+        name: joined_contents([text for message in run if (text := message.get(name))])
         for name in ("content", "reasoning_content")
         if any(name in message for message in run)
     }

@@ -21,6 +21,7 @@ from camelid.server.faces.common import (
     token_logprobs,
     usage,
 )
+from camelid.server.faces.images import no_media, of_data_uri
 from camelid.server.faces.native_reply import final_body
 from camelid.server.faces.openai_stream import CHAT_KIND, DONE, ChunkHead, failed_frame
 from camelid.server.faces.progress import LiveTimings, prompt_progress, wants_progress
@@ -42,7 +43,7 @@ ROLES = {"developer": "system"}
 ANSWER_FIELDS = ("refusal", "annotations", "audio", "function_call")  # of answers that clients send back
 # Type of a content part -> the input that it would be.
 MEDIA = {
-    "image_url": "image", "input_image": "image", "image": "image", "input_audio": "audio", "audio": "audio",
+    "input_image": "image", "image": "image", "input_audio": "audio", "audio": "audio",
     "file": "file", "input_file": "file", "video_url": "video",
 }  # fmt: skip
 # The delta that opens a choice: null as llama.cpp has it, so that no client shows an empty text.
@@ -78,7 +79,7 @@ def chat_job(values: Values, service: Service, call: Call) -> Job:
     if variables:
         options["variables"] = variables
     return Job(
-        prompt=cast("Sequence[Message]", [openai_message(message) for message in own["messages"]]),
+        prompt=cast("Sequence[Message]", [openai_message(message, service) for message in own["messages"]]),
         options=options,
         n=own.get("n", 1),
         endpoint="chat_completions",
@@ -174,8 +175,8 @@ def known_variables(variables: Body, service: Service, call: Call) -> Body:
     return {name: value for name, value in variables.items() if name in known}
 
 
-def openai_message(message: object) -> object:
-    """A message in the form that templates read: known roles, no fields that are null."""
+def openai_message(message: object, service: Service) -> object:
+    """A message in the form that templates read: known roles, no fields that are null, images decoded."""
     if not isinstance(message, dict):
         return message
     fields = cast("dict[str, object]", message)
@@ -186,11 +187,26 @@ def openai_message(message: object) -> object:
         if not kept.get(name):
             kept.pop(name, None)
     check_media(kept.get("content"))
+    if isinstance(kept.get("content"), list):
+        items = enumerate(cast("list[object]", kept["content"]))
+        kept["content"] = [with_image(part, f"messages.content[{i}]", service) for i, part in items]
     if is_text_parts(kept.get("content")):
         parts = cast("list[dict[str, str]]", kept["content"])
         joint = "" if kept.get("role") == "assistant" else "\n"  # as in llama-server
         kept["content"] = joint.join(part["text"] for part in parts)
     return kept
+
+
+def with_image(part: object, place: str, service: Service) -> object:
+    """The part; an `image_url` as the image of its data URI."""
+    if not isinstance(part, dict):
+        return part
+    fields = cast("dict[str, object]", part)
+    if fields.get("type") != "image_url":
+        return fields
+    value = fields.get("image_url")
+    uri = cast("dict[str, object]", value).get("url") if isinstance(value, dict) else value
+    return of_data_uri(uri, f"{place}.image_url.url", service)
 
 
 def is_text_parts(content: object) -> bool:
@@ -202,14 +218,11 @@ def is_text_parts(content: object) -> bool:
 
 
 def check_media(content: object) -> None:
-    """Raises ApiError 501 for an image, audio or file part."""
+    """Raises ApiError 501 for an audio or file part, and for an image that is no `image_url`."""
     for part in cast("list[object]", content) if isinstance(content, list) else ():
         kind = cast("dict[str, object]", part).get("type") if isinstance(part, dict) else None
         if isinstance(kind, str) and kind in MEDIA:
-            raise ApiError(
-                501, f"{MEDIA[kind]} input is not supported by this model", param="messages",
-                code="no_media",
-            )  # fmt: skip
+            raise no_media(MEDIA[kind], "messages")
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,9 +123,15 @@ def llama_card(server: Server, entry: Entry) -> dict[str, Any]:
     """A model in the second list of llama-server's reply, which is like Ollama's."""
     name = entry.row.name
     more = {"name": name, "model": name, "type": "model", "tags": list(entry.row.tags)}
+    can = ["completion", *(["multimodal"] if takes_images(entry) else [])]  # llama-server's words
     return {
-        **card(server, entry), **more, "description": "", "capabilities": ["completion"], "parameters": "",
+        **card(server, entry), **more, "description": "", "capabilities": can, "parameters": "",
     }  # fmt: skip
+
+
+def takes_images(entry: Entry) -> bool:
+    """True for a loaded model with a vision tower."""
+    return entry.service is not None and entry.service.host.running.tower is not None
 
 
 ROUTES = (

@@ -98,7 +98,8 @@ def template_of(entry: Entry, file: ModelFile) -> str:
 
 
 def capabilities(entry: Entry, file: ModelFile) -> list[str]:
-    """The capabilities of a model: completion, tools, thinking."""
+    """The capabilities of a model: completion, tools, thinking, vision."""
     template = template_of(entry, file)
     has = {"tools": "tools" in template, "thinking": bool(template) and bool(detect(template).thinking)}
+    has["vision"] = file.tower is not None
     return ["completion", *(name for name, is_there in has.items() if is_there)]

@@ -12,6 +12,7 @@ from camelid.loading.options import LoadOptions
 from camelid.requests.build import RequestBuilder
 from camelid.requests.options import Message, Prompt
 from camelid.server.faces.common import Body
+from camelid.server.faces.images import with_images
 from camelid.server.faces.thinking import effort_variables, thinking_variables
 from camelid.server.fields.ollama import OPTIONS
 from camelid.server.fields.table import Values
@@ -31,13 +32,12 @@ def chat_job(values: Values, service: Service, call: Call, load: LoadOptions) ->
     options = common_options(own, service, call, load) | think_options(own, service)
     if own.get("tools"):
         options["tools"] = own["tools"]
-    return job_of(conversation(own["messages"]), options, "ollama_chat", call)
+    return job_of(conversation(own["messages"], service), options, "ollama_chat", call)
 
 
 def generate_job(values: Values, service: Service, call: Call, load: LoadOptions) -> Job:
     """The job of a generate request."""
     own = values.own
-    check_images(own)
     for kind in ("raw", "suffix"):
         check_alone(own, kind)
     options = common_options(own, service, call, load)
@@ -69,15 +69,18 @@ def job_of(prompt: Prompt, options: Body, endpoint: str, call: Call) -> Job:
 
 def generate_prompt(own: Mapping[str, Any], service: Service) -> Prompt:
     """The prompt as a user's message; a model without a template continues the text."""
-    if not (own.get("system") or has_template(service)):
+    images = own.get("images") or ()
+    if not (own.get("system") or images or has_template(service)):
         return own["prompt"]
     system = [{"role": "system", "content": own["system"]}] if own.get("system") else []
-    return [*system, {"role": "user", "content": own["prompt"]}]
+    return [*system, {"role": "user", "content": with_images(own["prompt"], images, "images", service)}]
 
 
 def check_alone(own: Mapping[str, Any], kind: str) -> None:
     """Raises ApiError 400 for a field of conversations beside one of plain prompts."""
-    other = next((name for name in ("system", "think", "raw") if own.get(name) and name != kind), None)
+    other = next(
+        (name for name in ("system", "think", "raw", "images") if own.get(name) and name != kind), None
+    )
     if own.get(kind) and other:
         raise ApiError(400, f"{kind} uses no chat template; leave {other} out", param=other)
 
@@ -90,12 +93,13 @@ def has_template(service: Service) -> bool:
         return False
 
 
-def conversation(messages: Iterable[Body]) -> list[Message]:
+def conversation(messages: Iterable[Body], service: Service) -> list[Message]:
     """The messages in OpenAI's shape. Calls get ids, and a result the id of the call that it answers."""
     open_calls, found = deque[tuple[str, str]](), list[Body]()
     for message in messages:
-        check_images(message)
-        found.append(openai_message(message, open_calls))
+        made = openai_message(message, open_calls)
+        images = message.get("images") or ()
+        found.append({**made, "content": with_images(made["content"], images, "messages.images", service)})
     return cast("list[Message]", found)
 
 
@@ -128,12 +132,6 @@ def answered_call(name: str, open_calls: deque[tuple[str, str]]) -> str | None:
     if found:
         open_calls.remove(found)
     return found[0] if found else None
-
-
-def check_images(fields: Mapping[str, Any]) -> None:
-    """Raises ApiError 501 for images."""
-    if fields.get("images"):
-        raise ApiError(501, "image input is not supported by this model", param="images", code="no_media")
 
 
 def common_options(own: Mapping[str, Any], service: Service, call: Call, load: LoadOptions) -> Body:

@@ -74,7 +74,7 @@ async def loaded_props(service: Service) -> Body:
         "total_slots": len(service.slots),
         "model_alias": service.name,
         "model_path": PurePath(file.name).name,
-        "modalities": {"vision": False, "audio": False, "video": False},
+        "modalities": {"vision": file.tower is not None, "audio": False, "video": False},
         "model_ftype": main_type(file).upper(),
         "chat_template": template,
         "chat_templates": sorted(named_templates(file.gguf.metadata)),

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from camelid.images.decode import from_data_uri
 from camelid.server.faces.common import Body, new_id
+from camelid.server.faces.images import image_part, joined_contents
 
+IMAGE = "input_image"
 ROLES = {"developer": "system"}
 PREFIXES = {"message": "msg_", "function_call": "fc_", "function_call_output": "fco_", "reasoning": "rs_"}
 Item = Mapping[str, Any]
@@ -86,9 +89,24 @@ READERS: Mapping[str, Callable[[Conversation, Item], None]] = {
 }
 
 
-def message_content(content: str | Sequence[Item]) -> str:
-    """Content as text: its parts as lines, since not every template knows parts."""
-    return content if isinstance(content, str) else "\n".join(map(part_text, content))
+def message_content(content: str | Sequence[Item]) -> str | list[Body]:
+    """Content as text: its parts as lines, since not every template knows parts. Images stay parts."""
+    if isinstance(content, str):
+        return content
+    return joined_contents([[image_of(p)] if p["type"] == IMAGE else part_text(p) for p in content])
+
+
+def image_of(part: Item) -> Body:
+    """The image part of a data URI. Raises RequestError."""
+    return image_part(from_data_uri(part["image_url"], "input"))
+
+
+def has_images(items: Iterable[Item]) -> bool:
+    """True if a message has an image."""
+    contents = (item.get("content") for item in items if item["type"] == "message")
+    return any(
+        part["type"] == IMAGE for parts in contents if not isinstance(parts, str) for part in parts or ()
+    )
 
 
 def joined_text(parts: Iterable[Item]) -> str:

@@ -17,7 +17,8 @@ from camelid.server.faces.common import (
     new_id,
     scheduling_options,
 )
-from camelid.server.faces.response_items import Item, conversation_messages, input_items
+from camelid.server.faces.images import check_takes_images
+from camelid.server.faces.response_items import Item, conversation_messages, has_images, input_items
 from camelid.server.faces.response_reply import ResponseReply, Turn, nested
 from camelid.server.fields.kinds import Schema
 from camelid.server.fields.responses import INPUT_TOKENS, RESPONSES
@@ -41,7 +42,7 @@ LOGPROBS = "message.output_text.logprobs"
 NO_TOOLS = "there are no built-in tools"
 NOT_INCLUDED = {
     "reasoning.encrypted_content": "the reasoning is sent unencrypted",
-    "message.input_image.image_url": "images are not supported",
+    "message.input_image.image_url": "an image is stored as it was sent",
 }
 CHAT_NAMES = ("tools", "tool_choice", "parallel_tool_calls", "variables")
 
@@ -87,6 +88,8 @@ def open_turn(server: Server, call: Call, own: Mapping[str, Any], service: Servi
     if not (inputs or previous or own.get("instructions")):
         raise ApiError(400, "input is missing: send text or items", param="input")
     items = [*(previous.items if previous else ()), *inputs]
+    if has_images(items):
+        check_takes_images(service, "input")
     is_same_model = previous is not None and previous.body["model"] == service.name
     transcript: Transcript = previous.transcript if previous and is_same_model else ()
     messages = conversation_messages(items, own.get("instructions"))

@@ -11,7 +11,8 @@ from camelid.server.fields.typed import typed
 MAX_ITEMS = 100_000
 ID = Text(512)
 STATUS = OneOf(("in_progress", "completed", "incomplete"))
-MEDIA = ("input_image", "input_audio", "input_file")
+MEDIA = ("input_audio", "input_file")
+IMAGE_PART = Object({"image_url": Text(), "detail": OneOf(("auto", "low", "high"))}, ("image_url",))
 TEXT_PART = Object({"text": Text()}, ("text",))
 # An answer's text as it comes back; annotations and log-probabilities are no part of the conversation.
 ANSWER_PART = Object(
@@ -29,6 +30,7 @@ PARTS = typed(
         "output_text": ANSWER_PART,
         "text": TEXT_PART,
         "refusal": Object({"refusal": Text()}, ("refusal",)),
+        "input_image": IMAGE_PART,
     },
     media=MEDIA,
 )

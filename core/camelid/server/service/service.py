@@ -273,10 +273,23 @@ class Service:
         if prompt.calls or any(options.get(name) is not None for name in CONSTRAINT_OPTIONS):
             await self._prepare_grammar(options, prompt.calls)
         request = self.builder.request(prompt, options)
+        if request.media:
+            request = await self.host.call(self._with_images(request))
         if job.prompt_logprobs is None:
             return request
         await self.host.call(self.host.running.compile(ALL_LOGITS))
         return scoring_request(request, job.prompt_logprobs)
+
+    @property
+    def image_refusal(self) -> str:
+        """The reason of an observer against images, "" if there is none."""
+        return next(filter(None, (getattr(one, "image_refusal", "") for one in self.observers)), "")
+
+    async def _with_images(self, request: Request) -> Request:
+        """The request with its images encoded; on the engine's thread."""
+        for program in request.programs:
+            await self.host.running.compile(program)
+        return await self.host.running.with_images(request)
 
     async def _prepare_grammar(
         self, options: Mapping[str, object], calls: Mapping[str, object] | None
