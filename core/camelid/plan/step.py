@@ -14,9 +14,9 @@ record of the program. Sections:
     copies    per copy: group, source unit, destination unit, rows; all copies run at once, so no unit is both
               source and destination, and no unit is a destination twice
 
-The source of a row's token is an id (`FROM_ID`) or the sequence's last sampled id on the device (`FROM_RING`).
-Rows of images have a placeholder id; their embeddings are an input of the program. State row and RoPE position
-are separate numbers. Unit 0 of every group is scratch space for unused rows.
+The source of a row's token is an id (`FROM_ID`) or the sequence's last sampled id on the device
+(`FROM_RING`). Rows of images have a placeholder id; their embeddings are an input of the program. State row
+and RoPE position are separate numbers. Unit 0 of every group is scratch space for unused rows.
 """
 
 from __future__ import annotations
