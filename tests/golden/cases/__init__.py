@@ -27,6 +27,7 @@ from tests.golden.cases import (
     phi,
     qwen,
     routed,
+    varied,
 )
 from tests.golden.mutation import Mutation
 
@@ -47,6 +48,7 @@ FAMILIES = (
     mixtures,
     deepseek,
     routed,
+    varied,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)
