@@ -26,6 +26,7 @@ from tests.support.hf_models import HfCase, nmse, weights_of  # noqa: E402
 
 CLOSEST_EXPERTS = 1e-3  # so that float32 rounding changes no choice
 TO_LLAMA_CPP = 1e-8  # NMSE; llama.cpp sums in float32
+LOOSER = {"codeshell": 1e-7}  # llama.cpp reads GELU from a table in float16
 
 
 def run(case: HfCase, mutation: Mutation | None = None) -> list[Any]:
@@ -56,8 +57,9 @@ def agrees(case: HfCase) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         got = llama_logits(convert_case(case.name, Path(folder), "f32"), case.token_ids)
     error = nmse([rows[: reading.rows] for rows in got], [rows[: reading.rows] for rows in want])
-    print(f"  llama.cpp: NMSE {error:.1e}, allowed {TO_LLAMA_CPP:.0e}  {reading.why}")
-    return error <= TO_LLAMA_CPP
+    allowed = LOOSER.get(case.name, TO_LLAMA_CPP)
+    print(f"  llama.cpp: NMSE {error:.1e}, allowed {allowed:.0e}  {reading.why}")
+    return error <= allowed
 
 
 def main() -> int:

@@ -50,7 +50,10 @@ READINGS: Mapping[str, Reading] = {
     "qwen3_moe_raw_probs": Reading("llama.cpp always normalizes qwen3moe", {"norm_topk_prob": True}),
 }
 PLAIN = Reading("")
-UNREAD: Mapping[str, str] = {"starcoder2_bare": "llama.cpp does not open a starcoder2 without biases"}
+UNREAD: Mapping[str, str] = {
+    "internlm2_bias": "llama.cpp does not open an internlm2 with biases",
+    "starcoder2_bare": "llama.cpp does not open a starcoder2 without biases",
+}
 
 
 def convert_case(name: str, folder: Path, to: str) -> Path:

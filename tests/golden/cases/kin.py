@@ -12,8 +12,15 @@ INTERNLM3 = config(
 )
 ORION = config("OrionForCausalLM", "orion", attention_bias=False, max_sequence_length=128, pretraining_tp=1)
 XVERSE = config("XverseForCausalLM", "xverse", max_tokenizer_truncation=96, rms_norm_eps=1e-6)
+# 32 layers: llama.cpp rotates in a model of that size alone.
 BAICHUAN = config(
-    "BaiChuanForCausalLM", "baichuan", model_max_length=128, num_key_value_heads=4, rms_norm_eps=1e-6
+    "BaiChuanForCausalLM",
+    "baichuan",
+    hidden_size=32,
+    intermediate_size=64,
+    model_max_length=128,
+    num_hidden_layers=32,
+    rms_norm_eps=1e-6,
 )
 BAICHUAN.pop("num_key_value_heads")
 MINICPM = config(
@@ -36,7 +43,7 @@ MIMO = config(
     "MiMoForCausalLM",
     "mimo",
     attention_bias=True,
-    head_dim=32,
+    head_dim=16,
     max_window_layers=2,
     num_nextn_predict_layers=1,
     rope_theta=640000,
@@ -72,7 +79,7 @@ QWEN: Json = {
     "hidden_size": 64,
     "initializer_range": 0.02,
     "intermediate_size": 192,
-    "kv_channels": 32,
+    "kv_channels": 16,
     "layer_norm_epsilon": 1e-06,
     "max_position_embeddings": 256,
     "model_type": "qwen",
@@ -131,7 +138,7 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="internlm3", seed=6011, config=INTERNLM3),
     CaseRow(name="orion", seed=6021, config=ORION),
     CaseRow(name="xverse", seed=6031, config=XVERSE),
-    CaseRow(name="baichuan", seed=6041, config=BAICHUAN),
+    CaseRow(name="baichuan", seed=6041, config=BAICHUAN, lengths=(20, 11)),
     CaseRow(name="minicpm", seed=6051, config=MINICPM),
     CaseRow(
         name="minicpm_long",

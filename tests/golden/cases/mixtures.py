@@ -41,7 +41,7 @@ BAILING_2 = config(
     "BailingMoeV2ForCausalLM",
     "bailing_moe_v2",
     first_k_dense_replace=1,
-    head_dim=32,
+    head_dim=16,
     moe_intermediate_size=32,
     moe_router_enable_expert_bias=True,
     n_group=4,

@@ -41,6 +41,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         outer=hf.BAILING_OUTER,
         folds={"attn_q": "q_of_stack pairs_of_q", "attn_k": "k_of_stack pairs_of_k", "attn_v": "v_of_stack"},
         counts=hf.BAILING_COUNTS,
+        derived={"expert_weights_norm": lambda config: config.flag("norm_topk_prob", True)},
         defaults={"first_k_dense_replace": 0},
         refused={
             **hf.BAILING_REFUSED,
@@ -59,7 +60,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "expert_group_used_count": "topk_group",
         },
         numbers={"expert_weights_scale": "routed_scaling_factor"},
-        derived={"expert_gating_func": lambda _: 2},
+        derived={"expert_gating_func": lambda _: 2, "expert_weights_norm": lambda _: True},
         defaults={"first_k_dense_replace": 0, "rms_norm_eps": 1e-6, "partial_rotary_factor": 0.5},
         refused={
             **hf.BAILING_REFUSED,
