@@ -46,9 +46,12 @@ REFUSED = {
     "qwen3_next": "layers of kind 'delta'",
     "lfm2": "layers of kind 'shortconv'",
     "lfm2_old": "layers of kind 'shortconv'",
+    "lfm2_moe": "layers of kind 'shortconv'",
+    **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), "layers of kind 'delta'"),
     **dict.fromkeys(("mamba2", "mamba2_bias"), "layers of kind 'mamba2'"),
     **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), "layers of kind 'attention_mamba2'"),
-    **dict.fromkeys(("nemotron_h", "nemotron_h_bias"), "layers of kind 'mamba2'"),
+    "nemotron_h": "layers of kind 'mamba2'",
+    "nemotron_h_bias": "layers of kind 'single'",
     "olmo2": "norms all heads together",
     "olmo3": "norms all heads together",
 }

@@ -13,6 +13,7 @@ from camelid.backends.base import PoolSize
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.engine.allocation import CacheAllocation
 from camelid.engine.kv_cache import KVCacheManager
+from camelid.engine.pool_bounds import CHECKPOINTS
 from camelid.errors import OutOfMemoryError
 from camelid.plan.plan import StateSpec
 
@@ -70,8 +71,8 @@ def recurrent_words(state: KVCacheManager, allocation: CacheAllocation, held: in
     return state.words(allocation, held)[2]
 
 
-def test_recurrent_state_has_two_slots_per_allocation_and_one_cached() -> None:
-    assert recurrent_manager(3).sizes()["recurrent"] == PoolSize(3 * 3 + 1)
+def test_recurrent_state_has_two_slots_per_allocation_and_some_cached() -> None:
+    assert recurrent_manager(3).sizes()["recurrent"] == PoolSize(3 * 3 + CHECKPOINTS + 1)
 
 
 def test_each_step_reads_the_slot_that_the_previous_step_wrote() -> None:

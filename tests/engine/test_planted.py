@@ -13,6 +13,7 @@ from tests.support.engine_scenario import Action, Ask, Config, Scenario
 
 from camelid.engine import engine
 from camelid.engine.allocation import UnitPool
+from camelid.engine.checkpoints import RecurrentSlots
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.prefix_cache import PrefixCache, PrefixReuse
 from camelid.engine.scheduler import Scheduler
@@ -59,6 +60,10 @@ GUARDS = {
     "fork with penalties": scenario(submit(sampling="penalised", **LONG), READ, Action("fork", n=1)),
     "guesses": scenario(submit(guesses=1, **LONG)),
     "guesses, recurrent": scenario(submit(guesses=1, **LONG), model=("kv", "recurrent", "tokens")),
+    "begun alike, recurrent": scenario(
+        submit(range(100, 128)), FINISH, submit((*range(100, 118), 7, 8), **LONG), FINISH,
+        submit((*range(100, 118), 9), **LONG), model=("kv", "recurrent", "tokens"), parallel=1,
+    ),
     "shift": scenario(submit(overflow="shift", sampling="drawn", max_tokens=30), context=20),
     "preempted": scenario(submit(), READ, submit(OTHER, priority=1), **FEW),
     "found, with penalties": scenario(
@@ -160,6 +165,18 @@ def in_place(make_writable: Any) -> Any:
     return wrong
 
 
+def checkpoint_in_place(make_writable: Any) -> Any:
+    """The next step writes a slot that the prefix cache still lists."""
+
+    def wrong(self: RecurrentSlots, *args: Any) -> None:
+        with pytest.MonkeyPatch.context() as monkeypatch:
+            monkeypatch.setattr(RecurrentSlots, "_is_checkpoint", lambda *_: False)
+            monkeypatch.setattr(PrefixReuse, "invalidate", nothing(None))
+            make_writable(self, *args)
+
+    return wrong
+
+
 def one_short(rollback: Any) -> Any:
     def wrong(self: Sequence, n_rows: int) -> None:
         rollback(self, n_rows - 1)
@@ -256,6 +273,10 @@ BUGS = (
     Bug("shared unit written in place", "fork", patched(KVCacheManager, "_make_writable", in_place)),
     Bug("rollback one row short", "guesses", patched(Sequence, "rollback", one_short)),
     Bug("rollback one slot short", "guesses, recurrent", patched(KVCacheManager, "rollback", nothing)),
+    Bug(
+        "checkpoint written in place", "begun alike, recurrent",
+        patched(RecurrentSlots, "make_writable", checkpoint_in_place),
+    ),
     Bug("redraw with the same number, forked", "fork", patched(SamplingParams, "words", without("choice"))),
     Bug("redraw with the same number, shifted", "shift", patched(SamplingParams, "words", without("offset"))),
     Bug("preempted, and rows kept", "preempted", patched(Sequence, "attach", rows_kept)),

@@ -52,6 +52,7 @@ REFUSED = {
     "gpt2-scale_attn_by_inverse_layer_idx",
     "mamba2-hidden_act",
     "mamba2-time_step_limit",
+    "qwen3_5-hidden_act",
     "qwen3_next-hidden_act",
     "olmo3-rope_parameters_sliding_attention",
     "stablelm-use_parallel_residual",

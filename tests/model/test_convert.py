@@ -100,6 +100,31 @@ def test_a_hybrid_has_the_layout_of_gguf(tmp_path: Path) -> None:
     assert fields["granitehybrid.attention.head_count_kv"].contents() == [0, 2, 0]
 
 
+def test_value_heads_are_in_ggufs_order(tmp_path: Path) -> None:
+    """qwen35: the first value head of each key head, then the second of each, and so on."""
+    case = load_case("qwen3_5")
+    convert(write_hf(tmp_path / "hf", case), tmp_path / "m.gguf", to="f32")
+    tensors, blk = tensors_of(tmp_path / "m.gguf"), "model.layers.0.linear_attn."
+    weights = {n.removeprefix(blk): w for n, w in weights_of(case).items() if n.startswith(blk)}
+    heads = [0, 3, 1, 4, 2, 5]  # of 2 key heads
+    rows = np.concatenate([np.arange(32 * head, 32 * head + 32) for head in heads])
+    behind = np.concatenate([np.arange(128), 128 + rows])  # keys and queries come first
+    want = {
+        "ssm_a": -np.exp(weights["A_log"][heads]),
+        "ssm_dt.bias": weights["dt_bias"][heads],
+        "ssm_beta.weight": weights["in_proj_b.weight"][heads],
+        "ssm_alpha.weight": weights["in_proj_a.weight"][heads],
+        "attn_gate.weight": weights["in_proj_z.weight"][rows],
+        "attn_qkv.weight": weights["in_proj_qkv.weight"][behind],
+        "ssm_conv1d.weight": weights["conv1d.weight"][behind, 0],
+        "ssm_out.weight": weights["out_proj.weight"][:, rows],
+    }
+    for name, values in want.items():
+        assert np.allclose(values_of(tensors[f"blk.0.{name}"]), values, rtol=1e-6, atol=0.0), name
+    fields = gguf.GGUFReader(tmp_path / "m.gguf").fields
+    assert fields["qwen35.rope.dimension_sections"].contents() == [2, 1, 1, 0]
+
+
 @pytest.mark.parametrize("to", ["f16", "bf16", "q8_0"])
 def test_converted_bytes_equal_those_of_the_gguf_package(to: str, tmp_path: Path) -> None:
     folder = write_hf(tmp_path / "hf", load_case("mixtral"), dtype="f32", n_shards=3)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from tests.api.sessions.test_file import SAVED, read
 from tests.support.engine_fakes import GREEDY, collect
+from tests.support.hf_models import load_case, write_hf
+from tests.support.model.file_runs import Loaded, load_hf, reference_logits
 from tests.support.model.stress.shapes import SHAPES
-from tests.support.model.stress_runs import CONTEXT, run
+from tests.support.model.stress_runs import CONTEXT
 
 from camelid.api.sessions.file import encode_session, rows_mismatch
 from camelid.backends.reference.backend import ReferenceBackend
@@ -18,7 +21,6 @@ from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import DECODE, MIXED, Limits, ProgramTable, program_key
 from camelid.engine.request import Request
-from camelid.model.arch import Model
 from camelid.model.decoder import declare_states, lower
 from camelid.plan.plan import PAGE_ROWS
 from camelid.requests.transcript import Segment
@@ -27,6 +29,7 @@ LIMITS = Limits(chunk=16, parallel=2)
 # Shape -> group kinds that its file must contain.
 KINDS = {
     "mamba2": {"paged", "recurrent"},
+    "mamba2 alone": {"recurrent"},
     "qwen3next": {"paged", "recurrent"},
     "gpt_oss": {"paged", "window"},
     "deepseek2": {"paged"},
@@ -35,11 +38,18 @@ PROMPT = [5, 9, 30, 2, 77, 41, 8, 16, 3, 50, 61, 12, 7]
 MORE = [40, 1, 22]
 
 
-async def engine_of(model: Model) -> StepEngine:
-    backend = ReferenceBackend()
+def loaded(name: str, folder: Path) -> Loaded:
+    """A shape's model, or a golden model without attention."""
+    if name == "mamba2 alone":
+        return load_hf(write_hf(folder / "mamba2", load_case("mamba2")))
+    return Loaded(SHAPES[name].model(), {})
+
+
+async def engine_of(found: Loaded) -> StepEngine:
+    model, backend = found.model, ReferenceBackend()
     plans = {entry: lower(model, program_key(entry, LIMITS, PAGE_ROWS)) for entry in (DECODE, MIXED)}
     state = KVCacheManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
-    await backend.load(list(plans[MIXED].weights().values()), {})
+    await backend.load(list(plans[MIXED].weights().values()), found.sources)
     await backend.allocate(state.states, state.sizes())
     programs = ProgramTable()
     for entry, plan in plans.items():
@@ -52,23 +62,23 @@ async def answer(engine: StepEngine, token_ids: Sequence[int], n: int) -> list[i
     return [*token_ids, *await collect(engine.submit(request))]
 
 
-def greedy(model: Model, token_ids: Sequence[int], n: int) -> list[int]:
+def greedy(found: Loaded, token_ids: Sequence[int], n: int) -> list[int]:
     """Argmax of one full forward pass for each of the last `n` ids."""
-    (logits,) = run(model, [list(token_ids)], [(len(token_ids),)])
+    (logits,) = reference_logits(found, [list(token_ids)], context=CONTEXT)
     return logits[-n - 1 : -1].argmax(axis=1).tolist()
 
 
-async def moved(model: Model, n: int) -> tuple[list[int], set[str]]:
+async def moved(found: Loaded, n: int) -> tuple[list[int], set[str]]:
     """A conversation's ids; the second half comes from an engine that restored the file."""
-    states = declare_states(model.spec)
-    first = await engine_of(model)
+    states = declare_states(found.model.spec)
+    first = await engine_of(found)
     ids = await answer(first, PROMPT, n)
     exported = await first.export_rows(ids)
     assert exported.n_rows >= len(ids) - 1
     saved = replace(SAVED, transcript=(Segment("", tuple(ids)),))
     head, rows = read(b"".join(encode_session(saved, states, exported)))
     assert rows_mismatch(head, states) == ""
-    second = await engine_of(model)
+    second = await engine_of(found)
     assert await second.import_rows(ids, rows) >= exported.n_rows
     ids = await answer(second, [*ids, *MORE], 6)
     assert second.counters.cached_rows >= exported.n_rows
@@ -79,8 +89,8 @@ async def moved(model: Model, n: int) -> tuple[list[int], set[str]]:
 
 @pytest.mark.parametrize("n", [6, 40])
 @pytest.mark.parametrize("name", KINDS)
-def test_another_engine_continues_like_one_forward_pass(name: str, n: int) -> None:
-    model = SHAPES[name].model()
-    ids, kinds = asyncio.run(moved(model, n))
+def test_another_engine_continues_like_one_forward_pass(name: str, n: int, tmp_path: Path) -> None:
+    found = loaded(name, tmp_path)
+    ids, kinds = asyncio.run(moved(found, n))
     assert kinds == KINDS[name]
-    assert ids[-6:] == greedy(model, ids, 6)
+    assert ids[-6:] == greedy(found, ids, 6)

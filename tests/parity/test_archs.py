@@ -33,8 +33,11 @@ LACKED = {
     "falcon_h1": "conv1d, scan_mamba2",
     "granitemoehybrid": "conv1d, scan_mamba2",
     "lfm2": "conv1d",
+    "lfm2_moe": "conv1d",
     "mamba2": "conv1d, scan_mamba2",
     "nemotron_h": "conv1d, scan_mamba2",
+    "qwen3_5_moe_text": "concat, conv1d, scan_delta",
+    "qwen3_5_text": "concat, conv1d, scan_delta",
     "qwen3_next": "conv1d, scan_delta",
     **dict.fromkeys(
         ("bert", "xlm-roberta", "nomic_bert", "jina_embeddings_v3", "modernbert"), "attend_rows, emit"

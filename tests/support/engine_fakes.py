@@ -242,12 +242,13 @@ async def open_engine(
     max_in_flight: int | None = None,
     entries: Collection[str] = tuple(ENTRIES),
     clock: Callable[[], float] = perf_counter,
+    first_checkpoint: int = 0,
 ) -> StepEngine:
     """An engine over any state groups."""
     depth = check_depth(max_in_flight, backend.capabilities())
     state = KVCacheManager(
         states, context=limits.context, n_sequences=limits.parallel, n_pages=n_pages,
-        chunk=rows_ahead(limits.chunk, depth, backend.n_stages),
+        chunk=rows_ahead(limits.chunk, depth, backend.n_stages), first_checkpoint=first_checkpoint,
     )  # fmt: skip
     await backend.allocate(states, state.sizes())
     programs = ProgramTable()

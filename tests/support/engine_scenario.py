@@ -61,6 +61,7 @@ class Config:
     depth: int = 2
     late: int | None = None  # seed
     row_buckets: tuple[int, ...] = ()
+    first_checkpoint: int = PAGE_ROWS
     n_stages: int = 1  # a drawn id returns through the host if there are several
 
     @property

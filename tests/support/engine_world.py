@@ -75,7 +75,12 @@ class World:
     async def run(self, scenario: Scenario) -> Counter[str]:
         c = self.config
         self.engine = await open_engine(
-            self.backend, c.states, c.limits, n_pages=c.n_pages, clock=self._clock
+            self.backend,
+            c.states,
+            c.limits,
+            n_pages=c.n_pages,
+            clock=self._clock,
+            first_checkpoint=c.first_checkpoint,
         )
         for action in scenario.actions:
             await self._act(action)

@@ -184,6 +184,18 @@ async def found(case: Case) -> Bits:
         return bits
 
 
+async def begun_alike(case: Case) -> Bits:
+    """Another prompt with the same beginning ran; the request continues from pages or a checkpoint within."""
+    async with opened(case) as engine:
+        n = case.n_prompt * 3 // 4
+        other = (*case.prompt()[:n], *case.prompt(3)[n:])
+        await read(engine.submit(case.request(prompt_ids=other, max_tokens=4)))
+        bits = await read(engine.submit(case.request()))
+        must_move(engine, "prefix_hits", "cached_rows")
+        assert engine.counters.cached_rows <= n, "rows of the other prompt were found"
+        return bits
+
+
 def chunked(chunk: int) -> Callable[[Case], Coroutine[Any, Any, Bits]]:
     async def run(case: Case) -> Bits:
         async with opened(case, chunk=chunk) as engine:
@@ -246,6 +258,7 @@ SITUATIONS: Mapping[str, Callable[[Case], Coroutine[Any, Any, Bits]]] = {
     "among 8 others": among_others,
     "run ahead": run_ahead,
     "prefix found": found,
+    "begun alike": begun_alike,
     "chunks of 2": chunked(2),
     "chunks of 7": chunked(7),
     "chunks of 16": chunked(16),

@@ -23,9 +23,10 @@ class CacheAllocation:
     """A table row, pages by group (0: freed) and slots by group.
 
     `n_steps` counts the steps built on it: each reads the recurrent slot that the previous one wrote;
-    `slot_rows` records after how many rows a slot was written. `pending` are page-table updates that no step
-    has carried yet. `lent` are cached units that its last copies read: no other sequence may receive them
-    before the copies are submitted. `key` is the prefix-cache key of the last of its first `n_hashed` pages.
+    `slot_rows` records after how many rows a slot was written, `checkpoints` after which rows it is kept.
+    `pending` are page-table updates that no step has carried yet. `lent` are cached units that its last
+    copies read: no other sequence may receive them before the copies are submitted. `key` is the prefix-
+    cache key of the last of its first `n_hashed` pages.
     """
 
     table_row: int
@@ -41,6 +42,7 @@ class CacheAllocation:
     pending: list[Update] = field(default_factory=list[Update])
     slot_rows: dict[int, int] = field(default_factory=dict[int, int])
     lent: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    checkpoints: frozenset[int] = frozenset()
 
     @property
     def is_fresh(self) -> bool:

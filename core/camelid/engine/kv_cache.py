@@ -25,6 +25,7 @@ from camelid.engine.allocation import (
     GroupWords,
     UnitPool,
 )
+from camelid.engine.checkpoints import FIRST_PAGES, RecurrentSlots, checkpoints_of
 from camelid.engine.pool_bounds import N_SLOTS, PoolBounds
 from camelid.engine.prefix_cache import PrefixHit, PrefixReuse, first_page, root_key
 from camelid.plan.plan import PAGE_ROWS, StateSpec
@@ -47,19 +48,22 @@ class KVCacheManager:
         n_sequences: int,
         n_pages: int | None = None,
         chunk: int = 0,
+        first_checkpoint: int = 0,
     ) -> None:
         self.states = tuple(states)
         self.context = context
         self.n_sequences = n_sequences
         self._tabled = [(i, s) for i, s in enumerate(self.states) if s.kind in TABLED]
         self._paged = [(i, s) for i, s in self._tabled if s.kind in PAGED]
-        self._recurrent = [s for s in self.states if s.kind == RECURRENT]
         self._rings = [s for s in self.states if s.kind == RING]
         self.page_rows = self._tabled[0][1].unit_rows if self._tabled else PAGE_ROWS
         self._rows = UnitPool(n_sequences)
         self._bounds = PoolBounds(context, n_sequences, chunk or context, self.page_rows, n_pages)
         self._pools = {s.name: self._pool(s) for s in self.states}
         self._reuse = PrefixReuse(self.states, self._pools, self.page_rows)
+        recurrent = (s.name for s in self.states if s.kind == RECURRENT)
+        self._slots = RecurrentSlots(recurrent, self._pools, self._reuse)
+        self._first_checkpoint = first_checkpoint or FIRST_PAGES * self.page_rows
 
     def _pool(self, state: StateSpec) -> UnitPool:
         def on_evict(unit: int) -> None:
@@ -135,7 +139,11 @@ class KVCacheManager:
             hit = self._reuse.match_prefix(token_ids, salt, most)
             self._reuse.pin(hit)
             if self._has_room(len(token_ids), hit, static_rows):
-                return self._new_allocation(hit, static_rows)
+                allocation = self._new_allocation(hit, static_rows)
+                if self._slots and reuses:
+                    first = self._first_checkpoint
+                    allocation.checkpoints = checkpoints_of(len(token_ids), hit, self.page_rows, first)
+                return allocation
             self._reuse.unpin(hit)
             if not hit.n_rows % self.page_rows:
                 return None
@@ -143,7 +151,7 @@ class KVCacheManager:
 
     def _has_room(self, n_rows: int, hit: PrefixHit, static_rows: int) -> bool:
         """True if every group has units for all these rows, given a pinned hit."""
-        needed = {s.name: N_SLOTS - bool(hit.n_rows) for s in self._recurrent}
+        needed = self._slots.n_new(hit)
         needed |= {s.name: self._n_missing(s, n_rows, hit) for _, s in self._paged if not s.window}
         needed |= {s.name: self._n_pages(static_rows) for _, s in self._tabled if s.kind == STATIC}
         return all(self._pools[name].n_available >= n for name, n in needed.items())
@@ -172,9 +180,7 @@ class KVCacheManager:
             n_hashed=hit.n_full,
             n_cached=hit.n_rows,
         )
-        for state in self._recurrent:
-            start = hit.units.get(state.name, [])
-            allocation.slots[state.name] = start + self._allocate_units(state.name, N_SLOTS - len(start))
+        self._slots.allocate(allocation, hit)
         for group, state in self._tabled:
             units = enumerate(allocation.pages[state.name])
             allocation.pending += [(group, allocation.table_row, i, unit) for i, unit in units if unit]
@@ -185,11 +191,10 @@ class KVCacheManager:
 
         No step of the other may be in flight. The first sequence to write to a shared unit receives a copy.
         """
-        n_new = N_SLOTS - 1
-        if not self._rows.n_free or any(self._pools[s.name].n_available < n_new for s in self._recurrent):
+        if not self._rows.n_free or not self._slots.has_room(N_SLOTS - 1):
             return None
         units = {s.name: allocation.pages[s.name][: self._n_pages(n_rows)] for _, s in self._paged}
-        units |= {s.name: [allocation.read_slot(s.name)] for s in self._recurrent}
+        units |= {name: [allocation.read_slot(name)] for name in self._slots.groups}
         hit = PrefixHit(n_rows, allocation.n_hashed, allocation.key, units, dict(allocation.first_page))
         self._reuse.pin(hit)
         allocation.n_writable = -1
@@ -242,15 +247,13 @@ class KVCacheManager:
         if not self._rows.n_free or any(n > self._pools[name].n_available for name, n in needed.items()):
             return None
         units = {name: [0] * first[name] + self._allocate_units(name, n) for name, n in needed.items()}
-        units |= {s.name: self._allocate_units(s.name, 1) for s in self._recurrent}
-        allocation = self._new_allocation(PrefixHit(n_rows, 0, root_key(salt), units, first))
-        allocation.slot_rows |= {allocation.read_slot(s.name): n_rows for s in self._recurrent}
-        return allocation
+        units |= {name: self._allocate_units(name, 1) for name in self._slots.groups}
+        return self._new_allocation(PrefixHit(n_rows, 0, root_key(salt), units, first))
 
     def units(self, allocation: CacheAllocation) -> Mapping[str, list[int]]:
         """Units of an allocation's rows, by group: its pages, and the slot that the next step reads."""
         pages = {s.name: [unit for unit in allocation.pages[s.name] if unit] for _, s in self._paged}
-        return pages | {s.name: [allocation.read_slot(s.name)] for s in self._recurrent}
+        return pages | {name: [allocation.read_slot(name)] for name in self._slots.groups}
 
     def _allocate_units(self, name: str, n: int) -> list[int]:
         return [self._pools[name].allocate() for _ in range(n)]
@@ -287,7 +290,7 @@ class KVCacheManager:
         Returns None, without a change, if too few units are available.
         """
         self._return_lent(allocation)
-        if n_rows <= allocation.n_writable and not self._recurrent:
+        if n_rows <= allocation.n_writable and not self._slots:
             return NO_UPDATE
         needed = {s.name: self._n_needed(allocation, s, first_row, n_rows) for s in self.states}
         if any(n > self._pools[name].n_available for name, n in needed.items()):
@@ -300,8 +303,7 @@ class KVCacheManager:
             for index in range(len(pages), self._n_pages(self._rows_of(allocation, state, n_rows))):
                 pages.append(self._pools[state.name].allocate())
                 allocation.pending.append((group, allocation.table_row, index, pages[-1]))
-        for state in self._recurrent:
-            self._make_slot_writable(allocation, state.name)
+        self._slots.make_writable(allocation)
         latest, allocation.pending = {u[:3]: u for u in allocation.pending}, []  # made at once: one an entry
         allocation.n_writable = self._n_pages(n_rows) * self.page_rows
         return CacheUpdate(list(latest.values()), copies)
@@ -318,9 +320,8 @@ class KVCacheManager:
 
     def _n_needed(self, allocation: CacheAllocation, state: StateSpec, first_row: int, n_rows: int) -> int:
         """Units that `grow` allocates of a group."""
-        pool = self._pools[state.name]
         if state.kind == RECURRENT:
-            return int(pool.ref_count(allocation.write_slot(state.name)) > 1)
+            return self._slots.n_needed(allocation, state.name)
         if state.kind == RING:
             return 0
         pages = allocation.pages[state.name]
@@ -350,16 +351,6 @@ class KVCacheManager:
                 allocation.lent.append((state.name, unit))
         return [copy for copy in copies if copy[3] > 0]
 
-    def _make_slot_writable(self, allocation: CacheAllocation, name: str) -> None:
-        """Makes the slot that the next step writes exclusive: a shared one is replaced, another uncached."""
-        pool, slots = self._pools[name], allocation.slots[name]
-        at = (allocation.n_steps + 1) % len(slots)
-        if pool.ref_count(slots[at]) > 1:
-            shared, slots[at] = slots[at], pool.allocate()
-            pool.free(shared)
-        else:
-            self._reuse.invalidate(name, slots[at])
-
     def words(self, allocation: CacheAllocation, n_held: int, n_new: int = 0) -> tuple[GroupWords, ...]:
         """A sequence's step words for each group, in a step after `n_held` rows.
 
@@ -373,8 +364,7 @@ class KVCacheManager:
         A device runs steps in order, so several may be in flight. Before this call a step may be rebuilt from
         the same slots.
         """
-        for state in self._recurrent:
-            allocation.slot_rows[allocation.write_slot(state.name)] = n_rows
+        self._slots.advance(allocation, n_rows)
         allocation.n_steps += 1
 
     @staticmethod
@@ -385,7 +375,13 @@ class KVCacheManager:
     @property
     def has_recurrent(self) -> bool:
         """True if rows can only be rolled back a whole step at a time."""
-        return bool(self._recurrent)
+        return bool(self._slots)
+
+    @staticmethod
+    def rows_to_checkpoint(allocation: CacheAllocation, first_row: int, n_rows: int) -> int:
+        """The rows of a chunk of up to `n_rows` prompt rows that ends at the next checkpoint within it."""
+        end = min((row for row in allocation.checkpoints if row > first_row), default=first_row + n_rows)
+        return min(end - first_row, n_rows)
 
     def retire_rows(self, allocation: CacheAllocation, token_ids: Sequence[int], n_rows: int) -> None:
         """Adds the full pages of `n_rows` retired rows to the prefix cache and frees passed window pages."""

@@ -9,6 +9,7 @@ from camelid.engine.allocation import RECURRENT, RING, TABLED
 from camelid.plan.plan import StateSpec
 
 N_SLOTS = 2  # slots of an allocation in a recurrent group: the states after its last two steps
+CHECKPOINTS = 3  # further slots in the prefix cache: states within prompts
 # The number of trash units and of trash table rows: unit 0 and row 0, written by unused rows and never read.
 TRASH = 1
 
@@ -31,7 +32,7 @@ class PoolBounds:
         if state.kind == RING:
             return self.n_sequences
         if state.kind == RECURRENT:
-            return self.n_sequences * (N_SLOTS + 1)  # one more slot per sequence for the prefix cache
+            return self.n_sequences * (N_SLOTS + 1) + CHECKPOINTS  # per sequence one in the prefix cache
         per_sequence = self._most_pages(state)
         # other groups bound the length of a sequence by their pages
         fewest = per_sequence if state.window else 1

@@ -23,7 +23,7 @@ class CachedPage:
     """Up to a page of tokens after `parent`, and the units with their state, by group.
 
     A group may be missing: window groups free pages, and a recurrent group has a unit only where a request
-    ended.
+    ended and at checkpoints.
     """
 
     key: bytes
@@ -135,7 +135,7 @@ class PrefixHit:
     """The longest prefix that every group can serve: full pages, then a page of which some rows match.
 
     `units` by group: the unit of each page from the group's `first_page` on, 0 before it; one unit for a
-    recurrent group.
+    recurrent group. `n_known` are the rows of the full pages that paged groups have, at least `n_full` pages.
     """
 
     n_rows: int
@@ -143,13 +143,14 @@ class PrefixHit:
     key: bytes  # key of the last full page, or of the root
     units: Mapping[str, list[int]]
     first_page: Mapping[str, int]
+    n_known: int = 0
 
 
 class PrefixReuse:
     """The prefix cache of one engine, with the needs of each group kind.
 
     A paged group needs every page, a window group the pages within the next row's window, a recurrent group
-    the slot written after exactly as many rows, which exists only where a request ended.
+    the slot written after exactly as many rows, which exists only where a request ended and at checkpoints.
     """
 
     def __init__(self, states: Sequence[StateSpec], pools: Mapping[str, UnitPool], page_rows: int) -> None:
@@ -190,7 +191,8 @@ class PrefixReuse:
         prefix = token_ids[:most]
         walk = self._walk(prefix, salt)
         hits = (self._match_pages(walk, n, prefix, miss.key) for n in range(len(walk), -1, -1))
-        return next((hit for hit in hits if hit), miss)
+        known = len(walk) * self.page_rows if self._windowless else 0
+        return replace(next((hit for hit in hits if hit), miss), n_known=known)
 
     def _walk(self, token_ids: Sequence[int], salt: str) -> PageWalk:
         """Keys and entries of full pages, up to the first page that a paged group lacks."""

@@ -247,11 +247,21 @@ class Scheduler:
         seconds, least = self._prefill_s(budget), MIN_PREFILL_ROWS
         for s in self._schedulable():
             rows = min(max(budget.rows(s.n_rows, seconds, free_rows), least), free_rows)
-            n = _n_prefill_rows(s, free_rows, rows)
-            depth = s.n_rows
+            n, depth = self._n_prefill_rows(s, free_rows, rows), s.n_rows
             if n and self._add(batch, s, n, int(n == s.n_prefill and not s.has_own_program)):
                 free_rows, seconds, least = free_rows - n, seconds - n * budget.row_s(depth), 0
                 batch.prefill_depth = max(batch.prefill_depth, depth)
+
+    def _n_prefill_rows(self, s: Sequence, free_rows: int, prefill_rows: int) -> int:
+        """Prompt rows of a sequence in a step, up to its next checkpoint.
+
+        An atomic prompt ignores the prefill budget and is never split.
+        """
+        n = 0 if s.request.all_logits else s.n_text_rows
+        if s.is_atomic_prefill:
+            return n if n <= free_rows else 0
+        assert s.allocation is not None, "a schedulable sequence has an allocation"
+        return self.state.rows_to_checkpoint(s.allocation, s.n_rows, max(min(n, prefill_rows), 0))
 
     def _add(self, batch: Batch, s: Sequence, n_rows: int, n_outputs: int) -> bool:
         """Adds rows of a sequence if units are available, or can be freed by preempting the last sequences.
@@ -297,17 +307,6 @@ def _next_program(s: Sequence) -> str:
     if s.request.all_logits:
         return INJECTED_LOGITS if s.is_at_image else ALL_LOGITS
     return INJECTED if s.is_at_image else s.program
-
-
-def _n_prefill_rows(s: Sequence, free_rows: int, prefill_rows: int) -> int:
-    """Prompt rows of a sequence in a step.
-
-    An atomic prompt ignores the prefill budget and is never split.
-    """
-    n = 0 if s.request.all_logits else s.n_text_rows
-    if s.is_atomic_prefill:
-        return n if n <= free_rows else 0
-    return max(min(n, prefill_rows), 0)
 
 
 def check_depth(max_in_flight: int | None, capabilities: Capabilities) -> int:

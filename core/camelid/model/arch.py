@@ -95,10 +95,11 @@ FUSED_GATE_UP = {"ffn_up": (("ffn_gate", "F"), ("ffn_up", "F"))}
 class Arch:
     """One architecture: tensors of its layers, and defaults for metadata that a file leaves out.
 
-    Layers. `mixers` is one mixer for all layers, "bidirectional" for an encoder, or for a hybrid the mixer of
-    layers with a KV cache and the recurrent mixer. Layers whose `attention.head_count_kv` is 0 are recurrent;
-    with `full_attention_interval` n, all but every nth are. With the residual `single`, a layer whose
-    `feed_forward_length` is not 0 has an MLP alone, the others a mixer alone.
+    Layers. `mixers` is one mixer for all layers, "bidirectional" for an encoder, or for a hybrid the
+    mixer of layers with a KV cache and the recurrent mixer. Layers whose `attention.head_count_kv` is 0
+    are recurrent; with `full_attention_interval` n, all but every nth are. With `tiles_key_heads`, delta
+    head h reads key head h modulo their number, else neighbouring heads share one. With the residual
+    `single`, a layer whose `feed_forward_length` is not 0 has an MLP alone, the others a mixer alone.
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
     MLP_TENSORS by kind; `outer` are the tensors outside layers. Layers may have those in `optional`, files
     those in `optional_outer`. Tensors in `biases` have a bias, those in `optional_biases` may have one.
@@ -133,6 +134,7 @@ class Arch:
     optional: Shapes = field(default_factory=dict[str, str])
     interleaved: Mapping[str, str] = field(default_factory=dict[str, str])
     full_attention_interval: int = 0
+    tiles_key_heads: bool = False
     biases: tuple[str, ...] = ()
     optional_biases: tuple[str, ...] = ()
     has_positions: bool = False

@@ -16,6 +16,7 @@ from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.formats.mxfp4 import fold_blocks
 from camelid.model.archs import HF_ROWS
 from camelid.model.checkpoint import Checkpoint
+from camelid.model.delta_folds import of_qkvz, tiled_columns, tiled_heads
 from camelid.model.hf_embedding import embedding_metadata
 from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors, unsupported
 from camelid.model.hf_rows import HfRow, Runs
@@ -25,7 +26,6 @@ from camelid.plan.weights import Part, Weight, cut_each, cut_rows, inline_f32, t
 
 FLOATS = ("f32", "f16", "bf16")
 ENDINGS = (".weight", ".bias", "")  # per-head vectors such as A_log are published without an ending
-DELTA_COUNTS = ("state_size", "group_count", "time_step_rank")
 SAMPLING = {"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"}
 
 
@@ -309,21 +309,6 @@ def _decay(weight: Weight, _: HfSettings) -> Weight:
     return _as_f32(weight).then("neg_exp")
 
 
-def _of_qkvz(weight: Weight, settings: HfSettings, parts: slice) -> Weight:
-    """The rows of `parts` of (q, k, v, z), which the file interleaves by key head; each part contiguous."""
-    key_dim, n_key_heads, n_heads = (
-        settings.config.count(settings.row.counts[f"ssm.{k}"]) for k in DELTA_COUNTS
-    )
-    value_dim = settings.config.count("linear_value_head_dim")
-    values = n_heads // n_key_heads * value_dim
-    sizes = (key_dim, key_dim, values, values)
-    if len(weight.shape) != 2 or weight.shape[0] != n_key_heads * sum(sizes):
-        return weight  # match_tensors refuses the shape
-    ranges = [(sum(sizes[:i]), sizes[i]) for i in range(4)][parts]
-    heads = range(0, weight.shape[0], sum(sizes))  # first row of each key head
-    return take_rows(weight, weight.name, ((head + start, n) for start, n in ranges for head in heads))
-
-
 def _of_kv_b(weight: Weight, settings: HfSettings, part: str) -> Weight:
     """The part `k` or `v` of the matrix that expands keys and values of latent attention."""
     nope, value = (settings.config.count(key) for key in ("qk_nope_head_dim", "v_head_dim"))
@@ -353,13 +338,15 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "row": _single_row,
     "column": _column,
     "groups": _groups,
+    "tiled_columns": tiled_columns,
+    "tiled_heads": tiled_heads,
     "groups_behind_gate": _groups_behind_gate,
     "decay": _decay,
     "decay_column": lambda weight, settings: _column(_decay(weight, settings), settings),
-    "qkv_of_qkvz": lambda weight, settings: _of_qkvz(weight, settings, slice(3)),
+    "qkv_of_qkvz": lambda weight, settings: of_qkvz(weight, settings, slice(3)),
     "k_of_kv_b": lambda weight, settings: _of_kv_b(weight, settings, "k"),
     "v_of_kv_b": lambda weight, settings: _of_kv_b(weight, settings, "v"),
-    "z_of_qkvz": lambda weight, settings: _of_qkvz(weight, settings, slice(3, 4)),
+    "z_of_qkvz": lambda weight, settings: of_qkvz(weight, settings, slice(3, 4)),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from camelid.model.arch import Arch
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import DeltaSpec, MlaSpec, SsmSpec
 
@@ -20,7 +21,7 @@ def read_ssm(metadata: MetadataReader) -> SsmSpec:
     )
 
 
-def read_delta(metadata: MetadataReader) -> DeltaSpec:
+def read_delta(metadata: MetadataReader, arch: Arch) -> DeltaSpec:
     """Sizes of delta layers; `ssm.time_step_rank` counts value heads, `ssm.group_count` key heads."""
     n_heads, n_key_heads = metadata.count("ssm.time_step_rank"), metadata.count("ssm.group_count")
     if n_heads % n_key_heads:
@@ -31,6 +32,7 @@ def read_delta(metadata: MetadataReader) -> DeltaSpec:
         n_key_heads=n_key_heads,
         key_dim=metadata.count("ssm.state_size"),
         conv_width=metadata.count("ssm.conv_kernel", least=2),
+        is_tiled=arch.tiles_key_heads,
     )
 
 

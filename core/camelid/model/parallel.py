@@ -27,7 +27,7 @@ ROWS = frozenset({
 })  # fmt: skip
 ROWS_OF_EACH = frozenset({"ffn_gate_exps", "ffn_up_exps"})
 COLS = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps"})
-MIXERS, MLPS, RESIDUALS = {"attention"}, {"glu", "mlp", "experts"}, {"sequential", "post"}
+MIXERS, MLPS, RESIDUALS = {"attention"}, {"", "glu", "mlp", "experts"}, {"sequential", "post"}
 WIDE_NORMS = frozenset({"attn_q_norm", "attn_k_norm"})  # of all heads together, unless as wide as a head
 SHARED_STATES = frozenset({"paged", "window"})
 

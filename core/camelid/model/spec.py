@@ -116,13 +116,17 @@ class SsmSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeltaSpec:
-    """Sizes of delta layers: `n_heads` of `value_dim`; adjacent heads share one of `n_key_heads`."""
+    """Sizes of delta layers: `n_heads` of `value_dim` and `n_key_heads` of `key_dim`.
+
+    Adjacent heads share a key head; if `is_tiled`, heads that are `n_key_heads` apart do.
+    """
 
     n_heads: int
     value_dim: int
     n_key_heads: int
     key_dim: int
     conv_width: int = 4
+    is_tiled: bool = False
 
     @property
     def key_size(self) -> int:

@@ -47,7 +47,8 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
 MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
 # Keys of REFUSED that a mixer reads.
 OWN_KEYS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys((*MAMBA2_MIXERS, "delta"), ("ssm.conv_kernel",)),
+    **dict.fromkeys(MAMBA2_MIXERS, ("ssm.conv_kernel",)),
+    "delta": ("ssm.conv_kernel", "rope.dimension_sections"),  # sections of positions are equal for text
     "mla": ("attention.q_lora_rank", "attention.kv_lora_rank", "rope.scaling.yarn_log_multiplier"),
 }
 
@@ -90,7 +91,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         is_tied="output.weight" not in checkpoint.tensors,
         experts=experts,
         ssm=read_ssm(metadata) if mixers & {*MAMBA2_MIXERS} else None,
-        delta=read_delta(metadata) if "delta" in mixers else None,
+        delta=read_delta(metadata, arch) if "delta" in mixers else None,
         mla=read_mla(metadata, head_dim) if "mla" in mixers else None,
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
         attention_scale=_attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim),

@@ -78,6 +78,48 @@ QWEN3_MOE = config(
     use_sliding_window=False,
 )
 
+# Three value heads a key head: their order in a GGUF is not that of the directory.
+QWEN35 = {name: value for name, value in QWEN3_NEXT.items() if "expert" not in name and "moe" not in name} | {
+    "architectures": ["Qwen3_5ForCausalLM"],
+    "linear_num_value_heads": 6,
+    "linear_value_head_dim": 32,
+    "model_type": "qwen3_5_text",
+}
+for name in ("decoder_sparse_step", "norm_topk_prob", "mlp_only_layers", "output_router_logits"):
+    QWEN35.pop(name)
+QWEN35.pop("router_aux_loss_coef")
+QWEN35 = modern(
+    QWEN35,
+    {
+        "mrope_interleaved": True,
+        "mrope_section": [2, 1, 1],
+        "partial_rotary_factor": 0.25,
+        "rope_theta": 1000.0,
+        "rope_type": "default",
+    },
+)
+QWEN35_MOE = QWEN35 | {
+    "architectures": ["Qwen3_5MoeForCausalLM"],
+    "linear_num_value_heads": 4,
+    "model_type": "qwen3_5_moe_text",
+    "moe_intermediate_size": 32,
+    "num_experts": 8,
+    "num_experts_per_tok": 3,
+    "shared_expert_intermediate_size": 64,
+}
+
+
+def delta(case: str) -> list[Mutation]:
+    """Wrong facts of a hybrid's layers."""
+    parts = {
+        "attention layers": "o_proj.weight", "delta layers": "linear_attn.out_proj.weight",
+        "conv": "linear_attn.conv1d.weight", "corrections": "in_proj_b.weight", "dt": "in_proj_a.weight",
+        "decays": "linear_attn.A_log", "dt bias": "linear_attn.dt_bias",
+        "norm of the scan": "linear_attn.norm.weight",
+    }  # fmt: skip
+    return [without(case, feature, ending) for feature, ending in parts.items()]
+
+
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="qwen2", seed=131, config=QWEN2),
     CaseRow(name="qwen2_yarn", seed=132, config=QWEN2 | {"rope_scaling": YARN, "rope_theta": 200.0}),
@@ -90,9 +132,22 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="qwen3_moe", seed=152, config=QWEN3_MOE),
     CaseRow(name="qwen3_moe_raw_probs", seed=155, config=QWEN3_MOE | {"norm_topk_prob": False}),
     CaseRow(name="qwen3_next", seed=266, config=QWEN3_NEXT),
+    CaseRow(name="qwen3_5", seed=3040, config=QWEN35),
+    CaseRow(name="qwen3_5_moe", seed=3070, config=QWEN35_MOE),
 )
 
 WRONG: tuple[Mutation, ...] = (
+    *delta("qwen3_5"),
+    key("qwen3_5", "hidden_act", "relu"),
+    within("qwen3_5", "rope_parameters", QWEN35["rope_parameters"], partial_rotary_factor=0.5),
+    within("qwen3_5", "rope_parameters", QWEN35["rope_parameters"], rope_theta=10.0),
+    Mutation("qwen3_5", "one key head", {"linear_num_key_heads": 1, "linear_key_head_dim": 64}),
+    without("qwen3_5", "q norm", "q_norm.weight"),
+    without("qwen3_5", "k norm", "k_norm.weight"),
+    *delta("qwen3_5_moe"),
+    key("qwen3_5_moe", "num_experts_per_tok", 2),
+    without("qwen3_5_moe", "shared expert", "shared_expert.down_proj.weight"),
+    without("qwen3_5_moe", "gate of the shared expert", "shared_expert_gate.weight"),
     *common("qwen2"),
     without("qwen2", "qkv bias", "_proj.bias"),
     key("qwen2", "use_sliding_window", True),

@@ -20,14 +20,17 @@ def delta(c: Lowering, h: View, i: int) -> View:
     q, k, v = c.split(qkv, size.key_size, size.key_size, size.value_size)
     beta, dt = c.linear(h, blk + "ssm_beta", "beta"), c.linear(h, blk + "ssm_alpha", "dt")  # [T, H] each
     c.plan.unary(beta, "sigmoid")
+    q, k = _unit(c, q), _unit(c, k)
+    if size.is_tiled:
+        q, k = _tiled(c, q), _tiled(c, k)
     y = c.plan.scan_delta(
-        _unit(c, q),
-        k=_unit(c, k),
+        q,
+        k=k,
         v=v,
         dt=dt,
         beta=beta,
         state=state,
-        n_key_heads=size.n_key_heads,
+        n_key_heads=size.n_heads if size.is_tiled else size.n_key_heads,
         scale=size.key_dim**-0.5,
         a=c.weights[blk + "ssm_a"],
         dt_bias=c.weights[blk + "ssm_dt.bias"],
@@ -41,6 +44,14 @@ def delta_state(spec: ModelSpec) -> Tensors:
     size = _delta(spec)
     conv = ("conv", (size.conv_width - 1) * (2 * size.key_size + size.value_size))
     return conv, ("scan", size.value_size * size.key_dim)
+
+
+def _tiled(c: Lowering, x: View) -> View:
+    """All key heads, repeated in turn until each head has its own."""
+    size, tiled = _delta(c.spec), x
+    for _ in range(size.n_heads // size.n_key_heads - 1):
+        tiled = c.plan.concat(tiled, x, "tiled")
+    return tiled
 
 
 def _unit(c: Lowering, x: View) -> View:

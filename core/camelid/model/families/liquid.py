@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import ceil
 
 from camelid.formats.settings import Config
@@ -15,7 +16,10 @@ LFM2 = Arch(
     optional_biases=tuple(MIXER_TENSORS["shortconv"]),
     splits={"token_embd_norm": (("output_norm", "C"),)},  # llama.cpp's name of the last norm
 )
-ARCHS: dict[str, Arch] = {"lfm2": LFM2}
+ARCHS: dict[str, Arch] = {
+    "lfm2": LFM2,
+    "lfm2moe": replace(LFM2, gate="sigmoid", optional={"exp_probs_b.bias": "E"}),
+}
 
 NAMES: hf.Names = {
     "attn_norm": "operator_norm",
@@ -72,6 +76,30 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "intermediate_size": 12288,
         },
         refused={"tie_embedding": (True,)},
+        is_tied=True,
+    ),
+    "lfm2_moe": hf.HfRow(
+        arch="lfm2moe",
+        names={
+            **NAMES,
+            **DENSE,
+            "ffn_gate_inp": "feed_forward.gate",
+            "exp_probs_b.bias": "feed_forward.expert_bias",
+            "ffn_gate_exps": "feed_forward.experts.{e}.w1",
+            "ffn_up_exps": "feed_forward.experts.{e}.w3",
+            "ffn_down_exps": "feed_forward.experts.{e}.w2",
+        },
+        outer=OUTER,
+        folds={"conv": "squeeze"},
+        keys={**hf.KEYS, "norm_eps": "norm_eps"},
+        numbers={"expert_weights_scale": "routed_scaling_factor"},
+        counts={"shortconv.l_cache": "conv_L_cache", "leading_dense_block_count": "num_dense_layers"},
+        derived={"expert_gating_func": lambda _: 2},
+        defaults={
+            "num_key_value_heads": 8, "norm_eps": 1e-5, "rope_theta": 1e6, "conv_L_cache": 3,
+            "intermediate_size": 7168, "num_experts": 32, "num_experts_per_tok": 4, "num_dense_layers": 2,
+            "moe_intermediate_size": 1792,
+        },
         is_tied=True,
     ),
 }  # fmt: skip

@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import BETA_ALPHA, GATED_Q, HEAD_NORMS, QKV, Arch
 
+# Qwen3-Next: three layers of gated DeltaNet, then one of gated attention; experts in every layer.
+QWEN3_NEXT = Arch(
+    rope_style="neox",
+    mixers=("attention", "delta"),
+    added={
+        "attention": {**HEAD_NORMS, "attn_gate": "QC"},
+        "experts": {"ffn_gate_inp_shexp": "1C"},
+    },
+    splits={"post_attention_norm": (("ffn_norm", "C"),), **GATED_Q, **BETA_ALPHA},
+    interleaved={"attn_q": "A", "ssm_ba": "B"},
+    full_attention_interval=4,
+)
+# Qwen3.5: as Qwen3-Next, dense or with experts; other names, and an order of heads that llama.cpp chose.
+QWEN35 = replace(
+    QWEN3_NEXT,
+    splits={"post_attention_norm": (("ffn_norm", "C"),), **GATED_Q},
+    tiles_key_heads=True,
+)
 ARCHS: dict[str, Arch] = {
     "qwen2": Arch(rope_style="neox", biases=QKV),
     "qwen3": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
@@ -15,20 +36,44 @@ ARCHS: dict[str, Arch] = {
         normalizes=False,
         added={"experts": {"ffn_gate_inp_shexp": "1C"}},
     ),
-    # Qwen3-Next: three layers of gated DeltaNet, then one of gated attention; experts in every layer.
-    "qwen3next": Arch(
-        rope_style="neox",
-        mixers=("attention", "delta"),
-        added={
-            "attention": {**HEAD_NORMS, "attn_gate": "QC"},
-            "experts": {"ffn_gate_inp_shexp": "1C"},
-        },
-        splits={"post_attention_norm": (("ffn_norm", "C"),), **GATED_Q, **BETA_ALPHA},
-        interleaved={"attn_q": "A", "ssm_ba": "B"},
-        full_attention_interval=4,
-    ),
+    "qwen3next": QWEN3_NEXT,
+    "qwen35": QWEN35,
+    "qwen35moe": QWEN35,
 }
 
+
+def _sections(config: Config) -> list[int]:
+    """Pairs that rotate by time, height and width; 0 more."""
+    parameters = config.section("rope_parameters")
+    rope = parameters if parameters.values else config.section("rope_scaling")
+    return [*(rope.counts("mrope_section") or [11, 11, 10]), 0]
+
+
+QWEN35_ROW = hf.HfRow(
+    arch="qwen35",
+    names={
+        **{name: inner for name, inner in hf.QWEN_NEXT.items() if name not in hf.QWEN_EXPERTS},
+        "attn_qkv": "linear_attn.in_proj_qkv",
+        "attn_gate": "linear_attn.in_proj_z",
+        "ssm_beta": "linear_attn.in_proj_b",
+        "ssm_alpha": "linear_attn.in_proj_a",
+        **hf.GLU,
+    },
+    folds={
+        **hf.QWEN_NEXT_FOLDS,
+        **dict.fromkeys(("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha", "ssm_dt"), "tiled_heads"),
+        "ssm_conv1d": "squeeze tiled_heads",
+        "ssm_a": "tiled_heads decay",
+        "ssm_out": "tiled_columns",
+    },
+    counts={k: name for k, name in hf.QWEN_NEXT_COUNTS.items() if k.startswith("ssm.")},
+    products={"ssm.inner_size": ("linear_num_value_heads", "linear_value_head_dim")},
+    derived={"rope.dimension_sections": _sections},
+    defaults={k: value for k, value in hf.QWEN_NEXT_DEFAULTS.items() if "expert" not in k and "moe" not in k}
+    | {"num_key_value_heads": 4},
+    refused={"hidden_act": ("silu",)},
+    ignored=(".rotary_emb.inv_freq", "mtp."),
+)
 HF_ROWS: dict[str, hf.HfRow] = {
     "qwen2": hf.HfRow(arch="qwen2", defaults=hf.QWEN_DEFAULTS, has_window_switch=True),
     "qwen3": hf.HfRow(
@@ -67,5 +112,13 @@ HF_ROWS: dict[str, hf.HfRow] = {
         defaults=hf.QWEN_NEXT_DEFAULTS,
         refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "hidden_act": ("silu",)},
         ignored=(".rotary_emb.inv_freq", "mtp."),
+    ),
+    "qwen3_5_text": QWEN35_ROW,
+    "qwen3_5_moe_text": replace(
+        QWEN35_ROW,
+        arch="qwen35moe",
+        names={**QWEN35_ROW.names, **hf.QWEN_EXPERTS, **hf.QWEN_SHARED},
+        counts=hf.QWEN_NEXT_COUNTS,
+        defaults={**hf.QWEN_NEXT_DEFAULTS, "num_experts": 256, "num_experts_per_tok": 8},
     ),
 }
