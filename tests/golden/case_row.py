@@ -11,7 +11,7 @@ Json = dict[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRow:
     """`lengths` are the lengths of the two sequences. `prefix` is cut from names; `masks` stores gpt2's masks
-    too.
+    too. `attention` is transformers' implementation.
     """
 
     name: str
@@ -20,6 +20,7 @@ class CaseRow:
     lengths: tuple[int, int] = (40, 19)
     prefix: str = ""
     masks: bool = False
+    attention: str = "eager"
 
 
 def config(class_name: str, model_type: str, **facts: Any) -> Json:

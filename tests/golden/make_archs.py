@@ -48,7 +48,8 @@ Logits = list[np.ndarray[Any, Any]]
 
 
 def model_of(case: HfCase, folder: Path, *, dtype: torch.dtype, strict: bool) -> Any:
-    options = {"dtype": dtype, "attn_implementation": "eager", "experts_implementation": "eager"}
+    attention = next(row.attention for row in CASES if row.name == case.name)
+    options = {"dtype": dtype, "attn_implementation": attention, "experts_implementation": "eager"}
     model, told = CLASSES[case.head].from_pretrained(folder, output_loading_info=True, **options)
     wrong = {name: keys for name, keys in told.items() if keys}
     assert not (strict and wrong), wrong

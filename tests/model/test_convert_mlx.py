@@ -30,6 +30,7 @@ from camelid.formats.hf_config import open_hf
 from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.loading import convert_mlx as converting
 from camelid.loading.convert_mlx import MLX_TYPES, convert_mlx
+from camelid.model.archs import HF_ROWS
 
 CASES = load_cases()
 TYPES = list(MLX_TYPES)
@@ -57,8 +58,9 @@ def values_of(case: HfCase, out: Path) -> Weights:
     prefix = "" if any(name.startswith("wte") for name in case.tensors) else "transformer."
     found = as_published(case.model_type, dequantized(out))
     if case.model_type != "gpt2":
-        is_bare = not any(name.startswith("model.") for name in case.tensors)
-        return {name.removeprefix("model." if is_bare else ""): value for name, value in found.items()}
+        root = HF_ROWS[case.model_type].outer["token_embd"].split(".")[0] + "."
+        is_bare = not any(name.startswith(root) for name in case.tensors)
+        return {name.removeprefix(root if is_bare else ""): value for name, value in found.items()}
     return {prefix + name.removeprefix("model."): value for name, value in found.items()}
 
 

@@ -105,7 +105,7 @@ def test_a_step_reads_each_weight_once() -> None:
 
 def test_unknown_architecture_is_named(tmp_path: Path) -> None:
     path = edited(tiny(tmp_path / "m.gguf"), b"llama", b"lhama")
-    with pytest.raises(UnsupportedModelError, match="'lhama' is not supported; supported: gemma2"):
+    with pytest.raises(UnsupportedModelError, match="'lhama' is not supported; supported: "):
         load_gguf(path)
 
 

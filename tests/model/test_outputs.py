@@ -112,8 +112,10 @@ def test_every_architecture_on_cpu(case: HfCase, tmp_path: Path) -> None:
 
     assert np.array_equal(logits(lambda plan: plan), logits(as_for_few))
     last = len(loaded.model.spec.layers) - 1
+    layer = loaded.model.spec.layers[last]
+    shares_norm = layer.residual == "parallel" and f"blk.{last}.ffn_norm" not in loaded.model.weights
     is_gated = {f"blk.{last}.{name}" for name in ("attn_gate", "ssm_in")} & {*loaded.model.weights}
-    n_read = 3 if is_gated else 2  # the gate of what is mixed
+    n_read = 3 if is_gated or shares_norm else 2  # the gate of what is mixed, the norm of mixer and MLP
     assert [len(gathers(plan)) for plan in plans] == [1, n_read], "mixed values, and the residual stream"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -30,12 +31,13 @@ GAINS = {
     "qkv_proj": 1.4,
     "c_attn": 1.4,
     "wqkv": 1.4,
+    "Wqkv": 1.4,
     "W_pack": 1.4,
     "query_key_value": 1.4,
     "query": 1.4,
     "key": 1.4,
-    "Wqkv": 1.4,
     "classifier": 1.4,
+    "embed_out": 2.0,
     "lm_head": 2.0,
     "output_layer": 2.0,
     "output": 2.0,
@@ -45,10 +47,12 @@ GAINS = {
 # Mamba's, with decays from slow to fast, and the scores of attention sinks
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
-AROUND_0 = ("gemma", "qwen3_next", "qwen3_5")  # families whose norms are stored less 1
+AROUND_0 = "gemma.*|qwen3_next|qwen3_5.*|nemotron"  # families whose norms are stored less 1
 AROUND_1 = (".linear_attn.", "vision_tower.")  # parts of such families whose norms are stored whole
 EMBEDDINGS = (
     "embed_tokens",
+    "embed_in",
+    "embed_positions",
     "wte",
     "wpe",
     "tok_embeddings",
@@ -219,8 +223,8 @@ def _neutral(case: HfCase, name: str) -> NDArray[np.float32]:
 
 def _middle(case: HfCase, name: str) -> float:
     """Norms scale by about 1; some families store the difference from 1."""
-    is_norm = len(case.tensors[name]) == 1 and name.endswith("weight")
-    is_around_0 = case.config["model_type"].startswith(AROUND_0) and not any(
+    is_norm = name.endswith("weight") and (len(case.tensors[name]) == 1 or name.endswith("norm.weight"))
+    is_around_0 = re.fullmatch(AROUND_0, case.config["model_type"]) and not any(
         part in name for part in AROUND_1
     )
     return 1.0 if is_norm and not is_around_0 else 0.0
@@ -229,7 +233,7 @@ def _middle(case: HfCase, name: str) -> float:
 def _spread(case: HfCase, name: str) -> float:
     shape = case.tensors[name]
     part, last = name.split(".")[-2:]
-    if len(shape) == 1:
+    if len(shape) == 1 or part.endswith("norm"):
         return VECTORS.get(last, 0.2)
     if part in EMBEDDINGS:
         return EMBEDDING_SPREAD

@@ -2,7 +2,7 @@
 
 A shape is a string of one letter per dimension, `tensors._sizes` gives each letter its number:
 A query heads, C hidden, D head_dim, E experts, F ffn, K key/value heads x head_dim, P context length, Q query
-heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, 1 one.
+heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, k key/value heads, 1 one.
 Encoders: L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection.
@@ -66,7 +66,7 @@ RECURRENT_MIXERS = ("mamba2", "delta", "shortconv")
 ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
-ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv")
+ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv", "attn_q_norm", "attn_k_norm")
 MLP_TENSORS: Mapping[str, Shapes] = {
     "glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
     "mlp": {"ffn_up": "FC", "ffn_down": "CF"},
@@ -103,20 +103,26 @@ class Arch:
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
     MLP_TENSORS by kind; `outer` are the tensors outside layers. Layers may have those in `optional`, files
     those in `optional_outer`. Tensors in `biases` have a bias, those in `optional_biases` may have one.
-    `splits` cuts fused tensors; a tensor in `interleaved` repeats its parts once per head, counted by that
-    letter.
+    `bare_norms` are norms without a gain, which no file stores. `splits` cuts fused tensors; a tensor in
+    `interleaved` repeats its parts once per head, counted by that letter.
     Experts. `gate` is the router's gate, `normalizes` its normalization of probs, in files that state none.
+    Residual. `parallel` models are sequential where `use_parallel_residual` is false, or in files that have
+    the layer tensor `sequential_by`, if it is named.
     Windows. `window_pattern` n: every nth layer attends to all rows, the others to a window (0: all layers
     use the window); with `is_full_first` the first of every n layers is that layer. `window` and
     `softcaps` (scores, logits) apply to files that state none.
     Rotation. Window layers rotate by `local_theta` if it is set; `scales_local` False frees them of RoPE
     scaling, `rounds_ramp` False keeps the ends of YaRN's ramp between pairs. With `nope_every` n, every nth
     layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
-    layers.
+    layers. `has_global_nope`: in a model with windows, layers without a window have no rotation.
+    `max_alibi_bias` (ALiBi) applies to files that state none; with `scales_alibi` the attention scale
+    multiplies the bias too.
     Images. With `sees_images`, rows of an image attend to all rows of that image.
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5.
-    Layers differ in heads and widths where the model `varies`.
+    `logit_scale` divides logits, or multiplies them with `multiplies_logits`.
+    Heads. `norms_rotated` norms queries and keys after their rotation. Layers differ in heads and widths
+    where the model `varies`.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. Files must state the numbers
     `needed`, which have no default.
     Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
@@ -132,6 +138,7 @@ class Arch:
     mixers: tuple[str, ...] = ("attention",)
     added: Mapping[str, Shapes] = field(default_factory=dict[str, Shapes])
     optional: Shapes = field(default_factory=dict[str, str])
+    bare_norms: tuple[str, ...] = ()
     interleaved: Mapping[str, str] = field(default_factory=dict[str, str])
     full_attention_interval: int = 0
     tiles_key_heads: bool = False
@@ -152,10 +159,16 @@ class Arch:
     rounds_ramp: bool = True
     nope_every: int = 0
     has_rope_switch: bool = False
+    has_global_nope: bool = False
+    max_alibi_bias: float = 0.0
+    scales_alibi: bool = False
+    norms_rotated: bool = False
     scales_embeddings: bool = False
+    multiplies_logits: bool = False
     wide_layers: int = 0
     sees_images: bool = False
     residual: str = "sequential"
+    sequential_by: str = ""
     ffn_matrices: int = 1
     varies: bool = False
     needed: tuple[str, ...] = ()

@@ -8,7 +8,10 @@ from __future__ import annotations
 from camelid.model.arch import Arch
 from camelid.model.families import (
     bert,
+    bloom,
+    cohere,
     deepseek,
+    falcon,
     gemma,
     gpt,
     gpt_oss,
@@ -18,7 +21,10 @@ from camelid.model.families import (
     llama,
     mamba,
     mixtures,
+    nemotron,
+    neox,
     olmo,
+    opt,
     phi,
     qwen,
     routed,
@@ -43,6 +49,12 @@ FAMILIES = (
     deepseek,
     varied,
     routed,
+    cohere,
+    falcon,
+    neox,
+    bloom,
+    opt,
+    nemotron,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

@@ -18,6 +18,7 @@ from camelid.model.encoder import lower_encode
 from camelid.model.kv_types import KvType, check_columns, kv_row
 from camelid.model.layers import INJECTED, apply_layer, embed, inject
 from camelid.model.lowering import RECURRENT, TOKENS, Lowering, Tensors
+from camelid.model.relative import alibi_weights
 from camelid.model.rope import rope_weights
 from camelid.model.spec import LayerSpec, ModelSpec
 from camelid.plan.builder import PlanBuilder
@@ -119,7 +120,8 @@ def lower(
     n_channels = 2 if "token_types" in model.weights else _n_channels(spec, key)
     plan = PlanBuilder(key, states or declare_states(spec), n_channels=n_channels, dtype=dtype)
     _state_changes(plan, layer_ranges(cuts, len(spec.layers))[0])
-    entries[key.entry](Lowering(plan, spec, {**model.weights, **rope_weights(spec)}, cuts=cuts))
+    weights = {**model.weights, **rope_weights(spec), **alibi_weights(spec)}
+    entries[key.entry](Lowering(plan, spec, weights, cuts=cuts))
     return only_outputs(plan.build())
 
 

@@ -12,6 +12,7 @@ from camelid.formats.gguf import Gguf
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
+from camelid.formats.json_text import JsonObject
 from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.formats.mxfp4 import fold_blocks
 from camelid.model.archs import HF_ROWS
@@ -59,9 +60,17 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
 def read_settings(directory: HfDirectory) -> HfSettings:
     """config.json with its row. Raises UnsupportedModelError for a model_type without a row."""
     row, config = _row(directory), directory.settings
-    aliases = {name: config.values[old] for old, name in row.aliases.items() if old in config.values}
-    config = replace(config, values={**row.defaults, **aliases, **config.values})  # null is a stated value
-    return HfSettings(config, row, max(len(directory.tensors), 1))
+    values = {**row.defaults, **_renamed(config, row)}  # null is a stated value
+    return HfSettings(replace(config, values=values), row, max(len(directory.tensors), 1))
+
+
+def _renamed(config: Config, row: HfRow) -> JsonObject:
+    """The settings with older keys renamed, and with the keys of the row's sections."""
+    nested = {
+        f"{name}.{key}": value for name in row.sections for key, value in config.section(name).values.items()
+    }
+    older = {row.aliases[key]: value for key, value in config.values.items() if key in row.aliases}
+    return {**{key: value for key, value in older.items() if value is not None}, **config.values, **nested}
 
 
 def _row(directory: HfDirectory) -> HfRow:
@@ -111,7 +120,7 @@ def name_tensors(directory: HfDirectory, settings: HfSettings) -> Naming:
     used: set[str] = set()
     for name, published in published_names(settings):
         for ending in ENDINGS:
-            present = [each for each in _per_expert(published + ending, settings) if each in tensors]
+            present = [each for each in stacked_names(published + ending, settings) if each in tensors]
             if present:
                 named[name + ending] = [tensors[each] for each in present]
                 used |= {*present}
@@ -136,21 +145,34 @@ def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
         yield from ((f"blk.{i}.{name}", prefix + inner) for name, inner in names.items())
 
 
-def _per_expert(name: str, settings: HfSettings) -> list[str]:
-    """The name itself, or one name per expert if it has the placeholder `{e}`."""
-    return [name.replace("{e}", str(e)) for e in range(settings.n_experts)] if "{e}" in name else [name]
+STACKS: Mapping[str, Callable[[HfSettings], int]] = {
+    "{e}": lambda settings: settings.n_experts,
+    "{q}": lambda settings: settings.n_heads,
+    "{k}": lambda settings: settings.n_kv_heads,
+}
+
+
+def stacked_names(name: str, settings: HfSettings) -> list[str]:
+    """The name itself, or one name per expert or head if it has a placeholder."""
+    mark, n = _stack_of(name, settings)
+    return [name.replace(mark, str(i)) for i in range(n)] if mark else [name]
+
+
+def _stack_of(name: str, settings: HfSettings) -> tuple[str, int]:
+    """The placeholder of a published name, and the number of its tensors; ("", 1) without one."""
+    return next(((mark, count(settings)) for mark, count in STACKS.items() if mark in name), ("", 1))
 
 
 def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) -> Weight:
-    """The weight `full_name` from its published tensors: one, or one per expert.
+    """The weight `full_name` from its published tensors: one, or one per expert or head.
 
     Raises TensorShapeError if their number, types or shapes do not fit, UnsupportedModelError for a type
     other than FLOATS.
     """
     first, name = tensors[0], full_name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
-    is_stack = "{e}" in settings.names.get(name, "")
-    _check_alike(full_name, tensors, settings.n_experts if is_stack else 1)
-    shape = (len(tensors), *first.shape) if is_stack else first.shape
+    mark, n = _stack_of(settings.names.get(name, ""), settings)
+    _check_alike(full_name, tensors, n)
+    shape = (n, *first.shape) if mark else first.shape
     parts = tuple(Part(p.file, p.offset, p.n_bytes) for t in tensors for p in t.planes or (t,))
     weight = Weight(name=full_name, type=first.type, shape=shape, parts=parts)
     weight = weight.then("join_groups", *first.groups) if first.groups else weight
@@ -248,7 +270,9 @@ def _grouped(weight: Weight, settings: HfSettings, i: int) -> Weight:
 
 
 def _add_one(weight: Weight, _: HfSettings) -> Weight:
-    """gain = 1 + weight, in float32: bf16 would round the small weights away."""
+    """gain = 1 + weight, in float32: bf16 would round the small weights away. A bias stays as it is."""
+    if weight.name.endswith(".bias"):
+        return weight
     return _as_f32(weight).then("add", 1.0)
 
 
@@ -321,6 +345,24 @@ def _of_kv_b(weight: Weight, settings: HfSettings, part: str) -> Weight:
     return replace(cut, name=weight.name)
 
 
+def _qkv_of_groups(weight: Weight, settings: HfSettings) -> Weight:
+    """All queries, all keys, all values of rows that are grouped by key head: its queries, key, value."""
+    n_groups, each = settings.n_kv_heads, settings.n_heads // settings.n_kv_heads
+    heads = (each, 1, 1)  # of a group: queries, key, value
+    if weight.shape[0] % (n_groups * sum(heads)):
+        return weight  # match_tensors refuses the shape
+    size = weight.shape[0] // (n_groups * sum(heads))
+    ranges = [(sum(heads[:i]) * size, n * size) for i, n in enumerate(heads)]
+    groups = range(0, weight.shape[0], sum(heads) * size)  # first row of each group
+    return take_rows(weight, weight.name, ((group + start, n) for start, n in ranges for group in groups))
+
+
+def _without_offset(weight: Weight, _: HfSettings) -> Weight:
+    """Learned positions from the row of position 0 on, which OPT's files store third."""
+    n = weight.shape[0] - 2
+    return cut_rows(weight, weight.name, 2, n) if n > 0 else weight
+
+
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "transpose_each": _transpose_each,
@@ -334,6 +376,8 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "first_half": lambda weight, _: _half(weight, 0),
     "second_half": lambda weight, _: _half(weight, 1),
     "after_padding": _after_padding,
+    "qkv_of_groups": _qkv_of_groups,
+    "without_offset": _without_offset,
     "squeeze": _squeeze,
     "row": _single_row,
     "column": _column,

@@ -70,6 +70,9 @@ class HfSettings:
 
     @cached_property
     def n_kv_heads(self) -> int:
+        shares_all = self.config.flag("multi_query", False)
+        if shares_all and not self.config.flag("new_decoder_architecture", False):
+            return 1
         return self.count("attention.head_count_kv", self.n_heads)
 
     @cached_property
@@ -89,11 +92,12 @@ class HfSettings:
         """True if the published tensors are one per expert, not stacks of experts."""
         return any("{e}" in name for name in self.row.names.values())
 
-    @property
+    @cached_property
     def names(self) -> Mapping[str, str]:
         """GGUF name -> published name of a layer's tensors, MLP included."""
-        mlp = "experts" if self.n_experts else self.arch.mlp
-        return {**self.row.names, **self.row.mlp_names.get(mlp, {})}
+        mlp, row = "experts" if self.n_experts else self.arch.mlp, self.row
+        own: Mapping[str, str] = row.named_by(self.config) if row.named_by else {}
+        return {**row.names, **own, **row.mlp_names.get(mlp, {})}
 
     @cached_property
     def layer_types(self) -> list[str]:
@@ -240,10 +244,11 @@ def _act(settings: HfSettings) -> Pairs:
         return
     key = settings.row.keys["hidden_activation"]
     name = settings.config.text(key, "") or settings.config.text("hidden_act", "")
-    if name and name not in ACTS:
-        raise unsupported(key, name, ACTS)
-    if name and ACTS[name] != settings.arch.act:
-        yield "hidden_activation", ACTS[name]
+    acts = {**ACTS, **settings.row.acts}
+    if name and name not in acts:
+        raise unsupported(key, name, acts)
+    if name and acts[name] != settings.arch.act:
+        yield "hidden_activation", acts[name]
 
 
 def _experts(settings: HfSettings) -> Pairs:
@@ -419,9 +424,10 @@ def _llama3_factors(settings: HfSettings) -> list[float]:
 
 def _check_refused(settings: HfSettings) -> None:
     refuse_other_library(settings.config)
+    read = {*settings.row.numbers.values()}
     for key, supported in {**REFUSED, **settings.row.refused}.items():
         value = settings.config.values.get(key)
-        if value is not None and value not in supported:
+        if value is not None and value not in supported and key not in read:
             raise unsupported(key, value, supported)
 
 

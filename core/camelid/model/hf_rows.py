@@ -1,8 +1,9 @@
 """Row type of `HF_ROWS`, and the tensor names, config.json keys and folds that rows share.
 
 Tensor maps go from GGUF name to published name, both relative to their layer except in `outer`; `{e}` is the
-expert index, and the experts' matrices are stacked. A fold changes a tensor at load. Folds are exact (rows
-permuted, a matrix transposed or cut in two, 1 added to a norm's gain), except the exponential of a decay.
+expert index, `{q}` and `{k}` that of a query and key head, and these tensors are stacked. A fold changes a
+tensor at load. Folds are exact (rows permuted, a matrix transposed or cut in two, 1 added to a norm's gain),
+except the exponential of a decay.
 """
 
 from __future__ import annotations
@@ -124,6 +125,8 @@ GPT_OUTER: Names = {"token_embd": "transformer.wte", "output_norm": "transformer
 
 # Rotation of halves becomes rotation of adjacent pairs: rows of each head are permuted.
 PAIRS: Names = {"attn_q": "pairs_of_q", "attn_k": "pairs_of_k"}
+# Each key head's rows of the fused matrix, its queries first, become all queries, all keys, all values.
+QKV_OF_GROUPS: Names = {"attn_qkv": "qkv_of_groups"}
 # A stacked [gate; up] matrix becomes two matrices.
 HALVES: Names = {
     f"ffn_{name}{kind}": fold
@@ -152,6 +155,7 @@ KEYS: Names = {
     "expert_used_count": "num_experts_per_tok",
     "expert_feed_forward_length": "moe_intermediate_size",
 }
+LAYER_KEYS: Names = {**KEYS, "norm_eps": "layer_norm_eps"}
 GPT2_KEYS: Names = {
     "embedding_length": "n_embd",
     "block_count": "n_layer",
@@ -255,6 +259,9 @@ GEMMA3_DEFAULTS = {  # the settings inside a multimodal model's leave out most k
     "hidden_activation": "gelu_pytorch_tanh",
 }  # fmt: skip
 SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
+PARALLEL: Mapping[str, Callable[[Config], MetadataValue]] = {
+    "use_parallel_residual": lambda config: config.flag("use_parallel_residual", False)
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -263,15 +270,18 @@ class HfRow:
 
     Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `ranking`
     those of a ranking head, which classes ...ForSequenceClassification have; `mlp_names` the MLP's by kind,
-    for models whose dense and expert MLPs share published names. `folds` maps a GGUF name to one or more
-    folds (`hf.FOLDS`), in order, `scales` to factors of its rows, from config.json and the number of rows.
-    Tensors that begin or end with an item of `ignored` are not weights.
-    Keys. `aliases` are other names of config.json keys. `keys`, `numbers`, `counts` and `products` map GGUF
-    keys to config.json keys: `numbers` are optional floats, `counts` integers, `products` integers multiplied
-    from two keys, `derived` values of other functions of config.json. `layer_types` (of config.json, number
-    of layers) states the layers' kinds where config.json does not by that key. `defaults` are the values of
-    absent keys as in the classes of transformers 5; `is_tied` is the default of tie_word_embeddings.
-    `refused` maps a key to its supported values; any other value raises UnsupportedModelError.
+    for models whose dense and expert MLPs share published names, `named_by` (of config.json) those that
+    depend on a setting. `folds` maps a GGUF name to one or more folds (`hf.FOLDS`), in order, `scales` to
+    factors of its rows, from config.json and the number of rows. Tensors that begin or end with an item of
+    `ignored` are not weights.
+    Keys. `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as
+    `section.key`. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are
+    optional floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of
+    other functions of config.json. `layer_types` (of config.json, number of layers) states the layers' kinds
+    where config.json does not by that key. `acts` maps published activations to ours where the model's class
+    reads a name otherwise. `defaults` are the values of absent keys as in the classes of transformers 5;
+    `is_tied` is the default of tie_word_embeddings. `refused` maps a key to its supported values; any other
+    value raises UnsupportedModelError.
     """
 
     arch: str
@@ -279,6 +289,7 @@ class HfRow:
     mlp_names: Mapping[str, Names] = field(default_factory=dict[str, Names])
     outer: Names = field(default_factory=lambda: OUTER)
     ranking: Names = field(default_factory=dict[str, str])
+    named_by: Callable[[Config], Names] | None = None
     layer: str = "model.layers.{i}."
     folds: Names = field(default_factory=dict[str, str])
     scales: Mapping[str, Callable[[Config, int], Runs]] = field(
@@ -288,6 +299,8 @@ class HfRow:
     keys: Names = field(default_factory=lambda: KEYS)
     numbers: Names = field(default_factory=dict[str, str])
     counts: Names = field(default_factory=dict[str, str])
+    sections: tuple[str, ...] = ()
+    acts: Names = field(default_factory=dict[str, str])
     products: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     derived: Mapping[str, Callable[[Config], MetadataValue]] = field(
         default_factory=dict[str, Callable[[Config], MetadataValue]]

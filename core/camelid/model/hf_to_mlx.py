@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 
 from camelid.formats.hf_config import HfDirectory
 from camelid.model.archs import HF_ROWS
-from camelid.model.hf import ENDINGS, fold_tensors, name_tensors, published_names, read_settings
+from camelid.model.hf import (
+    ENDINGS,
+    fold_tensors,
+    name_tensors,
+    published_names,
+    read_settings,
+    stacked_names,
+)
 from camelid.model.hf_metadata import HfSettings
 from camelid.model.mlx_rows import MLX_FORMS
 from camelid.plan.weights import Weight
@@ -52,7 +59,19 @@ def _weights(
             continue
         for ending in ENDINGS:
             if tensors := named.get(base + ending):
-                yield published + ending, fold_tensors(base + ending, tensors, folding)
+                weight = fold_tensors(base + ending, tensors, folding)
+                yield from zip(
+                    stacked_names(published + ending, stored), _each(weight, published), strict=True
+                )
+
+
+def _each(weight: Weight, published: str) -> list[Weight]:
+    """The tensors of a stack, one per item, if mlx-lm stores them so."""
+    if "{" not in published:
+        return [weight]
+    n, shape = weight.shape[0], weight.shape[1:]
+    size = len(weight.parts) // n
+    return [replace(weight, shape=shape, parts=weight.parts[i * size : (i + 1) * size]) for i in range(n)]
 
 
 def _shape(weight: Weight, stored: HfSettings) -> tuple[int, ...]:

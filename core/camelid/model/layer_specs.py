@@ -30,6 +30,8 @@ def read_layers(
         widths = metadata.counts("feed_forward_length", n_layers, 0)
         mixers = ["" if width else mixer for width, mixer in zip(widths, mixers, strict=True)]
         mlps = [mlp if width else "" for width, mlp in zip(widths, mlps, strict=True)]
+    if arch.has_global_nope and window:
+        rotated = windowed
     kinds = list(zip(mixers, mlps, windowed, rotated, strict=True))
     act = _act(metadata, arch)
     layers = {kind: _layer(arch, kind, act, window) for kind in {*kinds}}  # equal layers share one object
@@ -94,6 +96,8 @@ def _windowed(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]
 
 def _rotated(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
     """True for layers with a rotation, in an architecture that has one."""
+    if metadata.number("attention.max_alibi_bias", arch.max_alibi_bias):
+        return [False] * n_layers  # ALiBi replaces rotation
     if arch.has_rope_switch and not metadata.flag("rope.scaling.finetuned", default=True):
         return [False] * n_layers
     if metadata.has("rope.layers"):

@@ -94,6 +94,17 @@ def early_experts(c: Lowering, x: View, i: int) -> View:
     return x
 
 
+def parallel(c: Lowering, x: View, i: int) -> View:
+    """x += mixer(norm(x)) + mlp(norm(x)); the MLP has a norm of its own, or that of the mixer."""
+    layer, blk, scale = c.layer(i), f"blk.{i}.", c.spec.residual_scale
+    h = c.norm(x, blk + "attn_norm")
+    y = MIXERS[layer.mixer](c, c.norm(x, own) if (own := blk + "attn_norm_2") in c.weights else h, i)
+    z = MLPS[layer.mlp](c, c.norm(x, own) if (own := blk + "ffn_norm") in c.weights else h, i)
+    c.plan.add(x, y, scale)
+    c.plan.add(x, z, scale)
+    return x
+
+
 def post(c: Lowering, x: View, i: int) -> View:
     """x = norm(x + mixer(x)); x = norm(x + mlp(x)), as in the original transformer (arXiv 1706.03762)."""
     layer, blk = c.layer(i), f"blk.{i}."
@@ -133,6 +144,7 @@ RESIDUALS: dict[str, Callable[[Lowering, View, int], View]] = {
     "sequential": sequential,
     "single": single,
     "early_experts": early_experts,
+    "parallel": parallel,
     "post": post,
     "cross": cross,
     "altup": altup,

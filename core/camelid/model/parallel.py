@@ -27,7 +27,8 @@ ROWS = frozenset({
 })  # fmt: skip
 ROWS_OF_EACH = frozenset({"ffn_gate_exps", "ffn_up_exps"})
 COLS = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps"})
-MIXERS, MLPS, RESIDUALS = {"attention"}, {"", "glu", "mlp", "experts"}, {"sequential", "post"}
+MIXERS, MLPS = {"attention"}, {"", "glu", "mlp", "experts"}
+RESIDUALS = {"sequential", "parallel", "post"}
 WIDE_NORMS = frozenset({"attn_q_norm", "attn_k_norm"})  # of all heads together, unless as wide as a head
 SHARED_STATES = frozenset({"paged", "window"})
 
@@ -77,6 +78,8 @@ def _reason(model: Model) -> str:
         for kind, known in ((layer.mixer, MIXERS), (layer.mlp, MLPS), (layer.residual, RESIDUALS)):
             if kind not in known:
                 return f"{spec.name} has layers of kind {kind!r}, which run on one device"
+    if spec.max_alibi_bias:
+        return f"{spec.name} has a bias by distance for all heads (ALiBi), which one device does"
     for name, weight in model.weights.items():
         if _kind(name) in WIDE_NORMS and weight.shape != (spec.head_dim,):
             return f"{spec.name} norms all heads together ({name}), which one device does"

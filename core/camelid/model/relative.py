@@ -1,19 +1,48 @@
-"""Relative position biases (T5, arXiv 1910.10683, section 2.1): a number for each head and distance.
+"""Relative position biases: a number for each head and distance. ALiBi computes it, T5 learns it.
 
-A model learns one row per bucket of distances. Near distances have their own buckets; the buckets of others
-grow evenly in the logarithm up to a largest distance, and all distances beyond share the last bucket. The ops
-need one row per distance, so backends do not implement buckets.
+ALiBi (arXiv 2108.12409): minus the distance times a slope per head. T5 (arXiv 1910.10683, section 2.1): one
+learned row per bucket of distances. Near distances have their own buckets; the buckets of others grow evenly
+in the logarithm up to a largest distance, and all distances beyond share the last bucket. The ops need one
+row per distance, so backends implement neither slopes nor buckets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 
 from camelid.model.lowering import Lowering
-from camelid.plan.weights import Weight
+from camelid.model.spec import ModelSpec
+from camelid.plan.weights import Weight, inline_f32
 
 NAME = "attn_rel_b"
+ALIBI = "alibi"
+
+
+def alibi_weights(spec: ModelSpec) -> dict[str, Weight]:
+    """The bias rows of all layers by name; none for a model without ALiBi."""
+    if not spec.max_alibi_bias:
+        return {}
+    return {ALIBI: alibi(spec.n_heads, spec.max_alibi_bias, spec.alibi_scale, spec.context_length)}
+
+
+@lru_cache(maxsize=2)  # all programs of a model have the same rows
+def alibi(n_heads: int, max_bias: float, scale: float, context_length: int) -> Weight:
+    """Bias rows by distance back; [context_length, H]."""
+    slopes = [scale * slope for slope in alibi_slopes(n_heads, max_bias)]
+    rows = (-slope * distance for distance in range(context_length) for slope in slopes)
+    return inline_f32(ALIBI, rows, (context_length, n_heads))
+
+
+def alibi_slopes(n_heads: int, max_bias: float) -> Iterator[float]:
+    """A geometric sequence that ends at 2^-max_bias.
+
+    Heads beyond a power of two take every second slope of the sequence for twice that power.
+    """
+    n = 1 << (n_heads.bit_length() - 1)
+    yield from (2.0 ** (-max_bias * (i + 1) / n) for i in range(n))
+    yield from (2.0 ** (-max_bias * (i + 0.5) / n) for i in range(n_heads - n))
 
 
 def bias_back(c: Lowering, i: int) -> Weight | None:

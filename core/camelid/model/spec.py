@@ -49,13 +49,14 @@ class RopeSpec:
 class LayerSpec:
     """One layer: a row of `layers.MIXERS` and one of `layers.MLPS`, with their state group and rotation.
 
-    `residual`: sequential, single (a mixer or an MLP alone; the other is ""), early_experts (experts beside a
-    dense MLP), post (norm after the sum), cross (attention to an encoder's rows between mixer and MLP) or
-    altup (several streams); the rows of `layers.RESIDUALS`. `rope` is a key of `ModelSpec.ropes`, "" for no
-    rotation. `window` > 0 limits attention to the latest `window` rows. `kv_layer` >= 0 is the layer whose
-    keys and values this layer reads instead of its own. Layers without a KV cache have the state group
-    `recurrent`, those without state none (""). `n_heads`, `n_kv_heads` and `ffn_size` are numbers of this
-    layer alone (0: those of the model, which are the largest of its layers).
+    `residual`: sequential, parallel (mixer and MLP read the same stream), single (a mixer or an MLP alone;
+    the other is ""), early_experts (experts beside a dense MLP), post (norm after the sum), cross (attention
+    to an encoder's rows between mixer and MLP) or altup (several streams); the rows of `layers.RESIDUALS`.
+    `rope` is a key of `ModelSpec.ropes`, "" for no rotation. `window` > 0 limits attention to the latest
+    `window` rows. `kv_layer` >= 0 is the layer whose keys and values this layer reads instead of its own.
+    Layers without a KV cache have the state group `recurrent`, those without state none (""). `n_heads`,
+    `n_kv_heads` and `ffn_size` are numbers of this layer alone (0: those of the model, which are the largest
+    of its layers).
     """
 
     mixer: str = "attention"
@@ -177,13 +178,15 @@ class ModelSpec:
     `layers` are the decoder's; `encoder` has its own, and a model may have only an encoder.
     `embedding_scale`, `residual_scale` and `logit_scale` multiply embeddings, each block's output and logits.
     `attention_softcap` and `logit_softcap` bound scores and logits (0: unbounded). `norms_values` applies an
-    RMS norm without gain to each head's values. `ffn_cutoff` is the gate threshold of sparse_glu, in standard
-    deviations above the row's mean. `n_streams` > 1 is the number of altup's streams. `conv_width` is the
-    number of rows that a short convolution sees (0: no layer has one). `max_distance` is the last distance
-    with a relative position bias of its own; larger distances share that bias. `n_token_types` > 0 is the
-    number of types of an embedding table by token type (BERT). `sees_images` lets rows of one image attend to
-    each other; the first `n_deepstack` layers add embeddings of images. A spec with `tensor_parallel` > 1 is
-    one device's share (`parallel.py`): its heads, and its part of each MLP.
+    RMS norm without gain to each head's values, `norms_rotated` norms queries and keys after their rotation.
+    `max_alibi_bias` > 0 adds a bias by distance to scores (ALiBi), multiplied by `alibi_scale`. `ffn_cutoff`
+    is the gate threshold of sparse_glu, in standard deviations above the row's mean. `n_streams` > 1 is the
+    number of altup's streams. `conv_width` is the number of rows that a short convolution sees (0: no layer
+    has one). `max_distance` is the last distance with a relative position bias of its own; larger distances
+    share that bias. `n_token_types` > 0 is the number of types of an embedding table by token type (BERT).
+    `sees_images` lets rows of one image attend to each other; the first `n_deepstack` layers add embeddings
+    of images. A spec with `tensor_parallel` > 1 is one device's share (`parallel.py`): its heads, and its
+    part of each MLP.
     """
 
     arch: str
@@ -213,6 +216,9 @@ class ModelSpec:
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     norms_values: bool = False
+    norms_rotated: bool = False
+    max_alibi_bias: float = 0.0
+    alibi_scale: float = 1.0
     ffn_cutoff: float = 0.0
     n_streams: int = 1
     encoder: EncoderSpec | None = None

@@ -21,6 +21,7 @@ from camelid.plan.weights import Weight
 
 Factors: TypeAlias = Mapping[str, tuple[float, ...]]
 FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
+MAX_ALIBI = 1 << 23  # numbers of its table; MPT-7B-StoryWriter has 2^21
 SCALINGS = ("none", "linear", "yarn", "longrope")
 
 # Values of expert_gating_func -> gates of the router op.
@@ -29,7 +30,6 @@ GATES: Mapping[int, str] = {1: "softmax", 2: "sigmoid", 3: "topk_softmax"}
 # Keys of features that no row has -> values that leave the results unchanged. Other values are refused.
 REFUSED: Mapping[str, tuple[object, ...]] = {
     "attention.clamp_kqv": (0.0,),
-    "attention.max_alibi_bias": (0.0,),
     "attention.output_scale": (0.0, 1.0),
     "attention.q_lora_rank": (0,),
     "attention.kv_lora_rank": (0,),
@@ -69,8 +69,11 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     ropes = _ropes(metadata, arch, head_dim, factors)
     layers = read_layers(metadata, arch, n_layers, _routed(checkpoint, n_layers) if experts else [])
     layers = with_own_counts(metadata, layers) if arch.varies else layers
+    residual = _residual(metadata, arch, checkpoint.tensors)
+    layers = tuple(replace(layer, residual=residual) for layer in layers)
     encoder = read_encoder(metadata, arch, layers, checkpoint.tensors)
     mixers = {layer.mixer for layer in layers}
+    attention_scale = _attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim)
     spec = ModelSpec(
         arch=name,
         name=checkpoint.header.get("general.name", str, default=name),
@@ -94,10 +97,13 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         delta=read_delta(metadata, arch) if "delta" in mixers else None,
         mla=read_mla(metadata, head_dim) if "mla" in mixers else None,
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
-        attention_scale=_attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim),
+        attention_scale=attention_scale,
+        max_alibi_bias=metadata.number("attention.max_alibi_bias", arch.max_alibi_bias),
+        alibi_scale=attention_scale if arch.scales_alibi else 1.0,
+        norms_rotated=arch.norms_rotated,
         attention_softcap=metadata.number("attn_logit_softcapping", arch.softcaps[0]),
         logit_softcap=metadata.number("final_logit_softcapping", arch.softcaps[1]),
-        logit_scale=1.0 / (metadata.number("logit_scale", 1.0) or 1.0),
+        logit_scale=_logit_scale(metadata, arch),
         embedding_scale=metadata.number(
             "embedding_scale", hidden_size**0.5 if arch.scales_embeddings else 1.0
         ),
@@ -256,6 +262,22 @@ def _yarn_scale(metadata: MetadataReader) -> float:
     return (1.0 + metadata.number("rope.scaling.yarn_log_multiplier", 0.0) * stretch) ** 2
 
 
+def _logit_scale(metadata: MetadataReader, arch: Arch) -> float:
+    stated = metadata.number("logit_scale", 1.0) or 1.0
+    return stated if arch.multiplies_logits else 1.0 / stated
+
+
+def _residual(metadata: MetadataReader, arch: Arch, tensors: Mapping[str, Weight]) -> str:
+    """The row's residual; a parallel one may be switched off by the file."""
+    if arch.residual != "parallel":
+        return arch.residual
+    if arch.sequential_by:
+        is_parallel = f"blk.0.{arch.sequential_by}.weight" not in tensors
+    else:
+        is_parallel = metadata.flag("use_parallel_residual", default=True)
+    return "parallel" if is_parallel else "sequential"
+
+
 def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors) -> dict[str, RopeSpec]:
     if not arch.rope_style:
         return {}
@@ -334,6 +356,9 @@ def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
         "key and value heads must have the same size": value_dim == spec.head_dim,
         "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
         "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,
+        "ALiBi's largest bias must not be negative": spec.max_alibi_bias >= 0.0,
+        f"ALiBi's context_length times n_heads must be at most {MAX_ALIBI}": not spec.max_alibi_bias
+        or spec.context_length * spec.n_heads <= MAX_ALIBI,
     }
     for rope in spec.ropes.values():
         rules |= _rope_rules(rope, spec.head_dim)

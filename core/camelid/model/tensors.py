@@ -12,9 +12,11 @@ from camelid.model.checkpoint import Checkpoint
 from camelid.model.latent import split_kv_b
 from camelid.model.spec import DeltaSpec, LayerSpec, MlaSpec, ModelSpec, SsmSpec
 from camelid.model.spec_reader import FACTOR_TENSORS
-from camelid.plan.weights import Weight, take_rows
+from camelid.plan.weights import Weight, inline_f32, take_rows
 
 Shape = tuple[int, ...]
+OUTPUT_NORM = "output_norm"
+SEQUENTIAL = ("ffn_norm",)  # tensors that a sequential layer requires of an architecture with other residuals
 SINGLE_EXPERT = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
 
 
@@ -32,7 +34,15 @@ def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[s
     weights = {_short(name): _checked(name, tensors, want) for name, want in shapes.items()}
     unread = {*_more_tokens(checkpoint, spec)} | {f"{n}.weight" for n in FACTOR_TENSORS}
     _check_all_consumed({*tensors} - unread, {*shapes}, spec.arch)
-    return weights
+    return weights | _bare_norms(spec, arch)
+
+
+def _bare_norms(spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
+    """Gains of 1 for the norms of `arch.bare_norms`, which no file stores."""
+    layered = [name for name in arch.bare_norms if name != OUTPUT_NORM]
+    names = [f"blk.{i}.{name}" for i in range(spec.n_layers) for name in layered]
+    names += [OUTPUT_NORM] if OUTPUT_NORM in arch.bare_norms else []
+    return {name: inline_f32(name, [1.0] * spec.hidden_size, (spec.hidden_size,)) for name in names}
 
 
 def _more_tokens(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[str]:
@@ -70,7 +80,7 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "C": spec.hidden_size, "Q": spec.q_size, "K": spec.kv_size, "D": spec.head_dim,
         "F": spec.ffn_size, "V": spec.vocab_size, "P": spec.context_length,
         "E": experts.n_experts if experts else 0, "X": experts.ffn_size if experts else 0,
-        "S": experts.shared_size if experts else 0, "A": spec.n_heads, "1": 1,
+        "S": experts.shared_size if experts else 0, "A": spec.n_heads, "k": spec.n_kv_heads, "1": 1,
         "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,
         **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
         **(_mla_sizes(spec, spec.mla) if spec.mla else {}),
@@ -158,7 +168,10 @@ def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
 
 def _layer_shapes(spec: ModelSpec, arch: Arch, layer: LayerSpec) -> Shapes:
     absent = {letter for letter in ABSENT if not _sizes(spec).get(letter, 0)}
-    return {name: letters for name, letters in arch.layer_tensors(layer).items() if not absent & {*letters}}
+    names = SEQUENTIAL if layer.residual == "sequential" else ()
+    second = {name: arch.optional[name] for name in names if name in arch.optional}
+    shapes = {**arch.layer_tensors(layer), **second}
+    return {name: letters for name, letters in shapes.items() if not absent & {*letters}}
 
 
 def _of_bias(letters: str) -> str:

@@ -12,8 +12,11 @@ from __future__ import annotations
 from tests.golden.case_row import CaseRow
 from tests.golden.cases import (
     bert,
+    bloom,
+    cohere,
     deepseek,
     experts,
+    falcon,
     gemma,
     gpt,
     gpt_oss,
@@ -23,7 +26,10 @@ from tests.golden.cases import (
     llama,
     mamba,
     mixtures,
+    nemotron,
+    neox,
     olmo,
+    opt,
     phi,
     qwen,
     routed,
@@ -49,6 +55,12 @@ FAMILIES = (
     deepseek,
     routed,
     varied,
+    cohere,
+    falcon,
+    neox,
+    bloom,
+    opt,
+    nemotron,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

@@ -1,4 +1,4 @@
-"""Golden models of Gemma 2 and 3."""
+"""Golden models of Gemma 1, 2 and 3."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ GEMMA = {
     "rms_norm_eps": 1e-06,
     "tie_word_embeddings": True,
 }
+# The activation's name is that of the first files.
+GEMMA1 = config("GemmaForCausalLM", "gemma", **GEMMA | {"hidden_act": "gelu", "hidden_activation": None})
 GEMMA2 = config(
     "Gemma2ForCausalLM",
     "gemma2",
@@ -62,12 +64,15 @@ def gemma3_rope(feature: str, *, local: Json = LOCAL_ROPE, full: Json = GLOBAL_R
 
 
 CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="gemma", seed=1060, config=GEMMA1),
     CaseRow(name="gemma2", seed=161, config=GEMMA2),
     CaseRow(name="gemma3", seed=171, config=GEMMA3),
     CaseRow(name="gemma3_rope_parameters", seed=172, config=GEMMA3_MODERN),
 )
 
 WRONG: tuple[Mutation, ...] = (
+    *common("gemma"),
+    without("gemma", "norms", "layernorm.weight"),
     *common("gemma2", act="hidden_activation"),
     key("gemma2", "attn_logit_softcapping", None),
     key("gemma2", "final_logit_softcapping", None),

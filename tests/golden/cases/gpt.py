@@ -1,4 +1,4 @@
-"""Golden models of GPT-2, CodeShell, StarCoder2, StableLM."""
+"""Golden models of GPT-2, CodeShell, StarCoder 1 and 2, StableLM 1 and 2."""
 
 from __future__ import annotations
 
@@ -48,6 +48,15 @@ STABLELM = config("StableLmForCausalLM", "stablelm") | {
     "use_qkv_bias": True,
 }
 STABLELM.pop("rms_norm_eps")
+STABLELM2 = STABLELM | {"qk_layernorm": True, "use_parallel_residual": True, "use_qkv_bias": False}
+BIGCODE = GPT2 | {
+    "activation_function": "gelu_pytorch_tanh",
+    "architectures": ["GPTBigCodeForCausalLM"],
+    "attention_softmax_in_fp32": True,
+    "model_type": "gpt_bigcode",
+    "multi_query": True,
+    "scale_attention_softmax_in_fp32": True,
+}
 # Without tie_word_embeddings, as in the published files: the default is tied.
 STARCODER2 = config("Starcoder2ForCausalLM", "starcoder2") | {
     "embedding_dropout": 0.1,
@@ -67,7 +76,10 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="gpt2", seed=191, config=GPT2),
     CaseRow(name="gpt2_bare_names", seed=192, config=GPT2, prefix="transformer.", masks=True),
     CaseRow(name="codeshell", seed=6301, config=CODESHELL),
+    CaseRow(name="gpt_bigcode", seed=1080, config=BIGCODE),
+    CaseRow(name="gpt_bigcode_heads", seed=1081, config=BIGCODE | {"multi_query": False}),
     CaseRow(name="stablelm", seed=231, config=STABLELM),
+    CaseRow(name="stablelm2", seed=1082, config=STABLELM2),
     CaseRow(name="starcoder2", seed=241, config=STARCODER2),
     CaseRow(name="starcoder2_bare", seed=242, config=STARCODER2 | STARCODER2_BARE),
 )
@@ -94,6 +106,17 @@ WRONG: tuple[Mutation, ...] = (
     key("stablelm", "use_parallel_residual", True),
     without("stablelm", "qkv bias", "_proj.bias"),
     without("stablelm", "norm biases", "norm.bias"),
+    key("stablelm2", "rope_theta", 10.0),
+    key("stablelm2", "layer_norm_eps", 0.05),
+    without("stablelm2", "q norms", *(f"q_layernorm.norms.{i}.weight" for i in range(4))),
+    without("stablelm2", "k norms", *(f"k_layernorm.norms.{i}.weight" for i in range(2))),
+    key("gpt_bigcode", "layer_norm_epsilon", 0.05),
+    key("gpt_bigcode", "activation_function", "relu"),
+    key("gpt_bigcode", "scale_attn_weights", False),
+    without("gpt_bigcode", "attention biases", "c_attn.bias", "attn.c_proj.bias"),
+    without("gpt_bigcode", "ffn biases", "c_fc.bias", "mlp.c_proj.bias"),
+    without("gpt_bigcode", "positions", "wpe.weight"),
+    without("gpt_bigcode_heads", "attention biases", "c_attn.bias", "attn.c_proj.bias"),
     key("starcoder2", "rope_theta", 300.0),
     key("starcoder2", "norm_epsilon", 0.05),
     key("starcoder2", "hidden_act", "relu"),

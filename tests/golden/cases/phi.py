@@ -1,9 +1,9 @@
-"""Golden models of Phi 3 and 4."""
+"""Golden models of Phi 2 to 4."""
 
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow, Json, config
-from tests.golden.mutation import Mutation, common, key, within
+from tests.golden.mutation import Mutation, common, key, within, without
 
 PHI3 = config(
     "Phi3ForCausalLM",
@@ -30,6 +30,16 @@ PHI4_MINI = PHI3 | {
     "sliding_window": None,
     "tie_word_embeddings": True,
 }
+# One key/value head for two queries; the published models have as many of both.
+PHI2 = config("PhiForCausalLM", "phi") | {
+    "embd_pdrop": 0.0,
+    "hidden_act": "gelu_new",
+    "layer_norm_eps": 1e-05,
+    "partial_rotary_factor": 0.5,
+    "qk_layernorm": False,
+    "resid_pdrop": 0.1,
+}
+PHI2.pop("rms_norm_eps")
 
 
 def longrope(case: str, old: Json, used: str) -> list[Mutation]:
@@ -42,12 +52,22 @@ def longrope(case: str, old: Json, used: str) -> list[Mutation]:
 
 
 CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="phi2", seed=1070, config=PHI2),
     CaseRow(name="phi3_short", seed=181, config=PHI3, lengths=(24, 17)),  # 24: the longest short sequence,
     CaseRow(name="phi3_long", seed=182, config=PHI3, lengths=(40, 25)),
     CaseRow(name="phi3_partial", seed=183, config=PHI4_MINI),
 )
 
 WRONG: tuple[Mutation, ...] = (
+    key("phi2", "rope_theta", 300.0),
+    key("phi2", "layer_norm_eps", 0.05),
+    key("phi2", "hidden_act", "relu"),
+    key("phi2", "partial_rotary_factor", 1.0),
+    without("phi2", "qkv bias", "q_proj.bias", "k_proj.bias", "v_proj.bias"),
+    without("phi2", "o bias", "dense.bias"),
+    without("phi2", "ffn biases", "fc1.bias", "fc2.bias"),
+    without("phi2", "norm biases", "layernorm.bias"),
+    without("phi2", "head bias", "lm_head.bias"),
     *common("phi3_short"),
     *longrope("phi3_short", PHI3, "short_factor"),
     key("phi3_short", "original_max_position_embeddings", 23),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from camelid.model.lowering import Lowering
-from camelid.model.relative import bias_back
+from camelid.model.relative import ALIBI, bias_back
 from camelid.plan.plan import View
 
 
@@ -30,7 +30,7 @@ def attention(c: Lowering, h: View, i: int) -> View:
         window=layer.window,
         softcap=spec.attention_softcap,
         sinks=c.weights.get(blk + "attn_sinks"),
-        bias=bias_back(c, i),
+        bias=c.weights.get(ALIBI) or bias_back(c, i),
     )  # [T, H*D]
     if blk + "attn_gate" in c.weights:
         c.plan.mul(y, _gate(c, h, blk + "attn_gate"))
@@ -57,9 +57,14 @@ def heads(c: Lowering, h: View, i: int, name: str) -> View:
     """Queries (`name` "q") or keys ("k"), normed and rotated; [T, heads*D]."""
     blk, spec = f"blk.{i}.attn_{name}", c.spec
     x = c.linear(h, blk, name)
-    norm = f"{blk}_norm"
-    if norm in c.weights:
-        width = c.weights[norm].cols
-        x = c.norm(x, norm, width if width < x.cols else 0)
+    x = x if spec.norms_rotated else _normed(c, x, f"{blk}_norm")
     c.rope(x, c.layer(i).rope, spec.head_dim)
-    return x
+    return _normed(c, x, f"{blk}_norm") if spec.norms_rotated else x
+
+
+def _normed(c: Lowering, x: View, norm: str) -> View:
+    """x with the norm of its heads, if the model has one. A gain [heads, D] has a row per head."""
+    if norm not in c.weights:
+        return x
+    width = c.weights[norm].cols
+    return c.norm(x, norm, width if width < x.cols else 0)

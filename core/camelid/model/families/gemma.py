@@ -1,4 +1,4 @@
-"""Gemma 2 and 3."""
+"""Gemma 1 to 3."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from camelid.model import hf_rows as hf
 from camelid.model.arch import HEAD_NORMS, POST_NORMS, PRE_NORMS, Arch
 
 ARCHS: dict[str, Arch] = {
+    "gemma": Arch(rope_style="neox", act="gelu", scales_embeddings=True),
     "gemma2": Arch(
         rope_style="neox",
         act="gelu",
@@ -30,6 +31,14 @@ ARCHS: dict[str, Arch] = {
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
+    "gemma": hf.HfRow(
+        arch="gemma",
+        folds=hf.GEMMA_FOLDS,
+        acts={"gelu": "gelu"},  # early files name the tanh approximation so
+        defaults={"num_key_value_heads": 16, "head_dim": 256},
+        refused={"use_bidirectional_attention": (False,)},
+        is_tied=True,
+    ),
     "gemma2": hf.HfRow(
         arch="gemma2",
         names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU},

@@ -15,6 +15,15 @@ ARCHS: dict[str, Arch] = {
         has_positions=True,
         splits=FUSED_QKV,
     ),
+    "starcoder": Arch(
+        rope_style="",
+        norm_kind="layer",
+        mlp="mlp",
+        act="gelu",
+        biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
+        has_positions=True,
+        splits=FUSED_QKV,
+    ),
     "starcoder2": Arch(
         rope_style="neox",
         norm_kind="layer",
@@ -31,8 +40,16 @@ ARCHS: dict[str, Arch] = {
         biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
         splits=FUSED_QKV,
     ),
+    # StableLM 2 12B: no ffn_norm, and norms of heads with a row per head.
     "stablelm": Arch(
-        rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm"), optional_biases=QKV
+        rope_style="neox",
+        norm_kind="layer",
+        tensors={"attn_norm": "C"},
+        optional={"ffn_norm": "C", "attn_q_norm": "AD", "attn_k_norm": "kD"},
+        biases=("attn_norm", "output_norm"),
+        optional_biases=("ffn_norm", *QKV),
+        residual="parallel",
+        sequential_by="ffn_norm",
     ),
 }
 
@@ -56,6 +73,19 @@ HF_ROWS: dict[str, hf.HfRow] = {
         keys=hf.CODESHELL_KEYS,
         refused={"position_embedding_type": ("rope",), "scale_attn_weights": (True,)},
     ),
+    # StarCoder 1: GPT-2 with one key/value head, or with rows of heads side by side.
+    "gpt_bigcode": hf.HfRow(
+        arch="starcoder",
+        names=hf.GPT2,
+        outer={**hf.GPT_OUTER, "position_embd": "transformer.wpe"},
+        layer="transformer.h.{i}.",
+        folds=hf.QKV_OF_GROUPS,
+        keys=hf.GPT2_KEYS,
+        defaults={"n_positions": 1024, "multi_query": True},
+        refused={"scale_attn_weights": (True,), "add_cross_attention": (False,)},
+        ignored=("attn.bias", "attn.masked_bias"),
+        is_tied=True,
+    ),
     "starcoder2": hf.HfRow(
         arch="starcoder2",
         names={**hf.PRE_NORMS, **hf.ATTENTION, "ffn_up": "mlp.c_fc", "ffn_down": "mlp.c_proj"},
@@ -65,8 +95,20 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "stablelm": hf.HfRow(
         arch="stablelm",
-        keys={**hf.KEYS, "norm_eps": "layer_norm_eps"},
-        defaults={"num_key_value_heads": 32, "partial_rotary_factor": 0.25},
-        refused={"qk_layernorm": (False,), "use_parallel_residual": (False,)},
+        names={
+            **hf.ATTENTION,
+            **hf.GLU,
+            "attn_norm": "input_layernorm",
+            "attn_q_norm": "self_attn.q_layernorm.norms.{q}",
+            "attn_k_norm": "self_attn.k_layernorm.norms.{k}",
+        },
+        keys=hf.LAYER_KEYS,
+        named_by=lambda config: {} if config.flag("use_parallel_residual", False) else hf.PRE_NORMS,
+        derived=hf.PARALLEL,
+        defaults={
+            "num_key_value_heads": 32,
+            "partial_rotary_factor": 0.25,
+            "use_parallel_residual": False,
+        },
     ),
 }

@@ -1,15 +1,40 @@
-"""Phi 3 and 4."""
+"""Phi 2 to 4."""
 
 from __future__ import annotations
 
 from camelid.model import hf_rows as hf
-from camelid.model.arch import FUSED_GATE_UP, FUSED_QKV, Arch
+from camelid.model.arch import ATTENTION, FUSED_GATE_UP, FUSED_QKV, Arch
 
 ARCHS: dict[str, Arch] = {
+    "phi2": Arch(
+        rope_style="neox",
+        norm_kind="layer",
+        mlp="mlp",
+        act="gelu",
+        tensors={"attn_norm": "C"},
+        biases=("attn_norm", *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
+        optional_biases=("output",),
+        splits=FUSED_QKV,
+        residual="parallel",
+    ),
     "phi3": Arch(rope_style="neox", splits={**FUSED_QKV, **FUSED_GATE_UP}),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
+    "phi": hf.HfRow(
+        arch="phi2",
+        names={
+            "attn_norm": "input_layernorm",
+            **hf.ATTENTION,
+            "attn_output": "self_attn.dense",
+            "ffn_up": "mlp.fc1",
+            "ffn_down": "mlp.fc2",
+        },
+        outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
+        keys=hf.LAYER_KEYS,
+        defaults={"max_position_embeddings": 2048, "partial_rotary_factor": 0.5},
+        refused={"qk_layernorm": (False,)},
+    ),
     "phi3": hf.HfRow(
         arch="phi3",
         names={

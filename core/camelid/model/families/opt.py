@@ -1,0 +1,54 @@
+"""OPT: learned positions from row 2 on, and ReLU. llama.cpp has no name for it; `opt` is ours."""
+
+from __future__ import annotations
+
+from camelid.model import hf_rows as hf
+from camelid.model.arch import ATTENTION, PRE_NORMS, Arch
+
+ARCHS: dict[str, Arch] = {
+    "opt": Arch(
+        rope_style="",
+        norm_kind="layer",
+        mlp="mlp",
+        act="relu",
+        has_positions=True,
+        biases=(*PRE_NORMS, "output_norm"),
+        optional_biases=(*ATTENTION, "ffn_up", "ffn_down"),
+    ),
+}
+
+HF_ROWS: dict[str, hf.HfRow] = {
+    # 350M norms after the sums and projects its embeddings, which `do_layer_norm_before` tells.
+    "opt": hf.HfRow(
+        arch="opt",
+        names={
+            "attn_norm": "self_attn_layer_norm",
+            **hf.ATTENTION,
+            "attn_output": "self_attn.out_proj",
+            "ffn_norm": "final_layer_norm",
+            "ffn_up": "fc1",
+            "ffn_down": "fc2",
+        },
+        outer={
+            "token_embd": "model.decoder.embed_tokens",
+            "position_embd": "model.decoder.embed_positions",
+            "output_norm": "model.decoder.final_layer_norm",
+            "output": "lm_head",
+        },
+        layer="model.decoder.layers.{i}.",
+        folds={"position_embd": "without_offset"},
+        keys={
+            **hf.KEYS,
+            "feed_forward_length": "ffn_dim",
+            "norm_eps": "layer_norm_eps",
+            "hidden_activation": "activation_function",
+        },
+        defaults={"max_position_embeddings": 2048, "activation_function": "relu"},
+        refused={
+            "do_layer_norm_before": (True,),
+            "_remove_final_layer_norm": (False,),
+            "layer_norm_elementwise_affine": (True,),
+        },
+        is_tied=True,
+    ),
+}

@@ -1,0 +1,55 @@
+"""Golden models of Command R and R7B."""
+
+from __future__ import annotations
+
+from tests.golden.case_row import CaseRow, config
+from tests.golden.mutation import Mutation, key, without
+
+COHERE = config(
+    "CohereForCausalLM",
+    "cohere",
+    attention_bias=False,
+    layer_norm_eps=1e-05,
+    logit_scale=0.25,
+    pad_token_id=0,
+    rope_theta=10000.0,
+    tie_word_embeddings=True,
+    use_qk_norm=False,
+)
+COHERE.pop("rms_norm_eps")
+COHERE_PLUS = COHERE | {"attention_bias": True, "head_dim": 32, "use_qk_norm": True}
+COHERE2 = {key: value for key, value in COHERE.items() if key != "use_qk_norm"} | {
+    "architectures": ["Cohere2ForCausalLM"],
+    "cache_implementation": "hybrid",
+    "head_dim": 16,
+    "model_type": "cohere2",
+    "num_hidden_layers": 4,
+    "order_of_interleaved_layers": "local_attn_first",
+    "position_embedding_type": "rope_gptj",
+    "sliding_window": 12,
+    "sliding_window_pattern": 4,
+}
+LOCAL, GLOBAL = "sliding_attention", "full_attention"
+
+CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="cohere", seed=1010, config=COHERE),
+    CaseRow(name="cohere_plus", seed=1011, config=COHERE_PLUS),
+    CaseRow(name="cohere2", seed=1012, config=COHERE2),
+)
+
+WRONG: tuple[Mutation, ...] = (
+    key("cohere", "rope_theta", 300.0),
+    key("cohere", "layer_norm_eps", 0.05),
+    key("cohere", "hidden_act", "relu"),
+    key("cohere", "logit_scale", 0.5),
+    without("cohere", "norms", "layernorm.weight"),
+    without("cohere_plus", "q norm", "q_norm.weight"),
+    without("cohere_plus", "k norm", "k_norm.weight"),
+    without("cohere_plus", "qkv bias", "q_proj.bias", "k_proj.bias", "v_proj.bias"),
+    without("cohere_plus", "o bias", "o_proj.bias"),
+    key("cohere2", "rope_theta", 300.0),
+    key("cohere2", "logit_scale", 0.5),
+    Mutation("cohere2", "sliding_window one wider", {"sliding_window": 13}),
+    key("cohere2", "layer_types", [LOCAL] * 4),
+    Mutation("cohere2", "layer_types shifted", {"layer_types": [GLOBAL, LOCAL, LOCAL, LOCAL]}),
+)
