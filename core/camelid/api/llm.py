@@ -22,15 +22,17 @@ from camelid.loading.model_file import ModelSource, find_source
 from camelid.loading.start import RunningModel
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
-from camelid.requests.build import RequestBuilder
+from camelid.requests.build import RequestBuilder, check_generates
 from camelid.requests.options import Message, Options, Prompt
 from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
 from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from camelid.api.embed import Embedder
     from camelid.api.sessions.session import Session, SessionHost
     from camelid.loading.identity import Identity
+    from camelid.requests.embedding import EmbedOptions, RerankOptions, Text
 
 __all__ = ["LLM", "Completion", "Event", "ModelSource"]
 
@@ -206,12 +208,39 @@ class LLM:
 
     async def _logits(self, token_ids: Sequence[int], into: DeviceArray | None = None) -> list[Any]:
         self._check_open()
+        check_generates(self.spec)
         await self._running.compile(ALL_LOGITS)
         greedy = SamplingParams(temperature=0.0).seeded()
         request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True, into=into)
         stream = self._engine.submit(request)
         await _read(stream)
         return stream.logits
+
+    async def aembed(self, texts: str | Iterable[Text], **options: Unpack[EmbedOptions]) -> list[list[float]]:
+        """The embedding of each text, which is a string or token ids.
+
+        Raises ContextOverflowError for a text longer than the context; RequestError for a model that makes no
+        embeddings.
+        """
+        self._check_open()
+        return await self._embedder.embed(texts, **options)
+
+    async def arerank(
+        self, query: str, documents: Iterable[str], **options: Unpack[RerankOptions]
+    ) -> list[float]:
+        """The relevance of each document to the query, from 0 to 1.
+
+        Raises ContextOverflowError for a document too long for the context beside the query; RequestError for
+        a model without a ranking head.
+        """
+        self._check_open()
+        return await self._embedder.rerank(query, documents, **options)
+
+    @cached_property
+    def _embedder(self) -> Embedder:
+        from camelid.api.embed import Embedder  # a model that generates needs none
+
+        return Embedder(self._running, self._builder)
 
     async def aclose(self) -> None:
         """Cancels running requests and closes the backend."""
@@ -251,6 +280,14 @@ class LLM:
     def logits_on_device(self, token_ids: Sequence[int]) -> DeviceArray:
         """As `alogits_on_device`, without an event loop."""
         return self._runner.run(self.alogits_on_device(token_ids))
+
+    def embed(self, texts: str | Iterable[Text], **options: Unpack[EmbedOptions]) -> list[list[float]]:
+        """As `aembed`, without an event loop."""
+        return self._runner.run(self.aembed(texts, **options))
+
+    def rerank(self, query: str, documents: Iterable[str], **options: Unpack[RerankOptions]) -> list[float]:
+        """As `arerank`, without an event loop."""
+        return self._runner.run(self.arerank(query, documents, **options))
 
     def close(self) -> None:
         """As `aclose`, without an event loop."""

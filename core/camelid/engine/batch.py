@@ -137,7 +137,7 @@ class OutputProcessor:
             raise BackendError(
                 f"backend {self._name!r} returned {len(rows)} rows, expected {n_rows}", backend=self._name
             )
-        accept = self._logits if s.request.all_logits else self._token
+        accept = self._token if s.request.generates else self._encoded if s.request.encodes else self._logits
         drafts, s.drafts = s.drafts, ()
         for n, row in enumerate(rows):
             self._check(row, s)
@@ -153,7 +153,8 @@ class OutputProcessor:
         if row.status != "ok":
             fault = {"nan": "not a number", "zero": "all zero"}[row.status]
             raise BackendError(
-                f"backend {name!r}: the logits after {len(s.token_ids)} tokens are {fault}; {STATUS_HINT}",
+                f"backend {name!r}: the {'floats' if s.request.encodes else 'logits'} after "
+                f"{len(s.token_ids)} tokens are {fault}; {STATUS_HINT}",
                 backend=name, status=row.status,
             )  # fmt: skip
         if not 0 <= row.token_id < self._vocab_size:
@@ -174,6 +175,13 @@ class OutputProcessor:
         else:
             rows.append(row.logits)
         return "stop" if len(rows) == s.request.n_prompt else None
+
+    def _encoded(self, s: Sequence, row: OutputRow) -> FinishReason | None:
+        """Appends a row of floats of an encoded text."""
+        s.outbox.logits.append(row.logits)
+        is_last = len(s.outbox.logits) == s.request.n_encoded
+        self._counters.encoded += is_last
+        return "stop" if is_last else None
 
     def _token(self, s: Sequence, row: OutputRow) -> FinishReason | None:
         """Accepts a drawn token, or an end token."""

@@ -22,7 +22,7 @@ from camelid.engine.delivery import Delivery
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
 from camelid.engine.pace import RunAhead
-from camelid.engine.programs import DECODE, VERIFY, Limits, ProgramTable
+from camelid.engine.programs import DECODE, ENCODE, VERIFY, Limits, ProgramTable
 from camelid.engine.recovery import Recovery
 from camelid.engine.request import Request, check_choice, check_ids, check_request, max_answer_tokens
 from camelid.engine.results import Clock, FinishReason, Outbox
@@ -191,7 +191,7 @@ class StepEngine:
             parent = self._sequences.get(id)
             while parent and parent.n_in_flight and not parent.is_finished:
                 await self.recovery.settle(self._retire)
-            if parent is None or parent.is_finished or parent.request.all_logits:
+            if parent is None or parent.is_finished or not parent.request.generates:
                 raise RequestError(f"request {id} does not run, so it cannot be forked", field="id")
             if whole:
                 return self._fork(parent, parent.fork(next(self._ids), choice), parent.n_rows)
@@ -371,7 +371,7 @@ class StepEngine:
         if program in budgets:
             depth, n_prefill = pending.batch.prefill_depth, n_rows - pending.n_decode
             budgets[program].observe(depth, n_prefill, seconds, generates=bool(pending.n_decode))
-        else:
+        elif program != ENCODE:
             for budget in budgets.values():
                 budget.observe_generation(seconds)
         if program == DECODE:

@@ -31,6 +31,7 @@ class Counters:
     ring_rows: int = 0
     discarded_rows: int = 0  # rows retired after their sequence had ended
     failed_steps: int = 0
+    encoded: int = 0  # texts encoded
     hosted_rows: int = 0  # rows whose token the host drew
     guided_rows: int = 0  # host-drawn rows under a grammar
     redrawn_rows: int = 0  # grammar rows whose token differs from the device's draw

@@ -11,14 +11,16 @@ from camelid.plan.step import Capacity, ProgramKey, Step
 
 # `decode` and `mixed` draw on the device. The others return more: `candidates` the largest logits, `guided`
 # and `all_logits` the whole logits of generated rows or of prompt rows, `verify` the draws of several rows of
-# a sequence. `injected` and `injected_logits` are `mixed` and `all_logits` for rows of images.
-DECODE, MIXED, ALL_LOGITS = "decode", "mixed", "all_logits"
+# a sequence, `encode` the pooled rows or scores of whole texts. `injected` and `injected_logits` are `mixed` and
+# `all_logits` for rows of images.
+DECODE, MIXED, ALL_LOGITS, ENCODE = "decode", "mixed", "all_logits", "encode"
 CANDIDATES, GUIDED, VERIFY = "candidates", "guided", "verify"
 INJECTED, INJECTED_LOGITS = "injected", "injected_logits"
 ENTRIES = {
-    DECODE: DECODE, CANDIDATES: DECODE, GUIDED: DECODE, MIXED: MIXED, VERIFY: MIXED, ALL_LOGITS: MIXED,
-    INJECTED: MIXED, INJECTED_LOGITS: MIXED,
-}  # fmt: skip
+    **dict.fromkeys((DECODE, CANDIDATES, GUIDED), DECODE),
+    **dict.fromkeys((MIXED, VERIFY, ALL_LOGITS, INJECTED, INJECTED_LOGITS), MIXED),
+    ENCODE: ENCODE,
+}
 FEATURES = {
     CANDIDATES: ("candidates",), GUIDED: ("all_logits",), ALL_LOGITS: ("all_logits",),
     INJECTED: ("injected",), INJECTED_LOGITS: ("injected", "all_logits"),
@@ -93,7 +95,7 @@ def program_key(
     capacity = Capacity(
         rows=rows,
         sequences=n,
-        outputs=rows if program in (VERIFY, ALL_LOGITS, INJECTED_LOGITS) else n,
+        outputs=rows if program in (VERIFY, ALL_LOGITS, INJECTED_LOGITS, ENCODE) else n,
         updates=n_paged * pages,
         copies=n_paged * n,
         biases=BIASES * n,
@@ -105,7 +107,7 @@ def program_key(
 def _most_rows(program: str, limits: Limits) -> int:
     """The largest number of rows in a step of this program."""
     n = limits.parallel
-    rows = {VERIFY: n * (limits.drafts + 1), MIXED: limits.chunk, ALL_LOGITS: limits.chunk}
+    rows = {VERIFY: n * (limits.drafts + 1), **dict.fromkeys((MIXED, ALL_LOGITS, ENCODE), limits.chunk)}
     rows |= dict.fromkeys((INJECTED, INJECTED_LOGITS), limits.image_chunk)
     return rows.get(program, n)
 

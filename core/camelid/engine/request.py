@@ -12,6 +12,7 @@ from camelid.engine.media import Media
 from camelid.engine.programs import (
     ALL_LOGITS,
     CANDIDATES,
+    ENCODE,
     GUIDED,
     INJECTED,
     INJECTED_LOGITS,
@@ -37,12 +38,15 @@ class Request:
 
     `all_logits` computes the logits of every prompt row and generates nothing; `score` of (row, logits,
     log-sum-exp) replaces a row's logits as soon as they are read, and an array `into` of the backend gets
-    them in the device's memory. `max_tokens` None generates up to the context. `overflow` applies to a
-    request longer than the context: "error" rejects it, "stop" ends it at the context, "shift" drops half of
-    the tokens after the first `n_keep`. A higher `priority` is scheduled first. `queue_timeout_s` bounds the
-    wait for the first step, `timeout_s` the whole request. An `is_atomic` prompt is prefilled in one step.
-    `reuses` enables the prefix cache, which requests of one `salt` share. `choice` separates the draws of
-    otherwise equal requests. `media` are the prompt's images, in order.
+    them in the device's memory. `encodes` reads the prompt in one step and returns `n_encoded` rows of floats
+    as its logits: one embedding, the scores of a ranking, or a row per token; `token_types` are the types of
+    its tokens in a model that has types.
+    `max_tokens` None generates up to the context. `overflow` applies to a request longer than the context:
+    "error" rejects it, "stop" ends it at the context, "shift" drops half of the tokens after the first
+    `n_keep`. A higher `priority` is scheduled first. `queue_timeout_s` bounds the wait for the first step,
+    `timeout_s` the whole request. An `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix
+    cache, which requests of one `salt` share. `choice` separates the draws of otherwise equal requests. `media` are
+    the prompt's images, in order.
     """
 
     prompt_ids: tuple[int, ...]
@@ -55,6 +59,9 @@ class Request:
     all_logits: bool = False
     score: Callable[[int, memoryview[float], float], Any] | None = None
     into: DeviceArray | None = None
+    encodes: bool = False
+    n_encoded: int = 1
+    token_types: tuple[int, ...] = ()
     overflow: Overflow = "error"
     n_keep: int = 0
     priority: int = 0
@@ -72,9 +79,14 @@ class Request:
         return len(self.prompt_ids)
 
     @property
+    def generates(self) -> bool:
+        """True if the prompt is continued."""
+        return not self.all_logits and not self.encodes
+
+    @property
     def uses_prefix_cache(self) -> bool:
-        """True if cached rows may replace prefill. With `all_logits` every row is computed."""
-        return self.reuses and not self.all_logits
+        """True if cached rows may replace prefill, which needs every row where none is generated."""
+        return self.reuses and self.generates
 
     @property
     def samples_on_host(self) -> bool:
@@ -84,6 +96,8 @@ class Request:
     @property
     def programs(self) -> tuple[str, ...]:
         """The programs that the request needs beside `decode` and `mixed`."""
+        if self.encodes:
+            return (ENCODE,)
         images = (INJECTED_LOGITS if self.all_logits else INJECTED,) if self.media else ()
         return (*images, *self._text_programs)
 
@@ -118,6 +132,11 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
         raise RequestError(f"overflow is {shown(request.overflow)}, expected {known}", field="overflow")
     for name in ("queue_timeout_s", "timeout_s"):
         _check_seconds(name, getattr(request, name))
+    if request.encodes and request.n_prompt > limits.chunk:
+        raise RequestError(
+            f"the text has {request.n_prompt} tokens, but a step {limits.chunk}; load with a larger chunk",
+            field="prompt",
+        )
     if request.is_atomic and request.n_prompt > limits.chunk - limits.parallel + 1:
         raise RequestError(
             f"an atomic prompt has {request.n_prompt} tokens, but a step has room for "
@@ -199,7 +218,7 @@ def _check_seconds(name: str, seconds: object) -> None:
 def max_answer_tokens(request: Request, context: int) -> int:
     """The most tokens of the answer. Raises ContextOverflowError if prompt and answer exceed the context."""
     n_prompt, n_answer = request.n_prompt, request.max_tokens
-    if request.all_logits:
+    if not request.generates:
         n_answer = 0
     elif n_answer is None:
         n_answer = max(context - n_prompt, 1)

@@ -23,6 +23,7 @@ from camelid.engine.programs import (
     ALL_LOGITS,
     CANDIDATES,
     DECODE,
+    ENCODE,
     ENTRIES,
     GUIDED,
     INJECTED,
@@ -63,7 +64,9 @@ class Scheduler:
         keys = {p: program_key(p, limits, state.page_rows, n_paged=n_paged) for p in ENTRIES}
         self._most_updates = {program: key.capacity.updates for program, key in keys.items()}
         # One step runs one program; the programs take turns.
-        self._rotation = deque((ALL_LOGITS, INJECTED_LOGITS, INJECTED, MIXED, CANDIDATES, GUIDED, VERIFY))
+        self._rotation = deque(
+            (ALL_LOGITS, INJECTED_LOGITS, INJECTED, ENCODE, MIXED, CANDIDATES, GUIDED, VERIFY)
+        )
 
     @property
     def can_run_ahead(self) -> bool:
@@ -127,7 +130,8 @@ class Scheduler:
 
     def _needed_programs(self) -> set[str]:
         """The programs of the running sequences; most prefill through `mixed`."""
-        return {MIXED, *map(_next_program, self.running)}
+        mixed = {MIXED} if any(s.request.generates for s in self.running) else set[str]()
+        return mixed | {*map(_next_program, self.running)}
 
     def admit(self) -> None:
         """Allocates state for waiting sequences, in order, while units are free."""
@@ -189,6 +193,8 @@ class Scheduler:
             self._add_logits(batch)
         elif program == INJECTED:
             self._add_images(batch)
+        elif program == ENCODE:
+            self._add_encoded(batch)
         else:
             self._add_generated(batch, program)
         return batch
@@ -225,6 +231,14 @@ class Scheduler:
         n = min(image.end - s.n_rows, s.n_prefill) if image else 0
         return n if n <= free_rows else 0 if self.limits.image_rows else free_rows
 
+    def _add_encoded(self, batch: Batch) -> None:
+        """Adds whole texts, in order, as far as a chunk has rows for them."""
+        free_rows = self.limits.chunk
+        for s in self._schedulable():
+            if s.request.encodes and 0 < s.n_prefill <= free_rows:
+                n = s.n_prefill
+                free_rows -= n if self._add(batch, s, n, s.request.n_encoded) else 0
+
     def _prefill_s(self, budget: PrefillBudget) -> float:
         """The time for prefill rows in the next step: bounded while a sequence generates, by any program."""
         return budget.seconds if any(not s.n_prefill for s in self._schedulable()) else inf
@@ -236,7 +250,7 @@ class Scheduler:
         for s in self._schedulable():
             if len(batch.scheduled) == share:
                 return
-            if s.program == program and s.can_decode and not s.request.all_logits:
+            if s.program == program and s.can_decode and s.request.generates:
                 n = 1 + len(s.drafts)
                 self._add(batch, s, n, n)
 
@@ -257,7 +271,7 @@ class Scheduler:
 
         An atomic prompt ignores the prefill budget and is never split.
         """
-        n = 0 if s.request.all_logits else s.n_text_rows
+        n = s.n_text_rows if s.request.generates else 0
         if s.is_atomic_prefill:
             return n if n <= free_rows else 0
         assert s.allocation is not None, "a schedulable sequence has an allocation"
@@ -304,6 +318,8 @@ class Scheduler:
 
 def _next_program(s: Sequence) -> str:
     """The program of the sequence's next rows; most prompts run in `mixed`."""
+    if s.request.encodes:
+        return ENCODE
     if s.request.all_logits:
         return INJECTED_LOGITS if s.is_at_image else ALL_LOGITS
     return INJECTED if s.is_at_image else s.program

@@ -179,7 +179,8 @@ class Sequence:
         else:
             source = FROM_RING
         media = self.request.media
-        positions = position_of(media, state_row) if media else (state_row,)
+        types = self.request.token_types[state_row : state_row + 1]
+        positions = position_of(media, state_row) if media else (state_row, *types)
         return StepRow(source=source, value=value, sequence=number, state_row=state_row, positions=positions)
 
     def submitted(self, n_rows: int, n_draws: int) -> None:

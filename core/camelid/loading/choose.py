@@ -23,7 +23,6 @@ from camelid.backends.registry import (
     row_of,
 )
 from camelid.backends.staged.backend import StagedBackend
-from camelid.engine.programs import DECODE
 from camelid.errors import BackendError, OutOfMemoryError, RequestError
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
@@ -369,7 +368,7 @@ def _gpu_of(backend: str, gpu_layers: int) -> str:
 
 def _split_note(backend: StagedBackend, deployment: Deployment) -> str:
     """Describes a split: "12 of 30 layers and the head on webgpu (...), ..., boundary ... kB a row"."""
-    *_, last = deployment.plan(DECODE).stages
+    *_, last = deployment.plan(deployment.loaded[-1]).stages
     each = [(backend.part(i), stage.capabilities()) for i, stage in enumerate(backend.backends)]
     parts = [f"{part} on {can.name} ({can.device})" for part, can in reversed(each)]
     return f"{', '.join(parts)}, boundary {row_bytes(last.inputs) / 1000:.3g} kB a row"

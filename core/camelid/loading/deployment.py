@@ -8,7 +8,7 @@ from camelid.backends.base import Capabilities, check_plan, reason_against
 from camelid.engine.allocation import PAGED
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.pace import rows_ahead
-from camelid.engine.programs import DECODE, INJECTED, MIXED, Limits, program_keys
+from camelid.engine.programs import DECODE, ENCODE, INJECTED, MIXED, Limits, program_keys
 from camelid.errors import RequestError
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
@@ -20,8 +20,10 @@ from camelid.plan.step import ProgramKey
 from camelid.plan.weights import Weight
 
 DEFAULT_CONTEXT = 4096
-# Compiled at load, the first token's program first; others when a request needs them.
+# Compiled at load of a model that generates, the first token's program first; others for their requests.
 LOADED_PROGRAMS = (MIXED, DECODE)
+ENCODE_ROWS = 2048  # rows of a step of a model that encodes whole texts
+TOKENS_A_TEXT = 16  # such a step has a place for each of so many rows
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Deployment:
         rows = model.image_rows if model.spec.sees_images else 0
         limits = Limits(chunk, options.parallel, step_s=options.step_ms / 1e3, image_rows=rows or 0)
         limits = limits.at_context(context)
+        if model.spec.embeds:
+            limits = encode_limits(options, context)
         return cls(
             at_context(model, context),
             limits,
@@ -65,6 +69,11 @@ class Deployment:
             options.kv_rows,
             options.max_in_flight or capabilities.max_in_flight,
         )
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The programs compiled at load, the first token's first."""
+        return (ENCODE,) if self.model.spec.embeds else LOADED_PROGRAMS
 
     def plans(self, program: str) -> tuple[Plan, ...]:
         """The plans of a program, one per row bucket, the smallest first."""
@@ -86,7 +95,7 @@ class Deployment:
     @property
     def programs(self) -> tuple[str, ...]:
         """The programs whose plans have all weights: those compiled at load, and that of images."""
-        return LOADED_PROGRAMS if self.model.image_rows is None else (*LOADED_PROGRAMS, INJECTED)
+        return self.loaded if self.model.image_rows is None else (*self.loaded, INJECTED)
 
     def weights(self) -> list[Weight]:
         """Every weight of the plans of `programs`, once."""
@@ -121,20 +130,29 @@ class Deployment:
         missing = {w.type for w in self.model.weights.values()} - can.weight_types
         if missing:
             return f"it has no kernel for {', '.join(sorted(missing))}"
-        return reason_against(self.plan(MIXED), can)
+        return reason_against(self.plan(self.loaded[0]), can)
 
 
 def check_context(context: int | None, model: Model) -> int:
-    """The context: as requested, else the model's own up to 4096.
+    """The context: as requested, else the model's own up to 4096, or the longest text of its training.
 
     Raises RequestError above the model's own.
     """
     most = model.spec.context_length
     if context is None:
-        return min(most, DEFAULT_CONTEXT)
+        longest = model.spec.encoder.max_tokens if model.spec.encoder else 0
+        return min(most, longest or DEFAULT_CONTEXT)
     if not 1 <= context <= most:
         raise RequestError(
             f"context is {context}, expected 1 to {most}, the length that this model was built for",
             field="context", n_tokens=context, context_length=most,
         )  # fmt: skip
     return context
+
+
+def encode_limits(options: LoadOptions, context: int) -> Limits:
+    """The limits of a model that encodes whole texts: a step has rows for the longest text, and places for
+    many short ones.
+    """
+    rows = max(options.chunk or ENCODE_ROWS, context)
+    return Limits(rows, max(options.parallel, rows // TOKENS_A_TEXT), context, options.step_ms / 1e3)

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from camelid.backends.base import Forecast, PoolSize, stored_forecast
 from camelid.backends.common.results import result_bytes
-from camelid.engine.programs import DECODE, Limits
-from camelid.loading.deployment import LOADED_PROGRAMS, Deployment
+from camelid.engine.programs import Limits
+from camelid.loading.deployment import Deployment
 from camelid.plan.memory import plan_arena
 from camelid.plan.plan import Plan
 from camelid.plan.weights import Weight
@@ -72,7 +72,7 @@ def estimate_memory(
 
 def _loaded_plans(deployment: Deployment) -> Iterator[tuple[str, Plan]]:
     """The plans compiled at load: by the program's name, smaller row buckets with their rows."""
-    for program in LOADED_PROGRAMS:
+    for program in deployment.loaded:
         *smaller, largest = deployment.plans(program)
         yield from ((f"{program}_{plan.key.capacity.rows}", plan) for plan in smaller)
         yield program, largest
@@ -91,7 +91,7 @@ def _footprint(
         parallel=limits.parallel,
         weights=forecast.weights,
         weight_types=frozenset(w.type for w in _weights(plans)),
-        states={s.name: s.unit_bytes * pools[s.name].units for s in plans[DECODE].states},
+        states={s.name: s.unit_bytes * pools[s.name].units for s in next(iter(plans.values())).states},
         page_tables=sum(_table_bytes(pool) for pool in pools.values()) + forecast.tables,
         scratch={entry: plan_arena(plan).n_bytes + forecast.programs[entry] for entry, plan in plans.items()},
         steps=sum(_step_bytes(plan) for plan in plans.values()),

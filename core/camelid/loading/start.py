@@ -14,7 +14,7 @@ from camelid.engine.scheduler import check_depth
 from camelid.errors import DeviceLostError
 from camelid.formats.progress import Progress
 from camelid.loading.choose import OpenStages, choose_backend
-from camelid.loading.deployment import LOADED_PROGRAMS, Deployment, check_context
+from camelid.loading.deployment import Deployment, check_context
 from camelid.loading.fit import check_fit
 from camelid.loading.model_file import ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
@@ -119,7 +119,7 @@ async def start_engine(
     state = deployment.kv_cache()
     if options.record_tape:
         backend.record()
-    for program in LOADED_PROGRAMS:
+    for program in deployment.loaded:
         for plan in deployment.plans(program):
             backend.prepare(plan, state.sizes())
     report(STAGES[2], 2, len(STAGES))
@@ -130,7 +130,7 @@ async def start_engine(
     await backend.allocate(state.states, state.sizes())
     report(STAGES[3], 3, len(STAGES))
     programs = ProgramTable()
-    for program in LOADED_PROGRAMS:
+    for program in deployment.loaded:
         await compile_program(programs, program, backend, deployment)
     limits, vocab_size = deployment.limits, deployment.model.spec.vocab_size
     return StepEngine(backend, programs, state, limits=limits, vocab_size=vocab_size, max_in_flight=depth)

@@ -172,6 +172,7 @@ class RequestBuilder:
 
         Raises RequestError, UnsupportedModelError, TemplateError.
         """
+        check_generates(self._file.spec)
         rendered, found = self.rendered(prompt, options)
         rest: dict[str, Any] = {**found}
         max_tokens, stops = rest.pop("max_tokens", None), checked_stops(rest.pop("stop", ()))
@@ -277,6 +278,21 @@ class RequestBuilder:
         if tokenizer is None:
             return lambda stops: NoText()
         return lambda stops: OutputText(tokenizer, stops, after=last)
+
+
+def check_generates(spec: ModelSpec) -> None:
+    """Raises RequestError for a model that encodes texts and generates none."""
+    if spec.embeds:
+        raise RequestError(
+            f"{spec.name!r:.200} generates no text: it makes {'rankings' if ranks(spec) else 'embeddings'}; "
+            f"call {'rerank' if ranks(spec) else 'embed'}, or load a model that generates",
+            field="model",
+        )
+
+
+def ranks(spec: ModelSpec) -> bool:
+    """True for a model with a ranking head."""
+    return spec.encoder is not None and spec.encoder.n_labels > 0
 
 
 def _check_unset(options: Mapping[str, object], remedy: str) -> None:

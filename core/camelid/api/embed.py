@@ -1,0 +1,63 @@
+"""Embeddings and rankings of one loaded model: many texts at once, in the order given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any
+
+from camelid.engine.request import Request
+from camelid.loading.start import RunningModel
+from camelid.requests.build import RequestBuilder
+from camelid.requests.embedding import Encoder, Text, check_dimensions, embedding, score, texts_of
+
+AT_ONCE = 1024  # texts queued in the engine at a time
+
+
+class Embedder:
+    """Encodes texts through the engine, which fills its steps with as many whole texts as fit."""
+
+    def __init__(self, running: RunningModel, builder: RequestBuilder) -> None:
+        self._engine = running.engine
+        self._spec = running.file.model.spec
+        self._builder = builder
+        self.encoder = Encoder(running.file, running.engine.context)
+
+    async def embed(
+        self,
+        texts: str | Iterable[Text],
+        *,
+        normalize: bool = True,
+        dimensions: int | None = None,
+        prompt: str | None = None,
+        truncate: bool = False,
+    ) -> list[list[float]]:
+        """As `LLM.aembed`."""
+        given = texts_of(texts, "input")
+        tokenizer = self._builder.tokenizer if any(isinstance(text, str) for text in given) else None
+        requests = self.encoder.embeddings(given, tokenizer, prompt=prompt, truncate=truncate)
+        check_dimensions(dimensions, self._spec.hidden_size)
+        rows = await self.run(requests)
+        return [embedding(row, normalize=normalize, dimensions=dimensions) for row in rows]
+
+    async def rerank(
+        self, query: str, documents: Iterable[str], *, normalize: bool = True, truncate: bool = False
+    ) -> list[float]:
+        """As `LLM.arerank`."""
+        given = texts_of(documents, "documents")
+        requests = self.encoder.pairs(query, given, self._builder.tokenizer, truncate=truncate)
+        return [score(row, normalize=normalize) for row in await self.run(requests)]
+
+    async def run(self, requests: Sequence[Request]) -> list[Any]:
+        """The floats of each request, one row. An error of one request ends all."""
+        rows: list[Any] = []
+        for start in range(0, len(requests), AT_ONCE):
+            async with AsyncExitStack() as opened:
+                streams = [self._engine.submit(request) for request in requests[start : start + AT_ONCE]]
+                for stream in streams:
+                    opened.push_async_callback(stream.aclose)
+                for stream in streams:
+                    async for _ in stream:
+                        pass
+                rows += [stream.logits[0] for stream in streams]
+        return rows
