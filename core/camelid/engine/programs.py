@@ -11,8 +11,8 @@ from camelid.plan.step import Capacity, ProgramKey, Step
 
 # `decode` and `mixed` draw on the device. The others return more: `candidates` the largest logits, `guided`
 # and `all_logits` the whole logits of generated rows or of prompt rows, `verify` the draws of several rows of
-# a sequence, `encode` the pooled rows or scores of whole texts. `injected` and `injected_logits` are `mixed` and
-# `all_logits` for rows of images.
+# a sequence, `encode` the pooled rows or scores of whole texts. `injected` and `injected_logits` are `mixed`
+# and `all_logits` for rows of images.
 DECODE, MIXED, ALL_LOGITS, ENCODE = "decode", "mixed", "all_logits", "encode"
 CANDIDATES, GUIDED, VERIFY = "candidates", "guided", "verify"
 INJECTED, INJECTED_LOGITS = "injected", "injected_logits"

@@ -45,8 +45,8 @@ class Request:
     "error" rejects it, "stop" ends it at the context, "shift" drops half of the tokens after the first
     `n_keep`. A higher `priority` is scheduled first. `queue_timeout_s` bounds the wait for the first step,
     `timeout_s` the whole request. An `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix
-    cache, which requests of one `salt` share. `choice` separates the draws of otherwise equal requests. `media` are
-    the prompt's images, in order.
+    cache, which requests of one `salt` share. `choice` separates the draws of otherwise equal requests.
+    `media` are the prompt's images, in order.
     """
 
     prompt_ids: tuple[int, ...]

@@ -31,6 +31,7 @@ FILE_TYPES: Mapping[str, int] = {
 CONVERT_TYPES = ("f32", "f16", "bf16", "q8_0")
 QUANTIZE_TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
 SMALL = ("q4_0", "q4_1", "q5_0", "q5_1")  # the output matrix keeps 8 bits: its error costs the most
+QUANTIZED = (*SMALL, "q8_0")
 # Never quantized: small tensors that decide routing or positions.
 PRECISE = ("ffn_gate_inp", "position_embd", "token_types", "bias", *ELEMENTWISE)
 WINDOWLESS = ("llama", "starcoder2")  # architectures whose window llama.cpp ignores
@@ -110,7 +111,7 @@ class _TypeMix:
         """The type that a weight is written as."""
         name = weight.name.removesuffix(".weight").rpartition(".")[2]
         if len(weight.shape) == 1 or name in PRECISE:
-            return "f32"
+            return "f16" if name == "position_embd" and self.to in QUANTIZED else "f32"
         if not self.to:
             return weight.type
         is_output = weight.name == self.output and not self.pure and self.to in SMALL
