@@ -18,7 +18,7 @@ from tests.support.model.file_runs import Loaded, Logits, load_hf, reference_log
 from camelid.errors import CamelidError
 
 CASES = load_cases()
-MAX_NMSE = 1e-6  # the required limit; the goldens are exact to about 1e-12
+MAX_NMSE = 1e-10  # the goldens are exact to about 1e-12
 
 
 def contexts(case: HfCase) -> list[int]:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.golden.mlx_cases import COMMITTED, MlxCase
+from tests.support.exhaustive import every
 from tests.support.hf_models import (
     HfCase,
     Weights,
@@ -66,7 +67,9 @@ def values_of(case: HfCase, out: Path) -> Weights:
 
 @pytest.mark.parametrize(
     ("case", "to"),
-    [(case, to) for i, case in enumerate(CASES) for to in dict.fromkeys(("q4", TYPES[i % len(TYPES)]))],
+    every(
+        4, [(case, to) for i, case in enumerate(CASES) for to in dict.fromkeys(("q4", TYPES[i % len(TYPES)]))]
+    ),
     ids=str,
 )
 def test_values_and_logits_are_those_of_the_planes(case: HfCase, to: str, tmp_path: Path) -> None:

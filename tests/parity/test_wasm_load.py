@@ -107,7 +107,7 @@ LARGE_CASES: dict[str, tuple[Weight, F32]] = {
     "transpose": (large("f32", LARGE.shape[::-1], LoadOp("transpose", LARGE.shape)), HALVES.T),
     "scale_rows": (
         large("f32", LARGE.shape, LoadOp("scale_rows", (100, 0.3, LARGE_ROWS - 101, 1.0, 1, 2.5))),
-        HALVES * np.repeat(np.float32([0.3, 1.0, 2.5]), [100, LARGE_ROWS - 101, 1])[:, None],
+        HALVES * np.repeat(np.array([0.3, 1.0, 2.5], np.float32), [100, LARGE_ROWS - 101, 1])[:, None],
     ),
 }
 

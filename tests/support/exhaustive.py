@@ -22,6 +22,11 @@ def first_of_each(values: Sequence[Value], kind: Callable[[Value], object]) -> l
     return [value if first[kind(value)] is value else exhaustive(value) for value in values]
 
 
+def every(n: int, values: Sequence[object]) -> list[object]:
+    """Each nth value in ordinary runs, the others in exhaustive runs."""
+    return [value if i % n == 0 else exhaustive(value) for i, value in enumerate(values)]
+
+
 def exhaustive(value: object) -> object:
     """A value for exhaustive runs alone; a tuple holds one value per parameter name."""
     values = value if isinstance(value, tuple) else (value,)
