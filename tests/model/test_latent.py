@@ -104,3 +104,17 @@ def test_a_directorys_layers_of_multi_token_prediction_are_left_out(tmp_path: Pa
     write_safetensors(folder / "model.safetensors", {**weights, **more})
     with pytest.raises(CamelidError, match=r"model\.layers\.3\."):
         load_hf(folder)
+
+
+def test_keys_of_layers_that_share_them_are_left_out(tmp_path: Path) -> None:
+    """Published Gemma 3n directories and GGUF files have tensors of keys and values in every layer."""
+    case = load_case("gemma3n")
+    folder, weights = write_hf(tmp_path / "m", case), weights_of(case)
+    more = {n.replace("layers.1.", "layers.4."): w for n, w in weights.items() if ".1.self_attn." in n}
+    assert len({*more} - {*weights}) == 3
+    write_safetensors(folder / "model.safetensors", more | weights)
+    assert nmse(reference_logits(load_hf(folder), case.token_ids, context=64), case.logits) <= 1e-10
+    convert(folder, tmp_path / "m.gguf")
+    assert "blk.4.attn_k.weight" in {t.name for t in gguf.GGUFReader(tmp_path / "m.gguf").tensors}
+    got = reference_logits(load_gguf(tmp_path / "m.gguf"), case.token_ids, context=64)
+    assert nmse(got, case.logits) <= 1e-10

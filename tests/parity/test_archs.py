@@ -30,6 +30,7 @@ LACKED = {
     "dots1": "router does not support n_groups",
     "glm4_moe": "router does not support n_groups",
     "falcon_h1": "conv1d, scan_mamba2",
+    "gemma3n_text": "affine, concat, cutoff, length, linear_heads, mix",
     "granitemoehybrid": "conv1d, scan_mamba2",
     "lfm2": "conv1d",
     "lfm2_moe": "conv1d",

@@ -47,7 +47,7 @@ GAINS = {
 # Mamba's, with decays from slow to fast, and the scores of attention sinks
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
-AROUND_0 = "gemma.*|qwen3_next|qwen3_5.*|nemotron"  # families whose norms are stored less 1
+AROUND_0 = "gemma(?!3n|4).*|qwen3_next|qwen3_5.*|nemotron"  # families whose norms are stored less 1
 AROUND_1 = (".linear_attn.", "vision_tower.")  # parts of such families whose norms are stored whole
 EMBEDDINGS = (
     "embed_tokens",

@@ -9,6 +9,8 @@ the convolution, W width of the convolution, Z rows of the input projection.
 Latent attention: J query heads x head_dim without a low rank (else 0), M width of a cached row, O heads x
 value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
 q low rank of queries.
+Streams of altup: a streams, b streams but the first, c pairs of streams, l layers x p, p floats of the token
+for a layer, r rank of the learned residual.
 """
 
 from __future__ import annotations
@@ -69,6 +71,7 @@ NO_ENDING = ("ssm_a", "ssm_d")
 ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv", "attn_q_norm", "attn_k_norm")
 MLP_TENSORS: Mapping[str, Shapes] = {
     "glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
+    "sparse_glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
     "mlp": {"ffn_up": "FC", "ffn_down": "CF"},
     "experts": {
         "ffn_gate_inp": "EC",
@@ -81,6 +84,7 @@ MLP_TENSORS: Mapping[str, Shapes] = {
     },
     "": {},
 }
+KV_TENSORS = ("attn_k", "attn_v", "attn_k_norm")  # of no use in a layer that reads another layer's
 ABSENT = "JSq"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")
@@ -119,10 +123,11 @@ class Arch:
     multiplies the bias too.
     Images. With `sees_images`, rows of an image attend to all rows of that image.
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
-    (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5.
-    `logit_scale` divides logits, or multiplies them with `multiplies_logits`.
-    Heads. `norms_rotated` norms queries and keys after their rotation. Layers differ in heads and widths
-    where the model `varies`.
+    (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5,
+    or `attention_scale`. `logit_scale` divides logits, or multiplies them with `multiplies_logits`.
+    Heads. `norms_rotated` norms queries and keys after their rotation, `norms_values` the values, without a
+    gain. With `shares_kv`, the file's last layers read keys and values of earlier layers. Layers differ in
+    heads and widths where the model `varies`.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. Files must state the numbers
     `needed`, which have no default.
     Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
@@ -150,6 +155,9 @@ class Arch:
     )
     gate: str = "softmax"
     normalizes: bool = True
+    shares_kv: bool = False
+    norms_values: bool = False
+    attention_scale: float = 0.0
     window_pattern: int = 0
     is_full_first: bool = False
     window: int = 0
@@ -197,7 +205,8 @@ class Arch:
         mlp = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
         blocks = {"attn_norm": layer.mixer, "ffn_norm": layer.mlp}
         norms = {n: shape for n, shape in self.tensors.items() if not self.varies or blocks.get(n, n)}
-        return {**norms, **mixer, **mlp}
+        shared = KV_TENSORS if layer.kv_layer >= 0 else ()
+        return {name: s for name, s in {**norms, **mixer, **mlp}.items() if name not in shared}
 
 
 @dataclass(frozen=True, slots=True)

@@ -149,11 +149,12 @@ STACKS: Mapping[str, Callable[[HfSettings], int]] = {
     "{e}": lambda settings: settings.n_experts,
     "{q}": lambda settings: settings.n_heads,
     "{k}": lambda settings: settings.n_kv_heads,
+    "{s}": lambda settings: settings.n_streams - 1,
 }
 
 
 def stacked_names(name: str, settings: HfSettings) -> list[str]:
-    """The name itself, or one name per expert or head if it has a placeholder."""
+    """The name itself, or one name per expert, head or stream if it has a placeholder."""
     mark, n = _stack_of(name, settings)
     return [name.replace(mark, str(i)) for i in range(n)] if mark else [name]
 
@@ -170,7 +171,7 @@ def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) 
     other than FLOATS.
     """
     first, name = tensors[0], full_name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
-    mark, n = _stack_of(settings.names.get(name, ""), settings)
+    mark, n = _stack_of(settings.names.get(name) or settings.outer.get(name, ""), settings)
     _check_alike(full_name, tensors, n)
     shape = (n, *first.shape) if mark else first.shape
     parts = tuple(Part(p.file, p.offset, p.n_bytes) for t in tensors for p in t.planes or (t,))
@@ -305,6 +306,15 @@ def _squeeze(weight: Weight, _: HfSettings) -> Weight:
     return replace(weight, shape=tuple(n for n in weight.shape if n != 1))
 
 
+def _pad_rows(weight: Weight, settings: HfSettings) -> Weight:
+    """An embedding with a row for each token: tokens beyond its end have the first row."""
+    n_rows = weight.shape[0]
+    n_more = settings.config.count("vocab_size") - n_rows
+    if not 0 < n_more <= MAX_EXPERTS:
+        return weight  # match_tensors refuses the shape
+    return take_rows(weight, weight.name, [(0, n_rows), *[(0, 1)] * n_more])
+
+
 def _single_row(weight: Weight, _: HfSettings) -> Weight:
     """A matrix of one row as a vector."""
     return replace(weight, shape=weight.shape[1:]) if weight.shape[0] == 1 else weight
@@ -379,6 +389,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "qkv_of_groups": _qkv_of_groups,
     "without_offset": _without_offset,
     "squeeze": _squeeze,
+    "pad_rows": _pad_rows,
     "row": _single_row,
     "column": _column,
     "groups": _groups,

@@ -34,6 +34,7 @@ ATTENTION, RECURRENT = (
     ("mamba", "linear_attention", "conv", "mlp"),
 )  # values of layer_types
 EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")  # one of these keys
+MAX_STREAMS = 64
 MAX_EXPERTS = 1 << 12  # published models have at most 512
 
 
@@ -86,6 +87,11 @@ class HfSettings:
         most = max(self.n_tensors // self.n_layers, 1) if self.counts_experts else MAX_EXPERTS
         stated = (self.config.count(name, least=0, most=most) for name in EXPERTS if self.config.has(name))
         return next(stated, 0)
+
+    @property
+    def n_streams(self) -> int:
+        """Streams of altup; 1 in other models."""
+        return self.config.count("altup_num_inputs", 1, most=MAX_STREAMS)
 
     @property
     def counts_experts(self) -> bool:
@@ -186,7 +192,11 @@ def _ffn_size(settings: HfSettings) -> int:
     shared = settings.row.counts.get("expert_shared_feed_forward_length")
     if shared and settings.row.mlp_names and not settings.n_experts:
         return settings.config.count(shared)
-    return settings.count("feed_forward_length", 4 * settings.count("embedding_length"))
+    key = settings.row.keys["feed_forward_length"]
+    stated = {*settings.config.counts(key)}
+    if len(stated) > 1:
+        raise unsupported(key, sorted(stated), ("one number for all layers",))
+    return next(iter(stated), 4 * settings.count("embedding_length"))
 
 
 def _kv_heads(settings: HfSettings) -> Pairs:

@@ -9,6 +9,7 @@ from camelid.model.arch import RECURRENT_MIXERS, Arch
 from camelid.model.lowering import RECURRENT
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import LayerSpec
+from camelid.model.stream_specs import share_kv, sparsity
 
 LOCAL, GLOBAL = "rope_local", "rope"
 ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2", "swiglu_oai")
@@ -35,7 +36,8 @@ def read_layers(
     kinds = list(zip(mixers, mlps, windowed, rotated, strict=True))
     act = _act(metadata, arch)
     layers = {kind: _layer(arch, kind, act, window) for kind in {*kinds}}  # equal layers share one object
-    return tuple(layers[kind] for kind in kinds)
+    made = tuple(layers[kind] for kind in kinds)
+    return share_kv(metadata, made) if arch.shares_kv else made
 
 
 def _layer(arch: Arch, kind: Kind, act: str, window: int) -> LayerSpec:
@@ -68,6 +70,8 @@ def _mixers(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[str]:
 
 def _mlps(metadata: MetadataReader, arch: Arch, n_layers: int, routed: Sequence[bool]) -> list[str]:
     """The MLP of each layer: experts where the file states them, else where a layer has a router."""
+    if arch.mlp == "sparse_glu":
+        return ["sparse_glu" if cutoff > 0.0 else "glu" for cutoff in sparsity(metadata, n_layers)]
     if not routed:
         return [arch.mlp] * n_layers
     first = metadata.count("leading_dense_block_count", 0, least=0)

@@ -181,9 +181,10 @@ class ModelSpec:
     RMS norm without gain to each head's values, `norms_rotated` norms queries and keys after their rotation.
     `max_alibi_bias` > 0 adds a bias by distance to scores (ALiBi), multiplied by `alibi_scale`. `ffn_cutoff`
     is the gate threshold of sparse_glu, in standard deviations above the row's mean. `n_streams` > 1 is the
-    number of altup's streams. `conv_width` is the number of rows that a short convolution sees (0: no layer
-    has one). `max_distance` is the last distance with a relative position bias of its own; larger distances
-    share that bias. `n_token_types` > 0 is the number of types of an embedding table by token type (BERT).
+    number of altup's streams; a layer of altup has `input_size` floats of the token, and a learned residual
+    of rank `laurel_rank`. `conv_width` is the number of rows that a short convolution sees (0: no layer has
+    one). `max_distance` is the last distance with a relative position bias of its own; larger distances share
+    that bias. `n_token_types` > 0 is the number of types of an embedding table by token type (BERT).
     `sees_images` lets rows of one image attend to each other; the first `n_deepstack` layers add embeddings
     of images. A spec with `tensor_parallel` > 1 is one device's share (`parallel.py`): its heads, and its
     part of each MLP.
@@ -221,6 +222,8 @@ class ModelSpec:
     alibi_scale: float = 1.0
     ffn_cutoff: float = 0.0
     n_streams: int = 1
+    input_size: int = 0
+    laurel_rank: int = 0
     encoder: EncoderSpec | None = None
     n_token_types: int = 0
     max_distance: int = 0

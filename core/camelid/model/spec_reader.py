@@ -17,6 +17,7 @@ from camelid.model.mixer_specs import read_delta, read_mla, read_ssm
 from camelid.model.own_counts import most, with_own_counts
 from camelid.model.rope import yarn_magnitude
 from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeScaling, RopeSpec
+from camelid.model.stream_specs import sparsity
 from camelid.plan.weights import Weight
 
 Factors: TypeAlias = Mapping[str, tuple[float, ...]]
@@ -29,6 +30,7 @@ GATES: Mapping[int, str] = {1: "softmax", 2: "sigmoid", 3: "topk_softmax"}
 
 # Keys of features that no row has -> values that leave the results unchanged. Other values are refused.
 REFUSED: Mapping[str, tuple[object, ...]] = {
+    "altup.active_idx": (0,),
     "attention.clamp_kqv": (0.0,),
     "attention.output_scale": (0.0, 1.0),
     "attention.q_lora_rank": (0,),
@@ -109,6 +111,11 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         ),
         residual_scale=metadata.number("residual_scale", 1.0),
         sees_images=arch.sees_images,
+        norms_values=arch.norms_values,
+        ffn_cutoff=max(sparsity(metadata, n_layers)) if arch.mlp == "sparse_glu" else 0.0,
+        n_streams=metadata.count("altup.num_inputs", least=2) if arch.residual == "altup" else 1,
+        input_size=metadata.count("embedding_length_per_layer_input", 0, least=0),
+        laurel_rank=rows_of(checkpoint.tensors, "blk.0.laurel_l"),
     )
     _check_spec(spec, metadata)
     return spec
@@ -120,7 +127,8 @@ def at_context(model: Model, context_length: int) -> Model:
 
 
 def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
-    own = {key for mixer in arch.mixers for key in OWN_KEYS.get(mixer, ())}
+    own = {"attention.shared_kv_layers"} if arch.shares_kv else set[str]()
+    own |= {key for mixer in arch.mixers for key in OWN_KEYS.get(mixer, ())}
     refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
     for key, values in (refused | {"split.count": (0, 1)}).items():
         value = metadata.gguf.metadata.get(key)
@@ -250,7 +258,7 @@ def _attention_scale(
     metadata: MetadataReader, arch: Arch, n_layers: int, width: float, head_dim: int
 ) -> float:
     """The stated scale, else head_dim^-0.5, or `width`^-0.5 in a model of `arch.wide_layers` layers."""
-    default = width**-0.5 if n_layers == arch.wide_layers else head_dim**-0.5
+    default = width**-0.5 if n_layers == arch.wide_layers else arch.attention_scale or head_dim**-0.5
     default *= _yarn_scale(metadata)
     return metadata.number("attention.scale", default) or default
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from camelid.errors import TensorShapeError, UnsupportedModelError
-from camelid.model.arch import ABSENT, ELEMENTWISE, NO_ENDING, Arch, Shapes
+from camelid.model.arch import ABSENT, ELEMENTWISE, KV_TENSORS, NO_ENDING, Arch, Shapes
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.latent import split_kv_b
 from camelid.model.spec import DeltaSpec, LayerSpec, MlaSpec, ModelSpec, SsmSpec
@@ -81,6 +81,8 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "F": spec.ffn_size, "V": spec.vocab_size, "P": spec.context_length,
         "E": experts.n_experts if experts else 0, "X": experts.ffn_size if experts else 0,
         "S": experts.shared_size if experts else 0, "A": spec.n_heads, "k": spec.n_kv_heads, "1": 1,
+        "a": spec.n_streams, "b": spec.n_streams - 1, "c": spec.n_streams**2, "p": spec.input_size,
+        "l": spec.n_layers * spec.input_size, "r": spec.laurel_rank,
         "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,
         **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
         **(_mla_sizes(spec, spec.mla) if spec.mla else {}),
@@ -161,9 +163,16 @@ def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     yield from ((f"{name}.bias", _of_bias(outer[name])) for name in arch.optional_biases if name in outer)
     for i, layer in enumerate(spec.file_layers):
         shapes = {**_layer_shapes(spec, arch, layer), **arch.optional}
-        yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in arch.optional.items())
+        optional = {**arch.optional, **_unread_kv(arch, layer)}
+        yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in optional.items())
         biases = (name for name in arch.optional_biases if name in shapes)
         yield from ((f"blk.{i}.{name}.bias", _of_bias(shapes[name])) for name in biases)
+
+
+def _unread_kv(arch: Arch, layer: LayerSpec) -> Shapes:
+    """Tensors of keys and values that files have in a layer that reads those of another layer."""
+    own = arch.layer_tensors(replace(layer, kv_layer=-1)) if layer.kv_layer >= 0 else dict[str, str]()
+    return {name: own[name] for name in KV_TENSORS if name in own}
 
 
 def _layer_shapes(spec: ModelSpec, arch: Arch, layer: LayerSpec) -> Shapes:

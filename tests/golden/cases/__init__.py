@@ -18,6 +18,7 @@ from tests.golden.cases import (
     experts,
     falcon,
     gemma,
+    gemma3n,
     gpt,
     gpt_oss,
     granite,
@@ -61,6 +62,7 @@ FAMILIES = (
     bloom,
     opt,
     nemotron,
+    gemma3n,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

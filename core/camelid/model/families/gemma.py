@@ -1,9 +1,66 @@
-"""Gemma 1 to 3."""
+"""Gemma 1 to 3 and 3n."""
 
 from __future__ import annotations
 
+from statistics import NormalDist
+
+from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import HEAD_NORMS, POST_NORMS, PRE_NORMS, Arch
+from camelid.model.arch import HEAD_NORMS, OUTER, POST_NORMS, PRE_NORMS, Arch
+
+# AltUp's streams, the learned residual, and the token's embedding for each layer.
+STREAMS = {
+    **PRE_NORMS, **POST_NORMS, "inp_gate": "pC", "proj": "Cp", "post_norm": "C", "laurel_l": "rC",
+    "laurel_r": "Cr", "laurel_post_norm": "C", "altup_router": "aC", "altup_router_norm": "C",
+    "altup_predict_coef": "ca", "altup_correct_coef": "aa", "altup_correct_scale": "C",
+}  # fmt: skip
+STREAMS_OUTER = {
+    **OUTER, "per_layer_token_embd": "Vl", "per_layer_model_proj": "lC", "per_layer_proj_norm": "p",
+    "altup_proj": "bCC", "altup_unembd_proj": "bCC",
+}  # fmt: skip
+STREAM_NAMES: hf.Names = {
+    "inp_gate": "per_layer_input_gate",
+    "proj": "per_layer_projection",
+    "post_norm": "post_per_layer_input_norm",
+    "laurel_l": "laurel.linear_left",
+    "laurel_r": "laurel.linear_right",
+    "laurel_post_norm": "laurel.post_laurel_norm",
+    "altup_router": "altup.modality_router",
+    "altup_router_norm": "altup.router_norm",
+    "altup_predict_coef": "altup.prediction_coefs",
+    "altup_correct_coef": "altup.correction_coefs",
+    "altup_correct_scale.weight": "altup.correct_output_scale",
+}
+STREAM_OUTER_NAMES: hf.Names = {
+    **hf.OUTER,
+    "per_layer_token_embd": "model.embed_tokens_per_layer",
+    "per_layer_model_proj": "model.per_layer_model_projection",
+    "per_layer_proj_norm": "model.per_layer_projection_norm",
+    "altup_proj": "model.altup_projections.{s}",
+    "altup_unembd_proj": "model.altup_unembed_projections.{s}",
+}
+STREAM_COUNTS: hf.Names = {
+    "altup.num_inputs": "altup_num_inputs",
+    "embedding_length_per_layer_input": "hidden_size_per_layer_input",
+    "attention.shared_kv_layers": "num_kv_shared_layers",
+}
+GEMMA3N_DEFAULTS = {
+    "num_key_value_heads": 2, "head_dim": 256, "sliding_window": 512, "rope_theta": 1e6,
+    "final_logit_softcapping": 30.0, "altup_num_inputs": 4, "hidden_size_per_layer_input": 256,
+    "num_kv_shared_layers": 15,
+}  # fmt: skip
+
+
+def _thresholds(config: Config) -> list[float]:
+    """The gates' thresholds in standard deviations: of a share 0.95 that is cut off, 1.645."""
+    n_layers = config.count("num_hidden_layers")
+    n_sparse = 10 if n_layers > 10 else 0
+    shares = config.get_list("activation_sparsity_pattern") or [0.95] * n_sparse + [0.0] * (
+        n_layers - n_sparse
+    )
+    own = [Config({"share": share}, config.path).number("share", above=-1.0, most=0.999) for share in shares]
+    return [NormalDist().inv_cdf(share) if share > 0.0 else 0.0 for share in own]
+
 
 ARCHS: dict[str, Arch] = {
     "gemma": Arch(rope_style="neox", act="gelu", scales_embeddings=True),
@@ -27,6 +84,22 @@ ARCHS: dict[str, Arch] = {
         scales_embeddings=True,
         sees_images=True,
         wide_layers=62,
+    ),
+    "gemma3n": Arch(
+        rope_style="neox",
+        act="gelu",
+        mlp="sparse_glu",
+        tensors=STREAMS,
+        added={"attention": HEAD_NORMS},
+        outer=STREAMS_OUTER,
+        residual="altup",
+        shares_kv=True,
+        norms_values=True,
+        attention_scale=1.0,
+        softcaps=(0.0, 30.0),
+        window_pattern=5,
+        local_theta=10000.0,
+        scales_embeddings=True,
     ),
 }
 
@@ -56,6 +129,19 @@ HF_ROWS: dict[str, hf.HfRow] = {
         numbers={"final_logit_softcapping": "final_logit_softcapping"},  # transformers' only softcap
         defaults={**hf.GEMMA_DEFAULTS, **hf.GEMMA3_DEFAULTS},
         refused={"use_bidirectional_attention": (False,)},
+        is_tied=True,
+    ),
+    "gemma3n_text": hf.HfRow(
+        arch="gemma3n",
+        names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU, **hf.HEAD_NORMS, **STREAM_NAMES},
+        outer=STREAM_OUTER_NAMES,
+        folds={"per_layer_token_embd": "pad_rows"},
+        keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
+        numbers={"final_logit_softcapping": "final_logit_softcapping"},
+        counts=STREAM_COUNTS,
+        derived={"activation_sparsity_scale": _thresholds},
+        defaults=GEMMA3N_DEFAULTS,
+        refused={"altup_active_idx": (0,), "altup_correct_scale": (True,), "attention_bias": (False,)},
         is_tied=True,
     ),
 }
