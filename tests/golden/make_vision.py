@@ -24,10 +24,11 @@ from tests.support.hf_models import HfCase, nmse, weights_crc32, write_hf  # noq
 from tests.support.vision_models import FOLDER, image_of, load_vision  # noqa: E402
 from transformers import AutoConfig, AutoModelForImageTextToText, logging  # noqa: E402
 from transformers.models.gemma3 import Gemma3ImageProcessor  # noqa: E402
+from transformers.models.qwen2_vl import Qwen2VLImageProcessor  # noqa: E402
 
 ALLOWED = 1e-11  # NMSE between machines
 LEAST = 1e-7  # of a wrong fact
-PROCESSORS = {"Gemma3ImageProcessor": Gemma3ImageProcessor}
+PROCESSORS = {"Gemma3ImageProcessor": Gemma3ImageProcessor, "Qwen2VLImageProcessor": Qwen2VLImageProcessor}
 Arrays = list[np.ndarray[Any, Any]]
 
 
@@ -53,10 +54,14 @@ def inputs_of(row: VisionRow, config: dict[str, Any]) -> tuple[dict[str, Any], i
     processor = PROCESSORS[row.processor["image_processor_type"]](**settings)
     tensors = dict(processor(images=images, return_tensors="pt"))
     placeholder = config["image_token_index"] if "image_token_index" in config else config["image_token_id"]
-    counts = iter([config["mm_tokens_per_image"]] * len(images))
+    grids = tensors.get("image_grid_thw")
+    merge = config["vision_config"].get("spatial_merge_size", 1)
+    fixed = [config.get("mm_tokens_per_image", 0)] * len(images)
+    counts = iter(fixed if grids is None else [int(g.prod()) // merge**2 for g in grids])
     ids = [i for t in row.prompt for i in ([placeholder] * next(counts) if t == "image" else [t])]
     tensors["input_ids"] = torch.tensor([ids])
-    tensors["token_type_ids"] = (tensors["input_ids"] == placeholder).long()
+    types = "token_type_ids" if grids is None else "mm_token_type_ids"
+    tensors[types] = (tensors["input_ids"] == placeholder).long()
     tensors["pixel_values"] = tensors["pixel_values"].double()
     tensors.pop("num_crops", None)
     return tensors, placeholder
@@ -77,8 +82,13 @@ def run(row: VisionRow, case: HfCase, mutation: Mutation | None = None) -> tuple
 
 def rows_of(model: Any, inputs: dict[str, Any]) -> Arrays:
     """The tower's rows of each image."""
-    found = model.model.get_image_features(inputs["pixel_values"])
-    return [rows.double().numpy() for rows in getattr(found, "pooler_output", found)]
+    grids = {"image_grid_thw": inputs["image_grid_thw"]} if "image_grid_thw" in inputs else {}
+    found = model.model.get_image_features(inputs["pixel_values"], **grids)
+    rows = list(getattr(found, "pooler_output", found))
+    taps = getattr(found, "deepstack_features", None) or []
+    return [
+        torch.cat([own, *(tap[i] for tap in taps)], dim=-1).double().numpy() for i, own in enumerate(rows)
+    ]
 
 
 def packed(values: Any) -> str:
@@ -96,7 +106,7 @@ def golden(row: VisionRow) -> tuple[HfCase, dict[str, Any]]:
     _, placeholder = inputs_of(row, row.config)
     return case, {
         "config": row.config, "seed": row.seed, "weights_crc32": case.weights_crc32, "tensors": tensors,
-        "placeholder": placeholder, "images": row.images, "token_ids": token_ids,
+        "placeholder": placeholder, "images": row.images, "processor": row.processor, "token_ids": token_ids,
         "n_rows": [len(each) for each in rows], "rows": [packed(each) for each in rows],
         "logits": packed(logits),
     }  # fmt: skip

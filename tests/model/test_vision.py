@@ -13,13 +13,13 @@ import pytest
 from tests.golden.mutation import Mutation
 from tests.golden.vision_cases import WRONG
 from tests.support.hf_models import nmse, write_hf
-from tests.support.vision_models import VisionCase, load_vision, load_visions
+from tests.support.vision_models import VisionCase, load_vision, load_visions, write_vision
 
 from camelid.engine.media import Media
 from camelid.engine.request import Request
 from camelid.errors import CamelidError, ModelFormatError, TensorShapeError
 from camelid.images.decode import ImageFile
-from camelid.images.patches import merged_places, patch_rows
+from camelid.images.patches import patch_rows, patches_of, windows_of
 from camelid.loading.model_file import open_model
 from camelid.loading.options import LoadOptions
 from camelid.loading.start import RunningModel, start
@@ -88,7 +88,7 @@ async def results(folder: Path, case: VisionCase, **options: Any) -> tuple[list[
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rows_and_logits_equal_those_of_transformers(case: VisionCase, backend: str, tmp_path: Path) -> None:
-    rows, logits = asyncio.run(results(write_hf(tmp_path / "m", case.model), case, backend=backend))
+    rows, logits = asyncio.run(results(write_vision(tmp_path / "m", case), case, backend=backend))
     errors = nmse(rows, case.rows), nmse([logits], [case.logits])
     print(f"{case} on {backend}: NMSE of rows {errors[0]:.1e}, of logits {errors[1]:.1e}")
     assert max(errors) <= MAX_NMSE
@@ -96,7 +96,7 @@ def test_rows_and_logits_equal_those_of_transformers(case: VisionCase, backend: 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_chunks_of_text_change_no_bit(case: VisionCase, tmp_path: Path) -> None:
-    folder = write_hf(tmp_path / "m", case.model)
+    folder = write_vision(tmp_path / "m", case)
     whole, cut = (asyncio.run(results(folder, case, chunk=n))[1] for n in (128, 7))
     assert np.array_equal(whole, cut)
 
@@ -104,7 +104,7 @@ def test_chunks_of_text_change_no_bit(case: VisionCase, tmp_path: Path) -> None:
 @pytest.mark.parametrize("wrong", WRONG, ids=str)
 def test_a_wrong_fact_changes_the_logits(wrong: Mutation, tmp_path: Path) -> None:
     case = load_vision(wrong.case)
-    folder = write_hf(tmp_path / "m", case.model, config_changes=wrong.config, neutral=wrong.neutral)
+    folder = write_vision(tmp_path / "m", case, wrong)
     try:
         _, logits = asyncio.run(results(folder, case))
     except CamelidError:
@@ -115,7 +115,7 @@ def test_a_wrong_fact_changes_the_logits(wrong: Mutation, tmp_path: Path) -> Non
 def test_rows_of_an_image_see_each_other(tmp_path: Path) -> None:
     """The causal mask is a wrong fact for Gemma 3."""
     case = load_vision("gemma3")
-    folder = write_hf(tmp_path / "m", case.model)
+    folder = write_vision(tmp_path / "m", case)
 
     async def blind() -> Any:
         running = await opened(folder)
@@ -146,7 +146,7 @@ def test_a_tensor_without_a_rule_is_refused(tmp_path: Path) -> None:
 
 def test_patches_are_the_processors_pixels() -> None:
     """At the tower's size nothing is resized: each patch has its own pixels, channel by channel."""
-    image, places = load_vision("gemma3").pixels(0), merged_places(8, 8, 2)
+    image, places = load_vision("gemma3").pixels(0), patches_of(windows_of(4, 4, 0)[0], 2)
     rows = np.frombuffer(patch_rows(Image.fromarray(image), places, 4, (0.5,) * 3, (0.5,) * 3), "f4")
     values = (image.astype("f8") / 255 - 0.5) / 0.5
     want = [values[4 * y : 4 * y + 4, 4 * x : 4 * x + 4].transpose(2, 0, 1).ravel() for y, x in places]

@@ -12,7 +12,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.support.hf_models import HfCase
+from tests.golden.mutation import Mutation
+from tests.support.hf_models import HfCase, Json, write_hf
 
 FOLDER = Path(__file__).parents[1] / "golden" / "vision"
 F32 = NDArray[np.float32]
@@ -28,6 +29,7 @@ class VisionCase:
     model: HfCase
     placeholder: int
     images: list[list[int]]
+    processor: Json
     token_ids: list[int]
     rows: list[F32]
     logits: F32
@@ -81,10 +83,19 @@ def load_vision(name: str) -> VisionCase:
         model=model,
         placeholder=raw["placeholder"],
         images=raw["images"],
+        processor=raw["processor"],
         token_ids=raw["token_ids"],
         rows=rows,
         logits=_unpacked(raw["logits"], len(raw["token_ids"])),
     )
+
+
+def write_vision(folder: Path, case: VisionCase, wrong: Mutation | None = None) -> Path:
+    """Writes the model's directory with the settings of its image processor, perhaps with a wrong fact."""
+    changes, neutral = (wrong.config, wrong.neutral) if wrong else ({}, ())
+    write_hf(folder, case.model, config_changes=changes, neutral=neutral)
+    (folder / "preprocessor_config.json").write_text(json.dumps(case.processor))
+    return folder
 
 
 def load_visions() -> list[VisionCase]:

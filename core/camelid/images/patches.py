@@ -43,7 +43,38 @@ def _normalised(values: bytes, mean: float, std: float) -> array[float]:
     return array("f", map(levels.__getitem__, values))
 
 
-def merged_places(height: int, width: int, merge: int) -> list[Place]:
-    """The places of `height` x `width` patches, those of one `merge` x `merge` square after each other."""
-    squares = ((y, x) for y in range(0, height, merge) for x in range(0, width, merge))
-    return [(y + i, x + j) for y, x in squares for i in range(merge) for j in range(merge)]
+def windows_of(height: int, width: int, side: int) -> list[list[Place]]:
+    """The places of `height` x `width` squares by window of `side` x `side`; one window if `side` is 0."""
+    side = side or max(height, width)
+    return [
+        [(y, x) for y in range(top, min(top + side, height)) for x in range(left, min(left + side, width))]
+        for top in range(0, height, side)
+        for left in range(0, width, side)
+    ]
+
+
+def patches_of(squares: Sequence[Place], merge: int) -> list[Place]:
+    """The places of the patches of squares of `merge` x `merge` patches, square by square."""
+    inside = [(i, j) for i in range(merge) for j in range(merge)]
+    return [(y * merge + i, x * merge + j) for y, x in squares for i, j in inside]
+
+
+def table_weights(places: Sequence[Place], height: int, width: int, side: int) -> bytes:
+    """Weights of a learned table [side * side] at each place, as float32 [places, side * side].
+
+    Bilinear, with the corners of the image at those of the table.
+    """
+    rows, cols = ([_taps(i, n, side) for i in range(n)] for n in (height, width))
+    weights = array("f", bytes(4 * len(places) * side * side))
+    for number, (y, x) in enumerate(places):
+        for row, by_row in rows[y]:
+            for col, by_col in cols[x]:
+                weights[(number * side + row) * side + col] += by_row * by_col
+    return weights.tobytes()
+
+
+def _taps(i: int, n: int, side: int) -> list[tuple[int, float]]:
+    """The two entries of an axis of the table around place `i` of `n`, with their weights."""
+    at = i * (side - 1) / (n - 1) if n > 1 else 0.0
+    first = min(int(at), side - 1)
+    return [(first, 1.0 - (at - first)), (min(first + 1, side - 1), at - first)]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from camelid.backends.base import Backend, Program, check_plan, reason_against
 from camelid.images.decode import ImageFile, decoded
-from camelid.images.patches import Place, merged_places, patch_rows, resized
+from camelid.images.patches import Place, patch_rows, patches_of, resized, table_weights, windows_of
 from camelid.loading.choose import open_named
 from camelid.model.vision.grid import Grid, grid_of
 from camelid.model.vision.lower import Run, lower_tower, runs_of
@@ -25,27 +26,35 @@ PATCH_STEP = 256  # capacities of programs are multiples of so many patches
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A decoded image as a tower reads it: its grid, and the patches as float32 [patches, patch_cols].
+    """A decoded image as a tower reads it: its grid, and the inputs of the first plan by name, float32.
 
-    `positions` are two channels for each patch.
+    `positions` are two channels for each patch. `windows` are the numbers of patches of each window, `order`
+    are the image's rows for the decoder in the order of the patches.
     """
 
     grid: Grid
     positions: Sequence[Place]
-    pixels: bytes
+    inputs: Mapping[str, bytes]
+    windows: Sequence[int]
+    order: Sequence[int]
 
 
 def picture(file: ImageFile, tower: TowerSpec, place: str = "image") -> Picture:
     """Decodes, resizes and cuts an image. Raises RequestError for an image that cannot be read."""
-    image = decoded(file, place)
+    image, how = decoded(file, place), tower.resizing
     grid = grid_of(tower, *image.size)
-    how = tower.resizing
+    merge, (height, width) = grid.merge, grid.squares
+    windows = windows_of(height, width, tower.window // merge)
+    places = patches_of(list(chain.from_iterable(windows)), merge)
     image = resized(image, *grid.pixels, how.resample)
-    places = merged_places(grid.height, grid.width, grid.merge)
-    pixels = patch_rows(image, places, grid.size, how.mean, how.std)
-    return Picture(
-        grid, [(y * grid.width + x, 0) for y, x in places] if tower.n_positions else places, pixels
-    )
+    inputs = {"pixels": patch_rows(image, places, grid.size, how.mean, how.std)}
+    positions: Sequence[Place] = places
+    if tower.n_positions and how.size:
+        positions = [(y * grid.width + x, 0) for y, x in places]
+    elif tower.n_positions:
+        inputs["places"] = table_weights(places, grid.height, grid.width, round(tower.n_positions**0.5))
+    order = [y * width + x for y, x in chain.from_iterable(windows)]
+    return Picture(grid, positions, inputs, [len(window) * merge**2 for window in windows], order)
 
 
 @dataclass(slots=True)
@@ -71,16 +80,21 @@ class RunningTower:
             return self._kept[key]
 
     async def run(self, image: Picture) -> memoryview:
-        """The rows of a decoded image."""
-        data = image.pixels
+        """The rows of a decoded image: those of the last layer, then those of tapped layers side by side."""
+        x: Mapping[str, bytes] = image.inputs
+        made: list[bytes] = []
         for run in runs_of(self.tower):
-            data = await self._run(run, image, data)
-        return memoryview(data)
+            data = await self._run(run, image, x)
+            if run.is_projector:
+                made.append(data)
+            else:
+                x = {"x": data}
+        return memoryview(_side_by_side([made[-1], *made[:-1]], image.order))
 
-    async def _run(self, run: Run, image: Picture, data: bytes) -> bytes:
+    async def _run(self, run: Run, image: Picture, inputs: Mapping[str, bytes]) -> bytes:
         program = await self._program(run, image.grid.n_patches)
         step = encode_step(_step(run, image, self.tower), program.plan.layout)
-        ticket = self.backend.run(program, step, {program.plan.given[0].name: data})
+        ticket = self.backend.run(program, step, {b.name: inputs[b.name] for b in program.plan.given})
         await self.backend.read(ticket)
         made = await self.backend.read_boundary(ticket)
         return made[program.plan.made[0].name]
@@ -142,19 +156,29 @@ def _plan(tower: Tower, run: Run, n_patches: int, backend: Backend) -> Plan:
     return fuse(lower_tower(tower, run, n_patches), can.fused, most_bytes=can.most_bytes)
 
 
+def _side_by_side(parts: Sequence[bytes], order: Sequence[int]) -> bytes:
+    """The rows of all parts side by side, in the order of the image's rows."""
+    size = len(parts[0]) // len(order)
+    at = {row: number * size for number, row in enumerate(order)}
+    return b"".join(part[at[row] : at[row] + size] for row in range(len(order)) for part in parts)
+
+
 def _step(run: Run, image: Picture, tower: Tower) -> Step:
     """The step of a run: one row per patch, or per joined row in a projector that joins patches."""
+    n = image.grid.n_rows
     if not run.is_projector:
-        return _patch_step(image.positions)
+        return _patch_step(image.positions, image.windows if run.is_windowed else [len(image.positions)])
     if PROJECTORS[tower.spec.projector].pools:
-        return _patch_step(image.positions, image.grid.merge**2)
-    return _patch_step([(0, i) for i in range(image.grid.n_rows)])
+        return _patch_step(image.positions, [image.grid.merge**2] * n, has_outputs=True)
+    return _patch_step([(0, 0)] * n, [n])
 
 
-def _patch_step(places: Sequence[Place], n_each: int = 0) -> Step:
-    """Rows at these places, in sequences of `n_each` rows with one output each (0: one, without outputs)."""
-    n = n_each or len(places)
-    rows = [StepRow(0, 0, i // n, i, place) for i, place in enumerate(places)]
-    sequences = [StepSequence(first, n, ()) for first in range(0, len(places), n)]
-    outputs = [(s.first_row + n - 1, i, n) for i, s in enumerate(sequences)] if n_each else []
-    return Step(rows=rows, sequences=sequences, outputs=outputs)
+def _patch_step(positions: Sequence[Place], lengths: Sequence[int], *, has_outputs: bool = False) -> Step:
+    """Rows at these positions, in sequences of these lengths, perhaps with one output each."""
+    step, first = Step(), 0
+    for number, n in enumerate(lengths):
+        step.rows += [StepRow(0, 0, number, i, positions[first + i]) for i in range(n)]
+        step.sequences.append(StepSequence(first, n, ()))
+        step.outputs += [(first + n - 1, number, n)] if has_outputs else []
+        first += n
+    return step

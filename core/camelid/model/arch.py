@@ -121,7 +121,8 @@ class Arch:
     layers. `has_global_nope`: in a model with windows, layers without a window have no rotation.
     `max_alibi_bias` (ALiBi) applies to files that state none; with `scales_alibi` the attention scale
     multiplies the bias too.
-    Images. With `sees_images`, rows of an image attend to all rows of that image.
+    Images. With `sees_images`, rows of an image attend to all rows of that image. `axes` is the order in
+    which pairs of a head turn by time, height and width: in "sections", or "interleaved".
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5,
     or `attention_scale`. `logit_scale` divides logits, or multiplies them with `multiplies_logits`.
@@ -175,6 +176,7 @@ class Arch:
     multiplies_logits: bool = False
     wide_layers: int = 0
     sees_images: bool = False
+    axes: str = ""
     residual: str = "sequential"
     sequential_by: str = ""
     ffn_matrices: int = 1

@@ -344,13 +344,13 @@ def _local_theta(settings: HfSettings) -> float:
 
 def _rope_type(settings: HfSettings) -> str:
     kind = settings.rope.text("rope_type", "") or settings.rope.text("type", "default")
-    known = ("default", "dynamic", "linear", "yarn", "longrope", "su", "llama3")
+    known = ("default", "mrope", "dynamic", "linear", "yarn", "longrope", "su", "llama3")
     if kind not in known:
         raise unsupported("rope_type", kind, known)
     # Without alpha, dynamic scales beyond context_length alone, the longest context of a loaded model.
     if kind == "dynamic" and settings.rope.has("alpha"):
         raise unsupported("alpha", settings.rope.number("alpha"), ())
-    return {"su": "longrope", "dynamic": "default"}.get(kind, kind)
+    return {"su": "longrope", "dynamic": "default", "mrope": "default"}.get(kind, kind)
 
 
 def _scaling(settings: HfSettings) -> Pairs:

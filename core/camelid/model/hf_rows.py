@@ -258,6 +258,21 @@ GEMMA3_DEFAULTS = {  # the settings inside a multimodal model's leave out most k
     "num_attention_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
     "hidden_activation": "gelu_pytorch_tanh",
 }  # fmt: skip
+
+
+def mrope_sections(config: Config) -> list[int]:
+    """Pairs of a head that turn by time, height and width, and by a fourth axis that no model has."""
+    name = "rope_parameters" if config.has("rope_parameters") else "rope_scaling"
+    return [*config.section(name).counts("mrope_section", most=MAX_SECTION), 0]
+
+
+def n_deepstack(config: Config) -> int:
+    """Layers that add embeddings of images, which `vision/hf.py` counts."""
+    return config.count("n_deepstack_layers", 0, least=0)
+
+
+MAX_SECTION = 1 << 12
+MROPE: Mapping[str, Callable[[Config], MetadataValue]] = {"rope.dimension_sections": mrope_sections}
 SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
 PARALLEL: Mapping[str, Callable[[Config], MetadataValue]] = {
     "use_parallel_residual": lambda config: config.flag("use_parallel_residual", False)

@@ -116,6 +116,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         n_streams=metadata.count("altup.num_inputs", least=2) if arch.residual == "altup" else 1,
         input_size=metadata.count("embedding_length_per_layer_input", 0, least=0),
         laurel_rank=rows_of(checkpoint.tensors, "blk.0.laurel_l"),
+        n_deepstack=metadata.count("n_deepstack_layers", 0, least=0),
     )
     _check_spec(spec, metadata)
     return spec
@@ -128,6 +129,7 @@ def at_context(model: Model, context_length: int) -> Model:
 
 def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
     own = {"attention.shared_kv_layers"} if arch.shares_kv else set[str]()
+    own |= {"rope.dimension_sections"} if arch.axes else set[str]()
     own |= {key for mixer in arch.mixers for key in OWN_KEYS.get(mixer, ())}
     refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
     for key, values in (refused | {"split.count": (0, 1)}).items():
@@ -296,10 +298,31 @@ def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors
         factors=factors.get("rope_freqs", ()),
         scaling=_scaling(metadata, arch, factors),
     )
+    if arch.axes:
+        rope = replace(rope, axes=_axes(metadata, arch, rope))
     if not arch.has_local_rope:
         return {GLOBAL: rope}
     local = metadata.number("rope.freq_base_swa", arch.local_theta or rope.theta)
     return {GLOBAL: rope, LOCAL: replace(rope, theta=local, scaling=None, factors=())}
+
+
+def _axes(metadata: MetadataReader, arch: Arch, rope: RopeSpec) -> tuple[int, ...]:
+    """The position channel of each pair: time, height or width."""
+    key, n_pairs = metadata.key("rope.dimension_sections"), rope.dim // 2
+    sections = metadata.gguf.get(key, list[int])
+    time, height, width, *others = [*sections, 0, 0, 0]
+    if min(time, height, width) < 0 or any(others) or time + height + width != n_pairs:
+        metadata.fail("rope.dimension_sections", f"is {sections!r:.80}, expected three of sum {n_pairs}")
+    if rope.scaling:
+        raise UnsupportedModelError(
+            f"{metadata.key('rope.scaling.type')} is {rope.scaling.kind!r} beside {key}; supported: none",
+            kind=metadata.key("rope.scaling.type"),
+            name=rope.scaling.kind,
+        )
+    if arch.axes == "sections":
+        return (0,) * time + (1,) * height + (2,) * width
+    ends = {1: 3 * height, 2: 3 * width}
+    return tuple(i % 3 if i < ends.get(i % 3, 0) else 0 for i in range(n_pairs))
 
 
 def _scaling(metadata: MetadataReader, arch: Arch, factors: Factors) -> RopeScaling | None:

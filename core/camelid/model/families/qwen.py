@@ -36,6 +36,9 @@ ARCHS: dict[str, Arch] = {
         normalizes=False,
         added={"experts": {"ffn_gate_inp_shexp": "1C"}},
     ),
+    # Qwen2.5-VL and Qwen3-VL: rows of images turn by time, height and width.
+    "qwen2vl": Arch(rope_style="neox", biases=QKV, axes="sections"),
+    "qwen3vl": Arch(rope_style="neox", added={"attention": HEAD_NORMS}, axes="interleaved"),
     "qwen3next": QWEN3_NEXT,
     "qwen35": QWEN35,
     "qwen35moe": QWEN35,
@@ -81,6 +84,15 @@ HF_ROWS: dict[str, hf.HfRow] = {
         names={**hf.LLAMA, **hf.HEAD_NORMS},
         defaults={**hf.QWEN_DEFAULTS, "head_dim": 128},
         has_window_switch=True,
+    ),
+    "qwen2_5_vl_text": hf.HfRow(
+        arch="qwen2vl", defaults=hf.QWEN_DEFAULTS, derived=hf.MROPE, has_window_switch=True
+    ),
+    "qwen3_vl_text": hf.HfRow(
+        arch="qwen3vl",
+        names={**hf.LLAMA, **hf.HEAD_NORMS},
+        defaults={"num_key_value_heads": 32, "head_dim": 128},
+        derived={**hf.MROPE, "n_deepstack_layers": hf.n_deepstack},
     ),
     "qwen3_moe": hf.HfRow(
         arch="qwen3moe",

@@ -25,6 +25,11 @@ class Grid:
         return self.height * self.size, self.width * self.size
 
     @property
+    def squares(self) -> tuple[int, int]:
+        """Rows for the decoder by height and width."""
+        return self.height // self.merge, self.width // self.merge
+
+    @property
     def n_patches(self) -> int:
         return self.height * self.width
 
@@ -55,7 +60,7 @@ def resized_sides(how: Resizing, height: int, width: int) -> tuple[int, int]:
             f"the image has {width} x {height} pixels, expected sides of a ratio up to {MAX_RATIO}",
             field="image",
         )
-    high, wide = (max(round(side / how.factor) * how.factor, how.factor) for side in (height, width))
+    high, wide = (round(side / how.factor) * how.factor for side in (height, width))
     if high * wide > how.most:
         scale = (height * width / how.most) ** 0.5
         high, wide = (

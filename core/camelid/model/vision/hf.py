@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from camelid.errors import TensorShapeError, UnsupportedModelError, shown
@@ -11,7 +11,7 @@ from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.model.checkpoint import Checkpoint
-from camelid.plan.weights import Part, Weight
+from camelid.plan.weights import Part, Weight, cut_each
 
 Metadata = dict[str, MetadataValue]
 ENDINGS = (".weight", ".bias", "")
@@ -19,6 +19,18 @@ FLOATS = ("f32", "f16", "bf16")
 # Settings outside text_config that concern the text model.
 SHARED = ("tie_word_embeddings", "quantization", "bos_token_id", "eos_token_id", "pad_token_id")
 TEXT = ("model.language_model.", "language_model.model.", "language_model.")
+CLIP_MEAN, CLIP_STD = [0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711]
+MAX_LAYERS = 1 << 12
+QWEN_SIDE = 40  # patches of a side that a file states; images have any size
+Defaults = Mapping[str, int]
+QWEN25: Defaults = {
+    "depth": 32, "hidden_size": 3584, "intermediate_size": 3420, "num_heads": 16, "patch_size": 14,
+    "out_hidden_size": 3584,
+}  # fmt: skip
+QWEN3: Defaults = {
+    "depth": 27, "hidden_size": 1152, "intermediate_size": 4304, "num_heads": 16, "patch_size": 16,
+    "out_hidden_size": 3584,
+}  # fmt: skip
 SIGLIP_ACTS = {"gelu_pytorch_tanh": "use_gelu"}
 
 
@@ -27,8 +39,8 @@ class HfTower:
     """One model_type with a tower. `text` is the model_type of its text model.
 
     `prefixes` begin the published names of the tower, `layer` those of its layers after that. `names` and
-    `outer` map tensors of an mmproj file to published names; published names that begin with an item of
-    `ignored` are not read. `metadata` translates the settings.
+    `outer` map tensors of an mmproj file to published names, `taps` those of tapped layers' projectors.
+    Published names that begin with an item of `ignored` are not read. `metadata` translates the settings.
     """
 
     text: str
@@ -37,6 +49,7 @@ class HfTower:
     names: Mapping[str, str]
     outer: Mapping[str, str]
     metadata: Callable[[Config, Config], Metadata]
+    taps: Mapping[str, str] = field(default_factory=dict[str, str])
     ignored: tuple[str, ...] = ()
     folds: Mapping[str, str] = field(default_factory=dict[str, str])
 
@@ -50,8 +63,10 @@ def text_part(directory: HfDirectory) -> HfDirectory:
     """The directory of the text model alone: its settings, and its tensors by their usual names."""
     row = HF_TOWERS[directory.settings.text("model_type")]
     outer = {key: value for key, value in directory.config.items() if key in SHARED}
-    text = directory.settings.section("text_config").values
-    config = {**outer, **text, "model_type": row.text}
+    inner = directory.settings.section("text_config").values
+    text = inner or {k: v for k, v in directory.config.items() if k != "vision_config"}  # of older classes
+    taps = directory.settings.section("vision_config").counts("deepstack_visual_indexes")
+    config = {**outer, **text, "model_type": row.text, "n_deepstack_layers": len(taps)}
     tensors = {name: tensor for old, tensor in directory.tensors.items() if (name := _text_name(old, row))}
     return replace(directory, config=config, tensors=tensors)
 
@@ -108,11 +123,12 @@ def _tensors(directory: HfDirectory, row: HfTower, n_layers: int) -> Iterator[We
         for old, tensor in directory.tensors.items()
         if old.startswith(row.prefixes) and (name := _inner(old, row))
     }
-    for name, published in _published(row, n_layers):
+    taps = directory.settings.section("vision_config").counts("deepstack_visual_indexes")
+    for name, published in (*_published(row, n_layers), *_tapped(row, taps)):
         for ending in ENDINGS:
             tensor = found.pop(published + ending, None)
             if tensor:
-                yield FOLDS[row.folds.get(name, "")](_weight(tensor, f"{name}{ending or '.weight'}"))
+                yield from FOLDS[row.folds.get(name, "")](_weight(tensor, f"{name}{ending or '.weight'}"))
     if found:
         first = next(iter(found.values())).name
         raise TensorShapeError(
@@ -133,6 +149,13 @@ def _published(row: HfTower, n_layers: int) -> Iterator[tuple[str, str]]:
         yield from ((f"v.blk.{i}.{name}", row.layer.format(i=i) + inner) for name, inner in row.names.items())
 
 
+def _tapped(row: HfTower, taps: Sequence[int]) -> Iterator[tuple[str, str]]:
+    """Names of the projectors of tapped layers, published by their order, here by their layer."""
+    for number, layer in enumerate(taps):
+        prefix = f"visual.deepstack_merger_list.{number}."
+        yield from ((f"v.deepstack.{layer}.{name}", prefix + inner) for name, inner in row.taps.items())
+
+
 def _weight(tensor: HfTensor, name: str) -> Weight:
     if tensor.type not in FLOATS or tensor.planes:
         raise UnsupportedModelError(
@@ -144,14 +167,29 @@ def _weight(tensor: HfTensor, name: str) -> Weight:
     return Weight(name=name, type=tensor.type, shape=tensor.shape, parts=(part,))
 
 
-def _add_one(weight: Weight) -> Weight:
+def _add_one(weight: Weight) -> list[Weight]:
     """gain = 1 + weight, in float32."""
     stored = weight.type
     cast = weight if stored == "f32" else replace(weight, type="f32").then("cast", stored)
-    return cast.then("add", 1.0)
+    return [cast.then("add", 1.0)]
 
 
-FOLDS: dict[str, Callable[[Weight], Weight]] = {"": lambda weight: weight, "add_one": _add_one}
+def _frames(weight: Weight) -> list[Weight]:
+    """A convolution over two frames [out, channels, 2, size, size] as one per frame; a bias stays whole."""
+    if len(weight.shape) != 5 or weight.shape[2] != 2:
+        return [weight]
+    n_out, channels, _, height, width = weight.shape
+    flat = replace(weight, shape=(n_out * channels, 2, height * width))
+    names = (weight.name, f"{weight.name}.1")
+    cut = (cut_each(flat, name, frame, 1) for frame, name in enumerate(names))
+    return [replace(frame, shape=(n_out, channels, height, width)) for frame in cut]
+
+
+FOLDS: dict[str, Callable[[Weight], list[Weight]]] = {
+    "": lambda weight: [weight],
+    "add_one": _add_one,
+    "frames": _frames,
+}
 
 
 def _siglip_metadata(config: Config, processor: Config) -> Metadata:
@@ -183,6 +221,82 @@ def _siglip_metadata(config: Config, processor: Config) -> Metadata:
     }
 
 
+def _qwen_metadata(config: Config, processor: Config, kind: str, act: str, defaults: Defaults) -> Metadata:
+    """Settings of Qwen's towers. Defaults are those of transformers' classes."""
+    vision = config.section("vision_config")
+    sizes = {name: vision.count(name, default) for name, default in defaults.items()}
+    patch = sizes["patch_size"]
+    _check_act(vision.text("hidden_act", act), {act: ""})
+    for key, want in (("temporal_patch_size", 2), ("in_channels", 3)):
+        if vision.count(key, want) != want:
+            raise unsupported(f"vision_config.{key}", vision.count(key), (want,))
+    least, most = _pixels(processor)
+    return {
+        "clip.projector_type": kind,
+        "clip.vision.patch_size": patch,
+        "clip.vision.image_size": patch * QWEN_SIDE,
+        "clip.vision.embedding_length": sizes["hidden_size"],
+        "clip.vision.feed_forward_length": sizes["intermediate_size"],
+        "clip.vision.block_count": sizes["depth"],
+        "clip.vision.attention.head_count": sizes["num_heads"],
+        "clip.vision.attention.layer_norm_epsilon": 1e-6,  # a constant of both classes
+        "clip.vision.projection_dim": sizes["out_hidden_size"],
+        "clip.vision.spatial_merge_size": vision.count("spatial_merge_size", 2),
+        "clip.vision.image_min_pixels": least,
+        "clip.vision.image_max_pixels": most,
+        "clip.vision.image_mean": _numbers(processor, "image_mean", CLIP_MEAN),
+        "clip.vision.image_std": _numbers(processor, "image_std", CLIP_STD),
+    }
+
+
+def _pixels(processor: Config) -> tuple[int, int]:
+    """The least and the most pixels of a resized image."""
+    size = processor.section("size")
+    least = processor.count("min_pixels", size.count("shortest_edge", 56 * 56))
+    return least, processor.count("max_pixels", size.count("longest_edge", 28 * 28 * 1280))
+
+
+def _qwen25_metadata(config: Config, processor: Config) -> Metadata:
+    """As `_qwen_metadata`; layers without windows are every n-th."""
+    vision = config.section("vision_config")
+    made = _qwen_metadata(config, processor, "qwen2.5vl_merger", "silu", QWEN25)
+    full = vision.counts("fullatt_block_indexes") if vision.has("fullatt_block_indexes") else [7, 15, 23, 31]
+    every = full[0] + 1 if full else 0
+    if not every or full != list(range(every - 1, vision.count("depth", 32), every)):
+        raise unsupported("vision_config.fullatt_block_indexes", full, ("every n-th layer",))
+    more = {"clip.use_silu": True, "clip.vision.n_wa_pattern": every}
+    return {**made, **more, "clip.vision.window_size": vision.count("window_size", 112)}
+
+
+def _qwen3_metadata(config: Config, processor: Config) -> Metadata:
+    """As `_qwen_metadata`, with a square table of positions and tapped layers."""
+    vision = config.section("vision_config")
+    made = _qwen_metadata(config, processor, "qwen3vl_merger", "gelu_pytorch_tanh", QWEN3)
+    n_positions = vision.count("num_position_embeddings", 2304)
+    side = round(n_positions**0.5)
+    if side * side != n_positions:
+        raise unsupported("vision_config.num_position_embeddings", n_positions, ("a square",))
+    stated = vision.has("deepstack_visual_indexes")
+    taps = vision.counts("deepstack_visual_indexes") if stated else [8, 16, 24]
+    depth = vision.count("depth", 27, most=MAX_LAYERS)
+    return {
+        **made,
+        "clip.use_gelu": True,
+        "clip.vision.image_size": side * vision.count("patch_size", 16),
+        "clip.vision.is_deepstack_layers": [i in taps for i in range(depth)],
+    }
+
+
+def unsupported(key: str, value: object, known: tuple[object, ...]) -> UnsupportedModelError:
+    """The error of a setting that would change the results."""
+    return UnsupportedModelError(
+        f"{key} is {value!r:.80}, which is not supported, only {', '.join(map(str, known))}",
+        kind=key,
+        name=value,
+        known=known,
+    )
+
+
 def _check_act(act: str, known: Mapping[str, str]) -> None:
     if act not in known:
         raise UnsupportedModelError(
@@ -196,6 +310,7 @@ def _numbers(config: Config, key: str, default: list[float]) -> list[float]:
     return [float(v) if isinstance(v, int | float) else -1.0 for v in values]
 
 
+QWEN_NAMES = {"ln1": "norm1", "ln2": "norm2", "attn_qkv": "attn.qkv", "attn_out": "attn.proj"}
 HF_TOWERS: dict[str, HfTower] = {
     "gemma3": HfTower(
         text="gemma3_text",
@@ -218,5 +333,33 @@ HF_TOWERS: dict[str, HfTower] = {
         metadata=_siglip_metadata,
         ignored=("vision_tower.head.",),
         folds={"mm.soft_emb_norm": "add_one"},
+    ),
+    "qwen2_5_vl": HfTower(
+        text="qwen2_5_vl_text",
+        prefixes=("visual.", "model.visual."),
+        layer="visual.blocks.{i}.",
+        names={
+            **QWEN_NAMES, "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj",
+        },
+        outer={
+            "v.patch_embd": "visual.patch_embed.proj", "v.post_ln": "visual.merger.ln_q",
+            "mm.0": "visual.merger.mlp.0", "mm.2": "visual.merger.mlp.2",
+        },
+        metadata=_qwen25_metadata,
+        folds={"v.patch_embd": "frames"},
+    ),
+    "qwen3_vl": HfTower(
+        text="qwen3_vl_text",
+        prefixes=("visual.", "model.visual."),
+        layer="visual.blocks.{i}.",
+        names={**QWEN_NAMES, "ffn_up": "mlp.linear_fc1", "ffn_down": "mlp.linear_fc2"},
+        taps={"norm": "norm", "fc1": "linear_fc1", "fc2": "linear_fc2"},
+        outer={
+            "v.patch_embd": "visual.patch_embed.proj", "v.position_embd": "visual.pos_embed",
+            "v.post_ln": "visual.merger.norm", "mm.0": "visual.merger.linear_fc1",
+            "mm.2": "visual.merger.linear_fc2",
+        },
+        metadata=_qwen3_metadata,
+        folds={"v.patch_embd": "frames"},
     ),
 }  # fmt: skip

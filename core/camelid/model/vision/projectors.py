@@ -21,14 +21,17 @@ LAYER_NAMES: Mapping[str, str] = {"ln1": "attn_norm", "ln2": "ffn_norm", "attn_o
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Projector:
-    """One kind of tower. `arch` is the architecture of the text models that it belongs to.
+    """One kind of tower. `archs` are the architectures of the text models that it belongs to.
 
-    `tensors` are those of each layer, `outer` the others, by their names in a file; those in `plain` have
-    no bias. `norm_kind` and `mlp` are as in `ModelSpec` and `LayerSpec`. `pools` averages the patches of a
-    row, where other towers join them.
+    `tensors` are those of each layer, `taps` those of a tapped layer's projector, `outer` the others, by
+    their names in a file; those in `plain` have no bias. `norm_kind` and `mlp` are as in `ModelSpec` and
+    `LayerSpec`. `pools` averages the patches of a row, where other towers join them. With `turns`, patches
+    rotate by row and column; with `axes`, an image's rows in the decoder have positions by time, height and
+    width.
     """
 
     archs: tuple[str, ...]
+    taps: Shapes = field(default_factory=dict[str, str])
     prompt: ImagePrompt
     tensors: Shapes
     outer: Shapes
@@ -36,8 +39,14 @@ class Projector:
     norm_kind: str = "layer"
     mlp: str = "mlp"
     pools: bool = False
+    turns: bool = False
+    axes: bool = False
     folds: Mapping[str, str] = field(default_factory=dict[str, str])
 
+
+QWEN = ImagePrompt(marker="<|image_pad|>")
+FRAMES: Shapes = {"v.patch_embd": "CI", "v.patch_embd.weight.1": "CI"}
+MERGER: Shapes = {"v.post_ln": "C", "mm.0": "MM", "mm.2": "OM"}
 
 PROJECTORS: dict[str, Projector] = {
     "gemma3": Projector(
@@ -56,5 +65,27 @@ PROJECTORS: dict[str, Projector] = {
         plain=("v.position_embd", "mm.input_projection", "mm.soft_emb_norm"),
         pools=True,
         folds={"mm.input_projection": "transpose"},
+    ),
+    "qwen2.5vl_merger": Projector(
+        archs=("qwen2vl",),
+        prompt=QWEN,
+        tensors={**NORMS, **LINEAR_LAYER, **MLP, "ffn_gate": "FC"},
+        outer={**FRAMES, **MERGER},
+        plain=("ln1", "ln2", "v.post_ln", "v.patch_embd"),
+        norm_kind="rms",
+        mlp="glu",
+        turns=True,
+        axes=True,
+    ),
+    "qwen3vl_merger": Projector(
+        archs=("qwen3vl",),
+        prompt=QWEN,
+        tensors={**NORMS, **LINEAR_LAYER, **MLP},
+        taps={"norm": "M", "fc1": "MM", "fc2": "OM"},
+        outer={**FRAMES, **MERGER, "v.position_embd": "CN"},
+        plain=("v.position_embd",),
+        turns=True,
+        axes=True,
+        folds={"v.position_embd": "transpose"},
     ),
 }
