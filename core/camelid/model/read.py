@@ -9,7 +9,8 @@ from camelid.formats.gguf import Gguf
 from camelid.model.arch import Arch, Model
 from camelid.model.archs import ARCHS
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf, read_f32
-from camelid.model.spec_reader import FACTOR_TENSORS, Factors, read_spec
+from camelid.model.rope_specs import Factors
+from camelid.model.spec_reader import FACTOR_TENSORS, read_spec
 from camelid.model.tensors import match_tensors
 
 

@@ -5,25 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import TypeAlias
 
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.model.arch import Arch, Model
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.encoder_specs import read_encoder, rows_of
-from camelid.model.layer_specs import GLOBAL, LOCAL, read_layers
+from camelid.model.layer_specs import read_layers
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.mixer_specs import read_delta, read_mla, read_ssm
 from camelid.model.own_counts import most, with_own_counts
-from camelid.model.rope import yarn_magnitude
-from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeScaling, RopeSpec
+from camelid.model.rope_specs import Factors, read_ropes
+from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeSpec
 from camelid.model.stream_specs import sparsity
 from camelid.plan.weights import Weight
 
-Factors: TypeAlias = Mapping[str, tuple[float, ...]]
 FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
 MAX_ALIBI = 1 << 23  # numbers of its table; MPT-7B-StoryWriter has 2^21
-SCALINGS = ("none", "linear", "yarn", "longrope")
 
 # Values of expert_gating_func -> gates of the router op.
 GATES: Mapping[int, str] = {1: "softmax", 2: "sigmoid", 3: "topk_softmax"}
@@ -68,7 +65,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     n_heads, hidden_size = _n_heads(metadata, arch, n_layers), metadata.count("embedding_length")
     head_dim = _head_dim(metadata, max(1, hidden_size // n_heads))
     experts = _experts(metadata, arch)
-    ropes = _ropes(metadata, arch, head_dim, factors)
+    ropes = read_ropes(metadata, arch, head_dim, factors)
     layers = read_layers(metadata, arch, n_layers, _routed(checkpoint, n_layers) if experts else [])
     layers = with_own_counts(metadata, layers) if arch.varies else layers
     residual = _residual(metadata, arch, checkpoint.tensors)
@@ -286,97 +283,6 @@ def _residual(metadata: MetadataReader, arch: Arch, tensors: Mapping[str, Weight
     else:
         is_parallel = metadata.flag("use_parallel_residual", default=True)
     return "parallel" if is_parallel else "sequential"
-
-
-def _ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Factors) -> dict[str, RopeSpec]:
-    if not arch.rope_style:
-        return {}
-    rope = RopeSpec(
-        theta=metadata.number("rope.freq_base", 10000.0),
-        dim=metadata.count("rope.dimension_count", head_dim),
-        style=arch.rope_style,
-        factors=factors.get("rope_freqs", ()),
-        scaling=_scaling(metadata, arch, factors),
-    )
-    if arch.axes:
-        rope = replace(rope, axes=_axes(metadata, arch, rope))
-    if not arch.has_local_rope:
-        return {GLOBAL: rope}
-    local = metadata.number("rope.freq_base_swa", arch.local_theta or rope.theta)
-    return {GLOBAL: rope, LOCAL: replace(rope, theta=local, scaling=None, factors=())}
-
-
-def _axes(metadata: MetadataReader, arch: Arch, rope: RopeSpec) -> tuple[int, ...]:
-    """The position channel of each pair: time, height or width."""
-    key, n_pairs = metadata.key("rope.dimension_sections"), rope.dim // 2
-    sections = metadata.gguf.get(key, list[int])
-    time, height, width, *others = [*sections, 0, 0, 0]
-    if min(time, height, width) < 0 or any(others) or time + height + width != n_pairs:
-        metadata.fail("rope.dimension_sections", f"is {sections!r:.80}, expected three of sum {n_pairs}")
-    if rope.scaling:
-        raise UnsupportedModelError(
-            f"{metadata.key('rope.scaling.type')} is {rope.scaling.kind!r} beside {key}; supported: none",
-            kind=metadata.key("rope.scaling.type"),
-            name=rope.scaling.kind,
-        )
-    if arch.axes == "sections":
-        return (0,) * time + (1,) * height + (2,) * width
-    ends = {1: 3 * height, 2: 3 * width}
-    return tuple(i % 3 if i < ends.get(i % 3, 0) else 0 for i in range(n_pairs))
-
-
-def _scaling(metadata: MetadataReader, arch: Arch, factors: Factors) -> RopeScaling | None:
-    # A factor of 0 means no scaling, and a factor without a type linear scaling, as in llama.cpp.
-    factor = metadata.number("rope.scaling.factor", metadata.number("rope.scale_linear", 1.0)) or 1.0
-    default = "none" if factor == 1.0 else "linear"
-    stated = metadata.gguf.get(metadata.key("rope.scaling.type"), str, default=default)
-    kind = "longrope" if "rope_factors_long" in factors else stated
-    if kind not in SCALINGS:
-        raise UnsupportedModelError(
-            f"{metadata.key('rope.scaling.type')} is {kind!r}; supported: {', '.join(SCALINGS)}",
-            kind=metadata.key("rope.scaling.type"),
-            name=kind,
-        )
-    if kind == "none":
-        return None
-    original = metadata.count("rope.scaling.original_context_length", metadata.count("context_length"))
-    return RopeScaling(
-        kind=kind,
-        factor=factor,
-        original_context=original,
-        beta_fast=metadata.number("rope.scaling.yarn_beta_fast", 32.0),
-        beta_slow=metadata.number("rope.scaling.yarn_beta_slow", 1.0),
-        magnitude=_magnitude(metadata, kind, factor),
-        is_rounded=arch.rounds_ramp,
-        long_factors=factors.get("rope_factors_long", ()),
-        short_factors=factors.get("rope_factors_short", ()),
-    )
-
-
-def _magnitude(metadata: MetadataReader, kind: str, factor: float) -> float:
-    """The multiplier of cos and sin: YaRN's magnitude times the file's `attn_factor`.
-
-    With a `yarn_log_multiplier`, the attention scale has YaRN's magnitude in place of cos and sin.
-    """
-    has_scale = metadata.number("rope.scaling.yarn_log_multiplier", 0.0) != 0.0
-    default = yarn_magnitude(factor) if kind == "yarn" and not has_scale else 1.0
-    _check_yarn_factor(metadata, default)
-    return default * metadata.number("rope.scaling.attn_factor", 1.0)
-
-
-def _check_yarn_factor(metadata: MetadataReader, default: float) -> None:
-    """Refuses a `yarn_attn_factor` other than 1 or the computed magnitude.
-
-    Converters of 2025 copy config.json's attention_factor to this key; llama.cpp computes the magnitude.
-    """
-    key = "rope.scaling.yarn_attn_factor"
-    stated = metadata.number(key, default)
-    if not min(abs(stated - default), abs(stated - 1.0)) < 1e-3:
-        raise UnsupportedModelError(
-            f"{metadata.key(key)} is {stated:g}, which is not supported; supported: 1 and {default:g}",
-            kind=metadata.key(key),
-            name=f"{stated:g}",
-        )
 
 
 def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
