@@ -175,7 +175,7 @@ def test_rankings_have_both_texts_and_their_types(ranker: camelid.LLM) -> None:
     embedder = Embedder(ranker.running, RequestBuilder(ranker.running.file))
     types = (0,) * n + (1,) * (len(ids) - n)
     request = Request(prompt_ids=tuple(ids), sampling=GREEDY, encodes=True, token_types=types, reuses=False)
-    rows = asyncio.run(embedder.run([request]))
+    (rows,) = asyncio.run(embedder.run([request]))
     assert engine.is_idle and nmse([np.array(rows)], [case.logits[0]]) <= 1e-10
     pair = embedder.encoder.pairs("a b", ["c"], ranker.tokenizer, truncate=False)[0]
     assert (pair.prompt_ids, pair.token_types) == ((2, 5, 6, 3, 7, 3), (0, 0, 0, 0, 1, 1))

@@ -38,7 +38,7 @@ class Embedder:
         requests = self.encoder.embeddings(given, tokenizer, prompt=prompt, truncate=truncate)
         check_dimensions(dimensions, self._spec.hidden_size)
         rows = await self.run(requests)
-        return [embedding(row, normalize=normalize, dimensions=dimensions) for row in rows]
+        return [embedding(row, normalize=normalize, dimensions=dimensions) for (row,) in rows]
 
     async def rerank(
         self, query: str, documents: Iterable[str], *, normalize: bool = True, truncate: bool = False
@@ -46,10 +46,10 @@ class Embedder:
         """As `LLM.arerank`."""
         given = texts_of(documents, "documents")
         requests = self.encoder.pairs(query, given, self._builder.tokenizer, truncate=truncate)
-        return [score(row, normalize=normalize) for row in await self.run(requests)]
+        return [score(row, normalize=normalize) for (row,) in await self.run(requests)]
 
     async def run(self, requests: Sequence[Request]) -> list[Any]:
-        """The floats of each request, one row. An error of one request ends all."""
+        """The rows of floats of each request. An error of one request ends all."""
         rows: list[Any] = []
         for start in range(0, len(requests), AT_ONCE):
             async with AsyncExitStack() as opened:
@@ -59,5 +59,5 @@ class Embedder:
                 for stream in streams:
                     async for _ in stream:
                         pass
-                rows += [stream.logits[0] for stream in streams]
+                rows += [stream.logits for stream in streams]
         return rows

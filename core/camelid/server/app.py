@@ -112,6 +112,7 @@ class App:
             budget = guard.budget(call.key)
             budget.enter()
             call.closing.callback(budget.leave)
+            call.spend = budget.spend
         await call.read(guard.bodies, route.table)
         return lambda call: route.handle(self.server, call)
 

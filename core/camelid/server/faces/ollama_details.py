@@ -102,4 +102,5 @@ def capabilities(entry: Entry, file: ModelFile) -> list[str]:
     template = template_of(entry, file)
     has = {"tools": "tools" in template, "thinking": bool(template) and bool(detect(template).thinking)}
     has["vision"] = file.tower is not None
-    return ["completion", *(name for name, is_there in has.items() if is_there)]
+    first = "embedding" if file.spec.embeds else "completion"
+    return [first, *(name for name, is_there in has.items() if is_there)]

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 
+from camelid.server.faces.embeddings import encoder
 from camelid.server.faces.ollama import failed_line
 from camelid.server.faces.ollama_details import (
     capabilities,
@@ -19,12 +21,13 @@ from camelid.server.faces.ollama_details import (
 )
 from camelid.server.faces.ollama_names import entry_of, expiry
 from camelid.server.fields.ollama import ANY, EMBED, EMBEDDINGS, PULL, SHOW
-from camelid.server.fields.table import Table, Values
+from camelid.server.fields.table import Values
 from camelid.server.http.call import Call
 from camelid.server.http.errors import ApiError
 from camelid.server.http.reply import LINES_TYPE, JsonReply, Reply, StreamReply
 from camelid.server.http.route import Route
 from camelid.server.server import Server
+from camelid.server.service.encoding import embeddings
 
 API_VERSION = "0.12.0"  # of Ollama, whose API this is: clients compare it with the version that they need
 HIDDEN = (
@@ -113,11 +116,29 @@ async def refuse(what: str, server: Server, call: Call) -> Reply:  # noqa: ARG00
     raise ApiError(501, f"models cannot be {what} by a request; the server's operator names them")
 
 
-async def no_embedding(table: Table, server: Server, call: Call) -> Reply:
-    """Validates a request for an embedding, which no model here can answer yet. Raises ApiError 501."""
-    values = table.read(call.json(), call)
-    entry = await entry_of(server, values.own.get("model"))
-    raise ApiError(501, f"the model {entry.row.name!r} has no embedding: it generates text")
+async def embed(server: Server, call: Call) -> Reply:
+    """The embedding of each text, of length 1; long texts are cut unless `truncate` is false."""
+    began, values = time.perf_counter_ns(), EMBED.read(call.json(), call)
+    service = await encoder(server, await entry_of(server, values.own.get("model")), "embeddings")
+    loaded, given = time.perf_counter_ns(), values.own["input"]
+    texts = [given] if isinstance(given, str) else given
+    size, truncate = values.own.get("dimensions"), values.own.get("truncate", True)
+    done = await embeddings(service, call, texts, normalize=True, dimensions=size, truncate=truncate)
+    return JsonReply({
+        "model": service.name,
+        "embeddings": done.rows,
+        "total_duration": time.perf_counter_ns() - began,
+        "load_duration": loaded - began,
+        "prompt_eval_count": done.n_tokens,
+    })  # fmt: skip
+
+
+async def embed_one(server: Server, call: Call) -> Reply:
+    """The embedding of one text as the model makes it, not scaled: Ollama's older endpoint."""
+    values = EMBEDDINGS.read(call.json(), call)
+    service = await encoder(server, await entry_of(server, values.own.get("model")), "embeddings")
+    done = await embeddings(service, call, [values.own["prompt"]], normalize=False, truncate=True)
+    return JsonReply({"embedding": done.rows[0]})
 
 
 REFUSED: tuple[tuple[str, str, str], ...] = (
@@ -133,7 +154,7 @@ ROUTES = (
     Route("GET", "/api/ps", running),
     Route("POST", "/api/show", show, SHOW),
     Route("POST", "/api/pull", pull, PULL),
-    Route("POST", "/api/embed", partial(no_embedding, EMBED), EMBED),
-    Route("POST", "/api/embeddings", partial(no_embedding, EMBEDDINGS), EMBEDDINGS),
+    Route("POST", "/api/embed", embed, EMBED),
+    Route("POST", "/api/embeddings", embed_one, EMBEDDINGS),
     *(Route(method, path, partial(refuse, what), ANY, "admin") for method, path, what in REFUSED),
 )

@@ -115,6 +115,6 @@ EMBEDDING = Table.of(
     Field("content", PROMPT),
     Field("input", PROMPT),
     Field("encoding_format", OneOf(("float", "base64"))),
-    Field("embd_normalize", Integer(-1)),
+    Field("embd_normalize", Integer(-1, 64)),
 )
 SLOT = Table.of(Field("model", Text(512)), Field("filename", Text(200, 1)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -42,6 +42,7 @@ class Call:
     is_strict: bool = False
     warnings: list[str] = field(default_factory=list[str])
     closing: ExitStack = field(default_factory=ExitStack)  # closed after the reply
+    spend: Callable[[int], object] = lambda n: n  # takes tokens from the key's budget, if it has one
     checked: tuple[Fields, Any] | None = None  # a table, and its fields of a long body
     _body: bytes = b""
     _fields: dict[str, Any] | None = None

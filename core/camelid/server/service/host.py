@@ -390,6 +390,6 @@ async def _start(
     """Loads a model with the programs of log-probabilities and grammars, which no later step waits for."""
     running = await start(model, options, progress, stages)
     running.engine.recovery.notices.append(LOG.warning)
-    for program in (CANDIDATES, GUIDED):
+    for program in () if running.file.spec.embeds else (CANDIDATES, GUIDED):
         await running.compile(program)
     return running

@@ -338,6 +338,8 @@ class Service:
 
     def check_defaults(self) -> None:
         """Raises RequestError for defaults that no request may have, and TemplateError for a template."""
+        if self.host.running.file.spec.embeds:
+            return
         self.builder.request((0,), self.defaults)
         if self.template is not None:
             _ = self.builder.chat.variables
