@@ -53,6 +53,7 @@ REFUSED = {
     **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), "layers of kind 'attention_mamba2'"),
     "nemotron_h": "layers of kind 'mamba2'",
     "nemotron_h_bias": "layers of kind 'single'",
+    "bitnet": "norms whole rows inside a block",
     "olmo2": "norms all heads together",
     "olmo3": "norms all heads together",
 }

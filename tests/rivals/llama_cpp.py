@@ -48,6 +48,7 @@ READINGS: Mapping[str, Reading] = {
     "gemma3": Reading(SCALE, {"query_pre_attn_scalar": 32, "sliding_window_pattern": 6}),
     "gemma3_rope_parameters": Reading(SCALE, {"query_pre_attn_scalar": 32}),
     "qwen3_moe_raw_probs": Reading("llama.cpp always normalizes qwen3moe", {"norm_topk_prob": True}),
+    "bitnet": Reading("llama.cpp gates bitnet by SiLU", {"hidden_act": "silu"}),
 }
 PLAIN = Reading("")
 UNREAD: Mapping[str, str] = {

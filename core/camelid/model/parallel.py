@@ -30,6 +30,7 @@ COLS = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps"})
 MIXERS, MLPS = {"attention"}, {"", "glu", "mlp", "experts"}
 RESIDUALS = {"sequential", "parallel", "post"}
 WIDE_NORMS = frozenset({"attn_q_norm", "attn_k_norm"})  # of all heads together, unless as wide as a head
+SUB_NORMS = frozenset({"attn_sub_norm", "ffn_sub_norm"})  # of all heads, of all inner columns
 SHARED_STATES = frozenset({"paged", "window"})
 
 
@@ -83,6 +84,8 @@ def _reason(model: Model) -> str:
     for name, weight in model.weights.items():
         if _kind(name) in WIDE_NORMS and weight.shape != (spec.head_dim,):
             return f"{spec.name} norms all heads together ({name}), which one device does"
+        if _kind(name) in SUB_NORMS:
+            return f"{spec.name} norms whole rows inside a block ({name}), which one device does"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Golden models of Llama, Mistral, Mixtral, SmolLM3."""
+"""Golden models of Llama, Mistral, Mixtral, SmolLM3, BitNet."""
 
 from __future__ import annotations
 
@@ -57,6 +57,14 @@ SMOLLM3 = config(
     tie_word_embeddings=True,
     use_sliding_window=False,
 )
+BITNET = config(
+    "BitNetForCausalLM",
+    "bitnet",
+    attention_bias=False,
+    hidden_act="relu2",
+    rope_theta=500000.0,
+    tie_word_embeddings=True,
+)
 
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="llama31", seed=101, config=LLAMA31, lengths=(44, 19)),
@@ -72,6 +80,7 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="mixtral", seed=121, config=MIXTRAL),
     CaseRow(name="mixtral_window", seed=123, config=MIXTRAL | {"sliding_window": 12}),
     CaseRow(name="smollm3", seed=221, config=SMOLLM3),
+    CaseRow(name="bitnet", seed=232, config=BITNET),
 )
 
 WRONG: tuple[Mutation, ...] = (
@@ -105,4 +114,7 @@ WRONG: tuple[Mutation, ...] = (
     *common("smollm3"),
     key("smollm3", "no_rope_layers", [1, 1, 1, 1]),
     Mutation("smollm3", "no_rope_layers shifted", {"no_rope_layers": [0, 1, 1, 1]}),
+    *common("bitnet"),
+    without("bitnet", "attention sub norm", "attn_sub_norm.weight"),
+    without("bitnet", "ffn sub norm", "ffn_sub_norm.weight"),
 )

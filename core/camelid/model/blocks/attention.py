@@ -10,9 +10,9 @@ from camelid.plan.plan import View
 def attention(c: Lowering, h: View, i: int) -> View:
     """attn_output(sigmoid(gate) * attention(rope(norm(q)), rope(norm(k)), v)); [T, C] -> [T, C].
 
-    Optional, by the model's weights: norms of queries and keys, biases, a bias by distance, sinks and the
-    gate (`attn_gate`). A norm as wide as a head applies to each head. A layer that shares the keys and values
-    of another layer writes none.
+    Optional, by the model's weights: norms of queries and keys, biases, a bias by distance, sinks, the gate
+    (`attn_gate`) and a norm of the result (`attn_sub_norm`). A norm of queries or keys as
+    wide as a head applies to each head. A layer that shares the keys and values of another layer writes none.
     """
     spec, layer, blk = c.spec.of_layer(c.layer(i)), c.layer(i), f"blk.{i}."
     q = heads(c, h, i, "q")  # [T, H*D]
@@ -34,7 +34,7 @@ def attention(c: Lowering, h: View, i: int) -> View:
     )  # [T, H*D]
     if blk + "attn_gate" in c.weights:
         c.plan.mul(y, _gate(c, h, blk + "attn_gate"))
-    return c.summed(c.linear(y, blk + "attn_output", "o"))
+    return c.summed(c.linear(c.norm_if(y, blk + "attn_sub_norm"), blk + "attn_output", "o"))
 
 
 def linear(c: Lowering, h: View, i: int) -> View:

@@ -7,10 +7,11 @@ from camelid.plan.plan import View
 
 
 def glu(c: Lowering, h: View, i: int) -> View:
-    """ffn_down(act(ffn_gate(h)) * ffn_up(h)); [T, C] -> [T, C]."""
+    """ffn_down(act(ffn_gate(h)) * ffn_up(h)), the product normed if there is a norm; [T, C] -> [T, C]."""
     blk = f"blk.{i}."
     gate, up = c.linear(h, blk + "ffn_gate", "gate"), c.linear(h, blk + "ffn_up", "up")  # [T, F] each
-    return c.summed(c.linear(c.plan.glu(gate, up, c.layer(i).act), blk + "ffn_down", "down"))
+    y = c.norm_if(c.plan.glu(gate, up, c.layer(i).act), blk + "ffn_sub_norm")
+    return c.summed(c.linear(y, blk + "ffn_down", "down"))
 
 
 def sparse_glu(c: Lowering, h: View, i: int) -> View:

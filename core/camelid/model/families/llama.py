@@ -1,13 +1,21 @@
-"""Llama and its relatives: Mistral, Mixtral, SmolLM3."""
+"""Llama and its relatives: Mistral, Mixtral, SmolLM3, BitNet."""
 
 from __future__ import annotations
 
 from camelid.model import hf_rows as hf
 from camelid.model.arch import ATTENTION, GLU_NAMES, Arch
 
+BITNET_DEFAULTS = {
+    "num_key_value_heads": 5, "rope_theta": 5e5, "rms_norm_eps": 1e-5, "hidden_act": "relu2",
+}  # fmt: skip
+
 ARCHS: dict[str, Arch] = {
     # Llama 1 to 3, Mistral (sliding window), Mixtral (experts): llama.cpp's converter names them all llama.
     "llama": Arch(optional_biases=(*ATTENTION, *GLU_NAMES)),
+    # BitNet b1.58 (arXiv 2402.17764): norms before the matrices that leave attention and MLP.
+    "bitnet": Arch(
+        rope_style="neox", added={"attention": {"attn_sub_norm": "Q"}, "glu": {"ffn_sub_norm": "F"}}
+    ),
     "smollm3": Arch(nope_every=4, optional_biases=(*ATTENTION, *GLU_NAMES)),
 }
 
@@ -21,6 +29,12 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds=hf.PAIRS,
         names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.MIXTRAL_EXPERTS},
         defaults={"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "rope_theta": 1e6},
+    ),
+    "bitnet": hf.HfRow(
+        arch="bitnet",
+        names={**hf.LLAMA, "attn_sub_norm": "self_attn.attn_sub_norm", "ffn_sub_norm": "mlp.ffn_sub_norm"},
+        defaults=BITNET_DEFAULTS,
+        refused={"attention_bias": (False,)},
     ),
     "smollm3": hf.HfRow(
         arch="smollm3",
