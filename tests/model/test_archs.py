@@ -55,6 +55,7 @@ REFUSED = {
     "granitemoehybrid-hidden_act",
     "granitemoehybrid-time_step_limit",
     "gpt2-scale_attn_by_inverse_layer_idx",
+    "mamba-hidden_act",
     "mamba2-hidden_act",
     "mamba2-time_step_limit",
     "qwen3_5-hidden_act",

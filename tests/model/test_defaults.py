@@ -47,6 +47,12 @@ ROWS: list[tuple[str, str, str, Any]] = [
     ("smollm3", "num_key_value_heads", "attention.head_count_kv", 4),
     ("stablelm", "partial_rotary_factor", "rope.dimension_count", 4),  # a quarter of 16
     ("stablelm", "num_key_value_heads", "attention.head_count_kv", 32),
+    ("mamba", "time_step_rank", "ssm.time_step_rank", 4),  # a sixteenth of the width
+    ("mamba", "state_size", "ssm.state_size", 16),
+    ("mamba2", "n_groups", "ssm.group_count", 8),
+    ("jamba", "mamba_dt_rank", "ssm.time_step_rank", 4),
+    ("lfm2", "rope_theta", "rope.freq_base", 1e6),
+    ("lfm2_old", "block_multiple_of", "feed_forward_length", 256),
     ("starcoder2", "num_key_value_heads", "attention.head_count_kv", 2),
 ]
 

@@ -34,6 +34,8 @@ LACKED = {
     "granitemoehybrid": "conv1d, scan_mamba2",
     "lfm2": "conv1d",
     "lfm2_moe": "conv1d",
+    "jamba": "conv1d, scan_mamba2",
+    "mamba": "conv1d, scan_mamba2",
     "mamba2": "conv1d, scan_mamba2",
     "nemotron_h": "conv1d, scan_mamba2",
     "qwen3_5_moe_text": "concat, conv1d, scan_delta",

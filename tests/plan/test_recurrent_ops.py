@@ -49,7 +49,12 @@ def delta(
     return plan.scan_delta(**views, state=STATE, n_key_heads=n_keys, scale=1.0, a=weight(4))
 
 
-@pytest.mark.parametrize("op", [conv, mamba2, delta])
+def mamba(plan: PlanBuilder) -> View:
+    """A decay for each of the 3 columns of a head's state."""
+    return mamba2(plan, a=12)
+
+
+@pytest.mark.parametrize("op", [conv, mamba, mamba2, delta])
 def test_valid_shapes_are_accepted_unchanged(op: Callable[..., View]) -> None:
     assert op(builder()).cols == 8
 

@@ -5,7 +5,8 @@ A query heads, C hidden, D head_dim, E experts, F ffn, K key/value heads x head_
 heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, k key/value heads, 1 one.
 Encoders: L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
-the convolution, W width of the convolution, Z rows of the input projection.
+the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
+columns of a state, x rows of the projection to time steps, B and C.
 Latent attention: J query heads x head_dim without a low rank (else 0), M width of a cached row, O heads x
 value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
 q low rank of queries.
@@ -48,6 +49,15 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
     "mla": MLA,
     "mamba2": {**SCAN, "ssm_norm": "GN"},
     "attention_mamba2": {**ATTENTION, **SCAN},
+    "mamba": {
+        "ssm_in": "ZC",
+        "ssm_conv1d": "UW",
+        "ssm_x": "xI",
+        "ssm_dt": "Ir",
+        "ssm_a": "Is",
+        "ssm_d": "I",
+        "ssm_out": "CI",
+    },
     "delta": {
         "attn_qkv": "UC",
         "attn_gate": "IC",
@@ -64,7 +74,7 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
     "": {},
 }
 # Mixers whose layers have no KV cache.
-RECURRENT_MIXERS = ("mamba2", "delta", "shortconv")
+RECURRENT_MIXERS = ("mamba", "mamba2", "delta", "shortconv")
 ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.

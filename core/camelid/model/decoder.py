@@ -31,6 +31,7 @@ from camelid.plan.tiers import TAIL_WINDOW, tail_of
 
 # Recurrent mixer -> the tensors in a sequence's slot, per layer. A model has at most one recurrent mixer.
 MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {
+    "mamba": mamba2_state,
     "mamba2": mamba2_state,
     "attention_mamba2": mamba2_state,
     "delta": delta_state,

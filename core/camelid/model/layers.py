@@ -11,7 +11,7 @@ from camelid.model.blocks.cross import cross_attention
 from camelid.model.blocks.delta import delta
 from camelid.model.blocks.experts import experts
 from camelid.model.blocks.glu import glu, mlp, sparse_glu
-from camelid.model.blocks.mamba import attention_mamba2, mamba2
+from camelid.model.blocks.mamba import attention_mamba2, mamba, mamba2
 from camelid.model.blocks.mla import mla
 from camelid.model.blocks.shortconv import shortconv
 from camelid.model.lowering import TOKENS, Block, Lowering
@@ -24,6 +24,7 @@ MIXERS: dict[str, Block] = {
     "linear": linear,
     "bidirectional": bidirectional,
     "causal": causal,
+    "mamba": mamba,
     "mamba2": mamba2,
     "attention_mamba2": attention_mamba2,
     "delta": delta,

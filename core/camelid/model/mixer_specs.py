@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from camelid.model.arch import Arch
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import DeltaSpec, MlaSpec, SsmSpec
 
+MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
 
-def read_ssm(metadata: MetadataReader) -> SsmSpec:
+
+def read_ssm(metadata: MetadataReader, mixers: Collection[str]) -> SsmSpec | None:
+    """Sizes of mamba or mamba2 layers, if any of these mixers has them."""
+    if "mamba" in mixers:
+        return _mamba(metadata)
+    return _mamba2(metadata) if {*MAMBA2_MIXERS} & {*mixers} else None
+
+
+def _mamba2(metadata: MetadataReader) -> SsmSpec:
     """Sizes of mamba2 layers; `ssm.time_step_rank` is the number of heads."""
     n_heads, n_groups = metadata.count("ssm.time_step_rank"), metadata.count("ssm.group_count", 1)
     if n_heads % n_groups:
@@ -18,6 +29,18 @@ def read_ssm(metadata: MetadataReader) -> SsmSpec:
         n_groups=n_groups,
         state_size=metadata.count("ssm.state_size"),
         conv_width=metadata.count("ssm.conv_kernel", least=2),
+    )
+
+
+def _mamba(metadata: MetadataReader) -> SsmSpec:
+    """Sizes of mamba layers, the first version; `ssm.time_step_rank` is the rank of the time steps."""
+    return SsmSpec(
+        n_heads=metadata.count("ssm.inner_size"),
+        head_dim=1,
+        n_groups=1,
+        state_size=metadata.count("ssm.state_size"),
+        conv_width=metadata.count("ssm.conv_kernel", least=2),
+        dt_rank=metadata.count("ssm.time_step_rank"),
     )
 
 

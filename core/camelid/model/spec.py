@@ -94,13 +94,17 @@ class ExpertsSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SsmSpec:
-    """Sizes of mamba2 layers: `n_heads` of `head_dim`; each of `n_groups` groups shares its B and C."""
+    """Sizes of mamba2 layers: `n_heads` of `head_dim`; each of `n_groups` groups shares its B and C.
+
+    Mamba 1 has heads of one column, and time steps from `dt_rank` numbers; in mamba2 `dt_rank` is 0.
+    """
 
     n_heads: int
     head_dim: int
     n_groups: int
     state_size: int
     conv_width: int = 4
+    dt_rank: int = 0
 
     @property
     def inner_size(self) -> int:
@@ -112,7 +116,7 @@ class SsmSpec:
 
     @property
     def conv_size(self) -> int:
-        return self.inner_size + 2 * self.bc_size
+        return self.inner_size + (0 if self.dt_rank else 2 * self.bc_size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

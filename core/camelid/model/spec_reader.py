@@ -12,7 +12,7 @@ from camelid.model.checkpoint import Checkpoint
 from camelid.model.encoder_specs import read_encoder, rows_of
 from camelid.model.layer_specs import read_layers
 from camelid.model.metadata_reader import MetadataReader
-from camelid.model.mixer_specs import read_delta, read_mla, read_ssm
+from camelid.model.mixer_specs import MAMBA2_MIXERS, read_delta, read_mla, read_ssm
 from camelid.model.own_counts import most, with_own_counts
 from camelid.model.rope_specs import Factors, read_ropes
 from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeSpec
@@ -42,11 +42,11 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
     "rope.scaling.yarn_log_multiplier": (0.0,),
     "router_logit_softcapping": (0.0,),
     "ssm.conv_kernel": (0,),
+    "ssm.dt_b_c_rms": (False,),
 }
-MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
 # Keys of REFUSED that a mixer reads.
 OWN_KEYS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(MAMBA2_MIXERS, ("ssm.conv_kernel",)),
+    **dict.fromkeys(("mamba", *MAMBA2_MIXERS), ("ssm.conv_kernel",)),
     "delta": ("ssm.conv_kernel", "rope.dimension_sections"),  # sections of positions are equal for text
     "mla": ("attention.q_lora_rank", "attention.kv_lora_rank", "rope.scaling.yarn_log_multiplier"),
 }
@@ -92,7 +92,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         n_token_types=rows_of(checkpoint.tensors, "token_types"),
         is_tied="output.weight" not in checkpoint.tensors,
         experts=experts,
-        ssm=read_ssm(metadata) if mixers & {*MAMBA2_MIXERS} else None,
+        ssm=read_ssm(metadata, mixers),
         delta=read_delta(metadata, arch) if "delta" in mixers else None,
         mla=read_mla(metadata, head_dim) if "mla" in mixers else None,
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,

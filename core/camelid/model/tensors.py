@@ -108,7 +108,9 @@ def _ssm_sizes(ssm: SsmSpec | None) -> Mapping[str, int]:
         return {}
     return {
         "H": ssm.n_heads, "I": ssm.inner_size, "G": ssm.n_groups, "N": ssm.inner_size // ssm.n_groups,
-        "Z": ssm.inner_size + ssm.conv_size + ssm.n_heads, "U": ssm.conv_size, "W": ssm.conv_width,
+        "Z": ssm.inner_size + ssm.conv_size + (0 if ssm.dt_rank else ssm.n_heads),
+        "U": ssm.conv_size, "W": ssm.conv_width,
+        "r": ssm.dt_rank, "s": ssm.state_size, "x": ssm.dt_rank + 2 * ssm.state_size,
     }  # fmt: skip
 
 

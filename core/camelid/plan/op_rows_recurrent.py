@@ -32,7 +32,18 @@ def _mamba2_rule(op: Op) -> bool:
     n_heads, n_groups = op.view("dt").cols, op.integer("n_groups")
     whole = op.view("x").cols % n_heads == n_heads % n_groups == op.view("b").cols % n_groups == 0
     views = same("y", "x")(op) and same("b", "c")(op)
-    return whole and views and _has_heads(op, n_heads, "a", "d", "dt_bias")
+    return (
+        whole
+        and views
+        and _has_heads(op, n_heads * decay_cols(op), "a")
+        and _has_heads(op, n_heads, "d", "dt_bias")
+    )
+
+
+def decay_cols(op: Op) -> int:
+    """Decays of a head in `scan_mamba2`: one, or one for each column of its state, as in Mamba 1."""
+    width = op.view("b").cols // op.integer("n_groups")
+    return width if op.weight("a").rows * op.weight("a").cols == op.view("dt").cols * width else 1
 
 
 def _mamba2_flops(op: Op, counts: Counts) -> int:
@@ -75,7 +86,8 @@ ROWS: tuple[OpRow, ...] = (
         rule=_mamba2_rule,
         flops=_mamba2_flops,
         meaning="dt = softplus(dt + dt_bias); for each head, with b and c of its group: "
-        "S = exp(dt * a) * S + dt * outer(x, b); y = S @ c + d * x. One column of dt per head; the state "
+        "S = exp(dt * a) * S + dt * outer(x, b); y = S @ c + d * x. dt has a column per "
+        "head, `a` a number per head or per column of its state; the state "
         "`scan` holds S [heads, columns of x per head, columns of b per group]",
     ),
     OpRow(

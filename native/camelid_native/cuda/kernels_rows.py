@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from camelid.plan.op_rows_recurrent import decay_cols
 from camelid.plan.plan import Op, Plan
 from camelid_native.cuda.device import Grid
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, row_grid, tiles, width_grid
@@ -41,6 +42,8 @@ def _scan(name: str, values_role: str, width_role: str, shared_by: str, *attrs: 
     def values(op: Op, _: Context) -> Values:
         each = op.view("dt").cols // op.integer(shared_by)
         numbers = {attr: op.number(attr) for attr in attrs}
+        if name == "scan_mamba2":
+            numbers["a_cols"] = decay_cols(op)
         return {"head_rows": head_rows(op), "width": width(op), "heads_each": each, **numbers}
 
     def grid(op: Op, c: Context) -> Grid:

@@ -54,7 +54,8 @@ def op_scan_mamba2(op: Op, f: Trace) -> None:
     n_rows, n_heads = dt.shape
     x = f.read(op.view("x")).reshape(n_rows, n_heads, -1)  # [T, H, P]
     b, c = (_spread(f.read(op.view(role)), op.integer("n_groups"), n_heads) for role in "bc")  # [T, H, N]
-    decay = mx.exp(dt * f.weights.vector(op.weight("a")))[..., None, None]  # [T, H, 1, 1]
+    a = f.weights.vector(op.weight("a")).reshape(n_heads, 1, -1)
+    decay = mx.exp(dt[..., None, None] * a)  # [T, H, 1, 1 or N]
     scaled = dt[..., None] * x
 
     def step(state: Array, t: int) -> tuple[Array, Array]:  # [H, P, N]

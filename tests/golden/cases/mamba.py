@@ -1,4 +1,4 @@
-"""Golden models of Mamba 2 and its hybrids with attention: Falcon-H1, Nemotron-H."""
+"""Golden models of Mamba 1 and 2 and their hybrids with attention: Jamba, Falcon-H1, Nemotron-H."""
 
 from __future__ import annotations
 
@@ -27,6 +27,39 @@ ATTENTION_KEYS = ("num_attention_heads", "num_key_value_heads", "intermediate_si
 for name in (*ATTENTION_KEYS, "rms_norm_eps", "max_position_embeddings", "attention_dropout"):
     MAMBA2.pop(name)
 MAMBA2_BIAS = MAMBA2 | {"n_groups": 1, "tie_word_embeddings": False, "use_bias": True, "use_conv_bias": False}
+
+KEPT = {name: value for name, value in MAMBA2.items() if name not in ("head_dim", "num_heads", "n_groups")}
+MAMBA = KEPT | {
+    "architectures": ["MambaForCausalLM"],
+    "intermediate_size": 128,
+    "model_type": "mamba",
+    "state_size": 32,
+    "time_step_rank": 32,
+}
+MAMBA_BIAS = MAMBA | {"tie_word_embeddings": False, "time_step_rank": 64, "use_bias": True}
+JAMBA = config(
+    "JambaForCausalLM",
+    "jamba",
+    attn_layer_offset=1,
+    attn_layer_period=3,
+    expert_layer_offset=1,
+    expert_layer_period=2,
+    mamba_conv_bias=True,
+    mamba_d_conv=4,
+    mamba_d_state=32,
+    mamba_dt_rank=32,
+    mamba_expand=2,
+    mamba_proj_bias=False,
+    num_experts=4,
+    num_experts_per_tok=2,
+    num_hidden_layers=3,
+    output_router_logits=False,
+    pad_token_id=0,
+    rms_norm_eps=1e-06,
+    router_aux_loss_coef=0.001,
+    use_mamba_kernels=False,
+)
+JAMBA.pop("rope_theta")
 
 FALCON_H1 = config(
     "FalconH1ForCausalLM",
@@ -91,6 +124,9 @@ NEMOTRON_H_BIAS = NEMOTRON_H | {
 }  # fmt: skip
 
 CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="mamba", seed=3005, config=MAMBA),
+    CaseRow(name="mamba_bias", seed=3006, config=MAMBA_BIAS),
+    CaseRow(name="jamba", seed=3080, config=JAMBA),
     CaseRow(name="mamba2", seed=3010, config=MAMBA2),
     CaseRow(name="mamba2_bias", seed=3011, config=MAMBA2_BIAS),
     CaseRow(name="falcon_h1", seed=3020, config=FALCON_H1),
@@ -106,7 +142,30 @@ def scan(case: str) -> list[Mutation]:
     return [without(case, feature, ending) for feature, ending in parts.items()]
 
 
+def scan1(case: str) -> list[Mutation]:
+    """Wrong facts of mamba layers of the first version."""
+    parts = {
+        "decays": "A_log", "skip": ".D", "dt bias": "dt_proj.bias", "dt": "dt_proj.weight",
+        "conv": "conv1d.weight", "conv bias": "conv1d.bias", "B and C": "x_proj.weight",
+    }  # fmt: skip
+    return [without(case, feature, ending) for feature, ending in parts.items()]
+
+
 WRONG: tuple[Mutation, ...] = (
+    *scan1("mamba"),
+    key("mamba", "layer_norm_epsilon", 0.05),
+    key("mamba", "hidden_act", "relu"),
+    without("mamba_bias", "in bias", "in_proj.bias"),
+    without("mamba_bias", "out bias", "out_proj.bias"),
+    *scan1("jamba"),
+    key("jamba", "rms_norm_eps", 0.05),
+    key("jamba", "num_experts_per_tok", 1),
+    without("jamba", "norm of dt", "dt_layernorm.weight"),
+    without("jamba", "norm of B", "b_layernorm.weight"),
+    without("jamba", "norm of C", "c_layernorm.weight"),
+    without("jamba", "mamba layers", "out_proj.weight"),
+    without("jamba", "attention layers", "o_proj.weight"),
+    without("jamba", "experts", "down_proj.weight"),
     *scan("mamba2"),
     key("mamba2", "layer_norm_epsilon", 0.05),
     key("mamba2", "hidden_act", "relu"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -75,6 +76,7 @@ def slot_cases() -> Iterator[OpCase]:
         for width, rows, heads, groups in ((16, 8, 4, 2), (5, 19, 3, 1), (40, 33, 2, 2)):
             yield mamba2_case(n, width, rows, heads, groups, where)
             yield delta_case(n, width, rows, heads, groups, where)
+        yield mamba_case(n, 19, 37, where)
 
 
 def conv_case(
@@ -97,6 +99,12 @@ def mamba2_case(n: int, width: int, rows: int, heads: int, groups: int, where: d
         slots=array(19, len(where["lengths"]), heads * rows * width),
         **where,
     )
+
+
+def mamba_case(n: int, width: int, heads: int, where: dict[str, Any]) -> OpCase:
+    """Mamba 1: heads of one column, and a decay for each column of the state."""
+    case = mamba2_case(n, width, 1, heads, 1, where)
+    return replace(case, weights={**case.weights, "a": f32(-np.abs(array(16, heads, width)))})
 
 
 def delta_case(n: int, width: int, rows: int, heads: int, keys: int, where: dict[str, Any]) -> OpCase:

@@ -158,6 +158,9 @@ def recurrent_rows() -> Iterator[CaseRow]:
                       slots=(slots, 30), **lengths)  # fmt: skip
         yield row("scan_mamba2", y=(n, 32), x=(n, 32), b=(n, 12), c=(n, 12), dt=(n, 4), a=negative_a, d=(4,),
                   dt_bias=(4,), n_groups=2, slots=(slots, 4 * 8 * 6), **lengths)  # fmt: skip
+        yield row("scan_mamba2", y=(n, 6), x=(n, 6), b=(n, 12), c=(n, 12), dt=(n, 6),
+                  a=-np.abs(normal("decays", 6, 12)), d=(6,), n_groups=1,
+                  slots=(slots, 6 * 12), **lengths)  # fmt: skip
         yield row("scan_delta", y=(n, 32), q=unit_vectors(n, 2, 8), k=unit_vectors(n, 2, 8), v=(n, 32),
                   dt=(n, 4), beta=np.abs(normal("beta", n, 4)) % np.float32(1.0), a=negative_a, dt_bias=(4,),
                   scale=0.35, n_key_heads=2, slots=(slots, 4 * 8 * 8), **lengths)  # fmt: skip

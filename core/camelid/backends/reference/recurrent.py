@@ -35,12 +35,13 @@ def op_scan_mamba2(op: Op, f: Frame) -> None:
     n_rows, n_heads = dt.shape
     x = f.read(op.view("x")).reshape(n_rows, n_heads, -1)  # [T, H, P]
     b, c = (_spread(f.read(op.view(role)), op.integer("n_groups"), n_heads) for role in "bc")  # [T, H, N]
-    decay = np.exp(dt * f.store.vector(op.weight("a")))  # [T, H]
+    a = f.store.vector(op.weight("a")).reshape(n_heads, 1, -1)  # [H, 1, 1 or N]
     skip = f.store.vector(op.weight("d"))[:, None] * x if op.has("d") else np.zeros_like(x)
 
     def step(flat: F64, t: int) -> tuple[F64, F64]:
         new = (dt[t, :, None] * x[t])[..., None] * b[t, :, None]
-        state = decay[t, :, None, None] * flat.reshape(n_heads, -1, b.shape[-1]) + new  # [H, P, N]
+        decay = np.exp(dt[t, :, None, None] * a)
+        state = decay * flat.reshape(n_heads, -1, b.shape[-1]) + new  # [H, P, N]
         return state.ravel(), ((state * c[t, :, None]).sum(axis=-1) + skip[t]).ravel()
 
     _each_row(op, f, step)

@@ -1,4 +1,4 @@
-"""Mamba-2: a selective scan over heads (Dao and Gu, arXiv 2405.21060)."""
+"""Selective scans: Mamba-2 over heads (Dao and Gu, arXiv 2405.21060), and the first Mamba."""
 
 from __future__ import annotations
 
@@ -32,6 +32,33 @@ def mamba2(c: Lowering, h: View, i: int) -> View:
     )  # [T, H*P]
     y = c.plan.glu(z, y, "silu")
     return c.linear(c.norm_if(y, blk + "ssm_norm", ssm.inner_size // ssm.n_groups), blk + "ssm_out", "o")
+
+
+def mamba(c: Lowering, h: View, i: int) -> View:
+    """ssm_out(scan(x, B, C, dt) * silu(z)), with x and z from ssm_in(h) (arXiv 2312.00752); [T, C] -> [T, C].
+
+    x = silu(conv(x)); dt, B, C = split(ssm_x(x)), normed if the model has norms; dt = ssm_dt(dt). Each column
+    of x is a head, with a decay for each column of its state.
+    """
+    ssm, blk, state = _ssm(c.spec), f"blk.{i}.", StateRef(RECURRENT, i)
+    x, z = c.split(c.linear(h, blk + "ssm_in", "ssm"), ssm.inner_size, ssm.inner_size)
+    conv, bias = c.weights[blk + "ssm_conv1d"], c.weights.get(blk + "ssm_conv1d.bias")
+    x = c.plan.conv1d(x, conv, state=state, act="silu", bias=bias)
+    parts = c.split(c.linear(x, blk + "ssm_x", "dbc"), ssm.dt_rank, ssm.state_size, ssm.state_size)
+    dt, b, k = (
+        c.norm_if(part, f"{blk}ssm_{n}_norm") for part, n in zip(parts, ("dt", "b", "c"), strict=True)
+    )
+    y = c.plan.scan_mamba2(
+        x,
+        b=b,
+        c=k,
+        dt=c.linear(dt, blk + "ssm_dt", "dt"),
+        state=state,
+        n_groups=1,
+        a=c.weights[blk + "ssm_a"],
+        d=c.weights[blk + "ssm_d"],
+    )  # [T, I]
+    return c.linear(c.plan.glu(z, y, "silu"), blk + "ssm_out", "o")
 
 
 def attention_mamba2(c: Lowering, h: View, i: int) -> View:

@@ -1,9 +1,9 @@
-"""Mamba 2, and its hybrids with attention: Falcon-H1, Nemotron-H."""
+"""Mamba 1 and 2, and their hybrids with attention: Jamba, Falcon-H1, Nemotron-H."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import inf, prod
+from math import ceil, inf, prod
 
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
@@ -11,6 +11,24 @@ from camelid.model.arch import Arch
 
 NO_LIMIT = ([0.0, inf],)  # of time steps
 ARCHS: dict[str, Arch] = {
+    "mamba": Arch(
+        rope_style="",
+        tensors={"attn_norm": "C"},
+        mixers=("mamba",),
+        mlp="",
+        biases=("ssm_dt",),
+        optional_biases=("ssm_in", "ssm_conv1d", "ssm_out"),
+        residual="single",
+    ),
+    # Layers with attention or mamba, with experts or dense.
+    "jamba": Arch(
+        rope_style="",
+        mixers=("attention", "mamba"),
+        added={"mamba": {"ssm_dt_norm": "r", "ssm_b_norm": "s", "ssm_c_norm": "s"}},
+        biases=("ssm_dt",),
+        optional_biases=("ssm_in", "ssm_conv1d", "ssm_out"),
+        normalizes=False,
+    ),
     "mamba2": Arch(
         rope_style="",
         tensors={"attn_norm": "C"},
@@ -39,6 +57,11 @@ ARCHS: dict[str, Arch] = {
 
 OUTER: hf.Names = {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f", "output": "lm_head"}
 MIXER: hf.Names = {name: inner.replace("mamba.", "mixer.") for name, inner in hf.MAMBA2.items()}
+MAMBA1: hf.Names = {
+    "ssm_in": "mamba.in_proj", "ssm_conv1d": "mamba.conv1d", "ssm_x": "mamba.x_proj",
+    "ssm_dt": "mamba.dt_proj", "ssm_a": "mamba.A_log", "ssm_d": "mamba.D", "ssm_out": "mamba.out_proj",
+}  # fmt: skip
+MAMBA1_FOLDS: hf.Names = {"ssm_conv1d": "squeeze", "ssm_a": "decay"}
 COUNTS: hf.Names = {"ssm.conv_kernel": "conv_kernel", "ssm.group_count": "n_groups"}
 KINDS = {"M": "mamba", "*": "attention", "-": "mlp"}  # letters of hybrid_override_pattern
 
@@ -69,6 +92,20 @@ def _in_proj(config: Config, _rows: int) -> hf.Runs:
     return [(n, whole * _number(config, f"ssm_multipliers.{i}")) for i, n in enumerate(sizes)]
 
 
+def _rank(key: str) -> Callable[[Config], int]:
+    """The rank of the time steps: a number, or a sixteenth of the width for `auto`."""
+    return lambda config: (
+        ceil(config.count("hidden_size") / 16)
+        if config.values.get(key, "auto") == "auto"
+        else config.count(key)
+    )
+
+
+def _jamba_types(config: Config, n_layers: int) -> list[str]:
+    period, offset = config.count("attn_layer_period"), config.count("attn_layer_offset", least=0)
+    return ["attention" if i % period == offset else "mamba" for i in range(n_layers)]
+
+
 def _layer_types(config: Config, _n_layers: int) -> list[str]:
     """The kind of each layer, by name or as a letter of hybrid_override_pattern."""
     if config.has("layers_block_type"):
@@ -83,6 +120,52 @@ def _mlp_widths(config: Config) -> list[int]:
 
 
 HF_ROWS: dict[str, hf.HfRow] = {
+    "mamba": hf.HfRow(
+        arch="mamba",
+        names={"attn_norm": "norm", **{k: name.replace("mamba.", "mixer.") for k, name in MAMBA1.items()}},
+        outer=OUTER,
+        layer="backbone.layers.{i}.",
+        folds=MAMBA1_FOLDS,
+        keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon"},
+        counts={"ssm.conv_kernel": "conv_kernel", "ssm.state_size": "state_size"},
+        products={"ssm.inner_size": ("expand", "hidden_size")},
+        derived={
+            "attention.head_count": lambda _: 0,
+            "feed_forward_length": lambda _: 0,
+            "ssm.time_step_rank": _rank("time_step_rank"),
+        },
+        defaults={
+            "hidden_size": 768, "state_size": 16, "conv_kernel": 4, "expand": 2, "layer_norm_epsilon": 1e-5,
+            "num_hidden_layers": 32, "max_position_embeddings": 1 << 20,
+        },
+        refused={"hidden_act": ("silu",)},
+        is_tied=True,
+    ),
+    "jamba": hf.HfRow(
+        arch="jamba",
+        names={
+            "attn_norm": "input_layernorm",
+            "ffn_norm": "pre_ff_layernorm",
+            **hf.ATTENTION,
+            **MAMBA1,
+            **{f"ssm_{name}_norm": f"mamba.{name}_layernorm" for name in ("dt", "b", "c")},
+            **{name: inner.replace("mlp.", "feed_forward.") for name, inner in hf.GLU.items()},
+            **{name: inner.replace("mlp.", "feed_forward.") for name, inner in hf.QWEN_EXPERTS.items()},
+            "ffn_gate_inp": "feed_forward.router",
+        },
+        outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
+        folds=MAMBA1_FOLDS,
+        counts={"ssm.conv_kernel": "mamba_d_conv", "ssm.state_size": "mamba_d_state"},
+        products={"ssm.inner_size": ("mamba_expand", "hidden_size")},
+        derived={"ssm.time_step_rank": _rank("mamba_dt_rank")},
+        layer_types=_jamba_types,
+        defaults={
+            "num_key_value_heads": 8, "num_experts": 16, "num_experts_per_tok": 2, "attn_layer_period": 8,
+            "attn_layer_offset": 4, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
+            "rms_norm_eps": 1e-6, "intermediate_size": 14336, "max_position_embeddings": 262144,
+        },
+        refused={"hidden_act": ("silu",)},
+    ),
     "mamba2": hf.HfRow(
         arch="mamba2",
         names={"attn_norm": "norm", **MIXER},

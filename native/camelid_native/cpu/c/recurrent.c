@@ -136,6 +136,20 @@ static float mamba2_state(float *state, uint32_t n, const float *b, const float 
     return vf_sum(sum);
 }
 
+/* The same with a decay of exp(dt * a) for each column (Mamba, Gu and Dao, arXiv 2312.00752). */
+static float mamba_state(float *state, uint32_t n, const float *b, const float *c, const float *a, float dt,
+                         float by) {
+    vf sum = {0};
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t left = n - i;
+        vf decay = vf_exp(vf_get(a + i, left) * vf_set(dt));
+        vf s = vf_fma(vf_get(b + i, left), vf_set(by), vf_get(state + i, left) * decay);
+        vf_put(state + i, left, s);
+        sum = vf_fma(s, vf_get(c + i, left), sum);
+    }
+    return vf_sum(sum);
+}
+
 /* Mamba-2: the recurrent form of state space duality (Dao and Gu, arXiv 2405.21060). */
 static void mamba2_row(const cam_op *op, uint32_t t, scan_part p, float *state) {
     const cam_view *views = op->views;
@@ -143,14 +157,20 @@ static void mamba2_row(const cam_op *op, uint32_t t, scan_part p, float *state) 
     uint32_t n_heads = views[MAMBA2_DT].cols, head_rows = views[MAMBA2_X].cols / n_heads;
     uint32_t group = p.head / (n_heads / (uint32_t)op->attrs[MAMBA2_N_GROUPS]);
     float dt = time_step(&views[MAMBA2_DT], &op->weights[MAMBA2_DT_BIAS], t, p.head);
-    float decay = f_exp(dt * AT(float, op->weights[MAMBA2_A].at)[p.head]);
+    const cam_weight *weight = &op->weights[MAMBA2_A];
+    const float *a = AT(float, weight->at);
+    int by_column = (uint64_t)weight->rows * weight->cols > n_heads;
+    float decay = by_column ? 0.0f : f_exp(dt * a[p.head]);
     float skip = d->at ? AT(float, d->at)[p.head] : 0.0f;
     const float *b = row_of(&views[MAMBA2_B], t) + group * p.width;
     const float *c = row_of(&views[MAMBA2_C], t) + group * p.width;
     const float *x = row_of(&views[MAMBA2_X], t) + p.head * head_rows;
     float *y = row_of(&views[MAMBA2_Y], t) + p.head * head_rows;
-    for (uint32_t i = p.start; i < p.end; i++, state += p.width)
-        y[i] = mamba2_state(state, p.width, b, c, decay, dt * x[i]) + skip * x[i];
+    for (uint32_t i = p.start; i < p.end; i++, state += p.width) {
+        float sum = by_column ? mamba_state(state, p.width, b, c, a + (uint64_t)p.head * p.width, dt, dt * x[i])
+                              : mamba2_state(state, p.width, b, c, decay, dt * x[i]);
+        y[i] = sum + skip * x[i];
+    }
 }
 
 static void op_scan_mamba2(const cam_op *op, const cam_run *run, uint32_t thread) {

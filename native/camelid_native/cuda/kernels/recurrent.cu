@@ -57,7 +57,7 @@ template <int PER_LANE> struct StatePart { float at[PER_LANE]; };
 struct Scan {
     View y, x, in, out, dt, beta;
     const float *a, *d, *dt_bias;
-    int head_rows, width, heads_each, is_delta;
+    int head_rows, width, heads_each, a_cols, is_delta;
     float scale;
 };
 
@@ -87,7 +87,7 @@ DEVICE void stage(Staged *s, Scan m, int first, int n) {
     }
     if (THREAD < n) {
         const float dt = time_step(m, first + THREAD, head);
-        s->decay[THREAD] = exp_(dt * m.a[head]);
+        s->decay[THREAD] = m.a_cols > 1 ? dt : exp_(dt * m.a[head]);
         s->gain[THREAD] = m.is_delta ? row_of(m.beta, first + THREAD)[head] : dt;
     }
     SYNC();
@@ -103,14 +103,15 @@ DEVICE float decayed_product(const StatePart<PER_LANE> &part, const float *v, in
     return group_sum(sum);
 }
 
-/* S = decay * S + by * in; returns S @ out. */
+/* S = decay * S + by * in; returns S @ out. With `a`, the decay of a column is exp(decay * a). */
 template <int PER_LANE>
-DEVICE float advance(StatePart<PER_LANE> &part, const float *in, const float *out, int width, float decay, float by) {
+DEVICE float advance(StatePart<PER_LANE> &part, const float *in, const float *out, int width, float decay, float by,
+                     const float *a) {
     float sum = 0.0f;
     UNROLL
     for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES) {
         if (c >= width) continue;
-        part.at[i] = fma_(in[c], by, part.at[i] * decay);
+        part.at[i] = fma_(in[c], by, part.at[i] * (a ? exp_(decay * a[c]) : decay));
         sum = fma_(part.at[i], out[c], sum);
     }
     return group_sum(sum);
@@ -122,9 +123,10 @@ template <int PER_LANE> DEVICE float scan_row(const Staged *s, Scan m, int r, St
     const float x = s->x[r * GROUPS + THREAD / GROUP_LANES], decay = s->decay[r], gain = s->gain[r];
     if (m.is_delta) {
         const float wrong = x - decayed_product(part, in, m.width, decay);
-        return m.scale * advance(part, in, out, m.width, decay, gain * wrong);
+        return m.scale * advance(part, in, out, m.width, decay, gain * wrong, 0);
     }
-    const float sum = advance(part, in, out, m.width, decay, gain * x);
+    const float *a = m.a_cols > 1 ? m.a + (long long)BLOCK_Y * m.width : 0;
+    const float sum = advance(part, in, out, m.width, decay, gain * x, a);
     return m.d ? fma_(m.d[BLOCK_Y], x, sum) : sum;
 }
 
@@ -162,10 +164,11 @@ DEVICE void scan(Step step, Slots state, Scan m, Staged *s) {
 /* State space duality in recurrent form (Dao and Gu, arXiv 2405.21060). Blocks: parts of a head's state matrix, heads,
  * sequences. */
 KERNEL(scan_mamba2, THREADS)(Step step, View y, View x, View b, View c, View dt, const float *a, const float *d,
-                             const float *dt_bias, Slots state, int head_rows, int width, int heads_each) {
+                             const float *dt_bias, Slots state, int head_rows, int width, int heads_each,
+                             int a_cols) {
     SHARED(Staged, staged, 1);
     if (BLOCK_Z >= count(step, SEQUENCES)) return;
-    scan(step, state, {y, x, b, c, dt, dt, a, d, dt_bias, head_rows, width, heads_each, false, 1.0f}, staged);
+    scan(step, state, {y, x, b, c, dt, dt, a, d, dt_bias, head_rows, width, heads_each, a_cols, false, 1.0f}, staged);
 }
 
 /* The gated delta rule (Yang, Kautz and Hatamizadeh, arXiv 2412.06464). Blocks as for scan_mamba2. */
@@ -173,5 +176,5 @@ KERNEL(scan_delta, THREADS)(Step step, View y, View q, View k, View v, View dt, 
                             const float *dt_bias, Slots state, int head_rows, int width, int heads_each, float scale) {
     SHARED(Staged, staged, 1);
     if (BLOCK_Z >= count(step, SEQUENCES)) return;
-    scan(step, state, {y, v, k, q, dt, beta, a, nullptr, dt_bias, head_rows, width, heads_each, true, scale}, staged);
+    scan(step, state, {y, v, k, q, dt, beta, a, nullptr, dt_bias, head_rows, width, heads_each, 1, true, scale}, staged);
 }
