@@ -11,6 +11,7 @@ import pytest
 from tests.support.hf_models import load_case, write_hf
 from tests.support.model.file_runs import load_gguf, load_hf
 
+from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf import open_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
@@ -107,3 +108,27 @@ def test_stablelms_second_norm_overrides_the_parallel_flag(tmp_path: Path) -> No
     without = {name: t for name, t in header.tensors.items() if "ffn_norm" not in name}
     spec = drive(read_model(replace(stated, tensors=without)), lambda *_: b"").spec
     assert spec.layers[0].residual == "parallel"
+
+
+def test_magnitudes_by_log_multiplier(tmp_path: Path) -> None:
+    """llama.cpp's converter states mscale_all_dim for Ministral 3, ours the factor of cos and sin."""
+    convert(write_hf(tmp_path / "hf", load_case("ministral3")), tmp_path / "m.gguf")
+    header, stated = open_gguf(tmp_path / "m.gguf"), "mistral3.rope.scaling.attn_factor"
+    metadata = {key: value for key, value in header.metadata.items() if key != stated}
+    multiplier = "mistral3.rope.scaling.yarn_log_multiplier"
+    other = replace(
+        header, metadata={**metadata, multiplier: 1.0}, kinds={**header.kinds, multiplier: "float32"}
+    )
+    for each in (header, other):
+        ropes = drive(read_model(each), lambda *_: b"").spec.ropes
+        assert [rope.scaling and rope.scaling.magnitude for rope in ropes.values()] == pytest.approx(
+            [1.0, 1.0]
+        )
+
+
+def test_a_temperature_length_within_a_table_row_is_refused(tmp_path: Path) -> None:
+    case = load_case("ministral3")
+    rope = case.config["rope_parameters"] | {"original_max_position_embeddings": 100}
+    folder = write_hf(tmp_path / "hf", case, config_changes={"rope_parameters": rope})
+    with pytest.raises(UnsupportedModelError, match="temperature_length is 100, expected a multiple of 256"):
+        load_hf(folder)

@@ -129,6 +129,7 @@ class Arch:
     scaling, `rounds_ramp` False keeps the ends of YaRN's ramp between pairs. With `nope_every` n, every nth
     layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
     layers. `has_global_nope`: in a model with windows, layers without a window have no rotation.
+    `has_temperature`: queries grow with their position by `attention.temperature_scale`.
     `max_alibi_bias` (ALiBi) applies to files that state none; with `scales_alibi` the attention scale
     multiplies the bias too.
     Images. With `sees_images`, rows of an image attend to all rows of that image. `axes` is the order in
@@ -179,6 +180,7 @@ class Arch:
     nope_every: int = 0
     has_rope_switch: bool = False
     has_global_nope: bool = False
+    has_temperature: bool = False
     max_alibi_bias: float = 0.0
     scales_alibi: bool = False
     norms_rotated: bool = False

@@ -27,6 +27,7 @@ from camelid.model.families import (
     opt,
     phi,
     qwen,
+    relatives,
     routed,
     varied,
 )
@@ -55,6 +56,7 @@ FAMILIES = (
     bloom,
     opt,
     nemotron,
+    relatives,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

@@ -143,7 +143,15 @@ class HfSettings:
         default = self.config.number(name, 10000.0, above=1.0) * self.config.number(
             "rope_ratio", 1.0, above=0.0
         )
-        return self.rope.number("rope_theta", default, above=1.0)
+        return self.rope.number("rope_theta", default, above=1.0) * self._ntk_stretch
+
+    @property
+    def _ntk_stretch(self) -> float:
+        """Factor of theta by a fixed NTK alpha (Hunyuan)."""
+        key = self.row.keys.get("rope.scaling.alpha", "")
+        dim = self.rope_dim
+        has_alpha = self.rope.has(key) and dim > 2
+        return self.rope.number(key, above=0.0) ** (dim / (dim - 2)) if has_alpha else 1.0
 
     @cached_property
     def rope_dim(self) -> int:
@@ -348,7 +356,7 @@ def _rope_type(settings: HfSettings) -> str:
     if kind not in known:
         raise unsupported("rope_type", kind, known)
     # Without alpha, dynamic scales beyond context_length alone, the longest context of a loaded model.
-    if kind == "dynamic" and settings.rope.has("alpha"):
+    if kind == "dynamic" and settings.rope.has("alpha") and "rope.scaling.alpha" not in settings.row.keys:
         raise unsupported("alpha", settings.rope.number("alpha"), ())
     return {"su": "longrope", "dynamic": "default", "mrope": "default"}.get(kind, kind)
 

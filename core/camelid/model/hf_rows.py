@@ -32,6 +32,7 @@ POST_NORMS: Names = {
 }
 SANDWICH: Names = {"attn_norm": "input_layernorm", "ffn_norm": "pre_feedforward_layernorm", **POST_NORMS}
 GLU: Names = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+GLM_MLP: Names = {"ffn_up": "mlp.gate_up_proj", "ffn_down": "mlp.down_proj"}
 LLAMA: Names = {**PRE_NORMS, **ATTENTION, **GLU}
 MAMBA2: Names = {
     "ssm_in": "mamba.in_proj",
@@ -247,6 +248,9 @@ QWEN_NEXT_DEFAULTS = {
     "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
     "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+}  # fmt: skip
+GLM = {
+    "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5,
 }  # fmt: skip
 OLMO: Names = {**POST_NORMS, **ATTENTION, **HEAD_NORMS, **GLU}
 QWEN_DEFAULTS = {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28}

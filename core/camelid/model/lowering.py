@@ -13,6 +13,7 @@ from camelid.plan.builder import PlanBuilder
 from camelid.plan.plan import StateRef, View
 from camelid.plan.weights import Weight
 
+OF_QUERIES = ".q"  # ending of the name of a rotation for queries alone
 RECURRENT = "recurrent"  # state group of layers with one slot per sequence
 TOKENS = "tokens"  # state group of sampled ids
 Tensors: TypeAlias = tuple[tuple[str, int], ...]  # state tensors of a layer: (name, floats per row)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import ceil, cos, floor, log, pi, sin
 
 from camelid.model.spec import ModelSpec, RopeScaling, RopeSpec
@@ -45,17 +45,25 @@ def rope_tables(rope: RopeSpec, context_length: int, name: str = "rope") -> tupl
     """(fine [256, dim], coarse [ceil(context / 256), dim]): cos and sin of each pair, alternating."""
     n_coarse = -(-context_length // FINE_ROWS)
     frequencies, magnitude = rope_frequencies(rope, context_length), rope_magnitude(rope)
-    fine = _angles(frequencies, range(FINE_ROWS), magnitude)
-    coarse = _angles(frequencies, range(0, n_coarse * FINE_ROWS, FINE_ROWS), 1.0)
+    fine = _angles(frequencies, range(FINE_ROWS), lambda _: magnitude)
+    coarse = _angles(frequencies, range(0, n_coarse * FINE_ROWS, FINE_ROWS), partial(temperature, rope))
     shapes = (FINE_ROWS, rope.dim), (n_coarse, rope.dim)
     return inline_f32(f"{name}.fine", fine, shapes[0]), inline_f32(f"{name}.coarse", coarse, shapes[1])
 
 
-def _angles(frequencies: list[float], positions: range, magnitude: float) -> Iterator[float]:
+def _angles(frequencies: list[float], positions: range, magnitude: Callable[[int], float]) -> Iterator[float]:
     for position in positions:
+        size = magnitude(position)
         for frequency in frequencies:
-            yield magnitude * cos(position * frequency)
-            yield magnitude * sin(position * frequency)
+            yield size * cos(position * frequency)
+            yield size * sin(position * frequency)
+
+
+def temperature(rope: RopeSpec, position: int) -> float:
+    """Factor of queries at a position, constant over each `temperature_length` (Llama 4's scaling)."""
+    if not rope.temperature:
+        return 1.0
+    return 1.0 + rope.temperature * log(1 + position // rope.temperature_length)
 
 
 def rope_frequencies(rope: RopeSpec, context_length: int) -> list[float]:

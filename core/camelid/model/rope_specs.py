@@ -9,8 +9,9 @@ from typing import TypeAlias
 from camelid.errors import UnsupportedModelError
 from camelid.model.arch import Arch
 from camelid.model.layer_specs import GLOBAL, LOCAL
+from camelid.model.lowering import OF_QUERIES
 from camelid.model.metadata_reader import MetadataReader
-from camelid.model.rope import yarn_magnitude
+from camelid.model.rope import FINE_ROWS, yarn_magnitude
 from camelid.model.spec import RopeScaling, RopeSpec
 
 Factors: TypeAlias = Mapping[str, tuple[float, ...]]
@@ -30,6 +31,8 @@ def read_ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Fac
     )
     if arch.axes:
         rope = replace(rope, axes=_axes(metadata, arch, rope))
+    if arch.has_temperature:
+        return {GLOBAL: rope, GLOBAL + OF_QUERIES: _with_temperature(metadata, rope)}
     if not arch.has_local_rope:
         return {GLOBAL: rope}
     local = metadata.number("rope.freq_base_swa", arch.local_theta or rope.theta)
@@ -55,6 +58,19 @@ def _axes(metadata: MetadataReader, arch: Arch, rope: RopeSpec) -> tuple[int, ..
     return tuple(i % 3 if i < ends.get(i % 3, 0) else 0 for i in range(n_pairs))
 
 
+def _with_temperature(metadata: MetadataReader, rope: RopeSpec) -> RopeSpec:
+    """The rotation of queries, which grow with their position."""
+    name, length = "attention.temperature_length", rope.scaling.original_context if rope.scaling else 0
+    scale, length = metadata.number("attention.temperature_scale", 0.0), metadata.count(name, length, least=0)
+    if scale and (not length or length % FINE_ROWS):
+        raise UnsupportedModelError(
+            f"{metadata.key(name)} is {length}, expected a multiple of {FINE_ROWS}",
+            kind=metadata.key(name),
+            name=str(length),
+        )
+    return replace(rope, temperature=scale, temperature_length=length)
+
+
 def _scaling(metadata: MetadataReader, arch: Arch, factors: Factors) -> RopeScaling | None:
     # A factor of 0 means no scaling, and a factor without a type linear scaling, as in llama.cpp.
     factor = metadata.number("rope.scaling.factor", metadata.number("rope.scale_linear", 1.0)) or 1.0
@@ -76,20 +92,23 @@ def _scaling(metadata: MetadataReader, arch: Arch, factors: Factors) -> RopeScal
         original_context=original,
         beta_fast=metadata.number("rope.scaling.yarn_beta_fast", 32.0),
         beta_slow=metadata.number("rope.scaling.yarn_beta_slow", 1.0),
-        magnitude=_magnitude(metadata, kind, factor),
+        magnitude=_magnitude(metadata, arch, kind, factor),
         is_rounded=arch.rounds_ramp,
         long_factors=factors.get("rope_factors_long", ()),
         short_factors=factors.get("rope_factors_short", ()),
     )
 
 
-def _magnitude(metadata: MetadataReader, kind: str, factor: float) -> float:
+def _magnitude(metadata: MetadataReader, arch: Arch, kind: str, factor: float) -> float:
     """The multiplier of cos and sin: YaRN's magnitude times the file's `attn_factor`.
 
-    With a `yarn_log_multiplier`, the attention scale has YaRN's magnitude in place of cos and sin.
+    A `yarn_log_multiplier` divides the magnitude by that of this multiplier (DeepSeek's mscale_all_dim);
+    latent attention has the magnitude in its scale, in place of cos and sin.
     """
-    has_scale = metadata.number("rope.scaling.yarn_log_multiplier", 0.0) != 0.0
-    default = yarn_magnitude(factor) if kind == "yarn" and not has_scale else 1.0
+    all_dim = metadata.number("rope.scaling.yarn_log_multiplier", 0.0)
+    default = yarn_magnitude(factor) if kind == "yarn" else 1.0
+    if all_dim:
+        default = 1.0 if "mla" in arch.mixers else default / yarn_magnitude(factor, all_dim)
     _check_yarn_factor(metadata, default)
     return default * metadata.number("rope.scaling.attn_factor", 1.0)
 

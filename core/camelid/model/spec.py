@@ -34,7 +34,8 @@ class RopeSpec:
 
     `dim` is the number of rotated floats per head. `factors` divide the frequencies, one factor per pair
     (Llama 3.1's `rope_freqs`); an empty tuple divides by 1. `axes` are the position channels by which pairs
-    turn where rows have several (M-RoPE, arXiv 2409.12191); empty: channel 0.
+    turn where rows have several (M-RoPE, arXiv 2409.12191); empty: channel 0. `temperature` > 0 multiplies
+    the rotated floats by 1 + temperature * ln(1 + position // temperature_length).
     """
 
     theta: float
@@ -43,6 +44,8 @@ class RopeSpec:
     factors: tuple[float, ...] = ()
     axes: tuple[int, ...] = ()
     scaling: RopeScaling | None = None
+    temperature: float = 0.0
+    temperature_length: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

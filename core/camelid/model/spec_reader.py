@@ -11,6 +11,7 @@ from camelid.model.arch import Arch, Model
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.encoder_specs import read_encoder, rows_of
 from camelid.model.layer_specs import read_layers
+from camelid.model.lowering import OF_QUERIES
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.mixer_specs import MAMBA2_MIXERS, read_delta, read_mla, read_ssm
 from camelid.model.own_counts import most, with_own_counts
@@ -51,6 +52,8 @@ OWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "mla": ("attention.q_lora_rank", "attention.kv_lora_rank", "rope.scaling.yarn_log_multiplier"),
 }
 
+TEMPERATURE_KEYS = ("attention.temperature_scale", "rope.scaling.yarn_log_multiplier")
+
 
 def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -> ModelSpec:
     """The spec of a checkpoint of architecture `name`; `factors` are its tensors of RoPE factors.
@@ -71,7 +74,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     residual = _residual(metadata, arch, checkpoint.tensors)
     layers = tuple(replace(layer, residual=residual) for layer in layers)
     encoder = read_encoder(metadata, arch, layers, checkpoint.tensors)
-    mixers = {layer.mixer for layer in layers}
+    mixers, rotations = {layer.mixer for layer in layers}, {layer.rope for layer in layers}
     attention_scale = _attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim)
     spec = ModelSpec(
         arch=name,
@@ -86,7 +89,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         context_length=metadata.count("context_length"),
         norm_eps=metadata.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
         norm_kind=arch.norm_kind,
-        ropes={name: rope for name, rope in ropes.items() if any(layer.rope == name for layer in layers)},
+        ropes={name: rope for name, rope in ropes.items() if name.removesuffix(OF_QUERIES) in rotations},
         layers=() if encoder else layers,
         encoder=encoder,
         n_token_types=rows_of(checkpoint.tensors, "token_types"),
@@ -127,6 +130,7 @@ def at_context(model: Model, context_length: int) -> Model:
 def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
     own = {"attention.shared_kv_layers"} if arch.shares_kv else set[str]()
     own |= {"rope.dimension_sections"} if arch.axes else set[str]()
+    own |= {*TEMPERATURE_KEYS} if arch.has_temperature else set[str]()
     own |= {key for mixer in arch.mixers for key in OWN_KEYS.get(mixer, ())}
     refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
     for key, values in (refused | {"split.count": (0, 1)}).items():
@@ -258,7 +262,7 @@ def _attention_scale(
 ) -> float:
     """The stated scale, else head_dim^-0.5, or `width`^-0.5 in a model of `arch.wide_layers` layers."""
     default = width**-0.5 if n_layers == arch.wide_layers else arch.attention_scale or head_dim**-0.5
-    default *= _yarn_scale(metadata)
+    default *= _yarn_scale(metadata) if "mla" in arch.mixers else 1.0
     return metadata.number("attention.scale", default) or default
 
 

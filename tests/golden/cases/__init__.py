@@ -33,6 +33,7 @@ from tests.golden.cases import (
     opt,
     phi,
     qwen,
+    relatives,
     routed,
     varied,
 )
@@ -63,6 +64,7 @@ FAMILIES = (
     opt,
     nemotron,
     gemma3n,
+    relatives,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camelid.model.lowering import Lowering
+from camelid.model.lowering import OF_QUERIES, Lowering
 from camelid.model.relative import ALIBI, bias_back
 from camelid.plan.plan import View
 
@@ -58,7 +58,9 @@ def heads(c: Lowering, h: View, i: int, name: str) -> View:
     blk, spec = f"blk.{i}.attn_{name}", c.spec
     x = c.linear(h, blk, name)
     x = x if spec.norms_rotated else _normed(c, x, f"{blk}_norm")
-    c.rope(x, c.layer(i).rope, spec.head_dim)
+    rope = c.layer(i).rope
+    is_own = name == "q" and rope + OF_QUERIES in spec.ropes
+    c.rope(x, rope + OF_QUERIES if is_own else rope, spec.head_dim)
     return _normed(c, x, f"{blk}_norm") if spec.norms_rotated else x
 
 
