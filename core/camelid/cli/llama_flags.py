@@ -58,7 +58,7 @@ REFUSED: Lines = {
         "VIDEO_FPS --video-timestamp-interval VIDEO_TIMESTAMP_INTERVAL --video-ffmpeg-dir VIDEO_FFMPEG_DIR "
         "--media-path -mv --model-vocoder --tts-use-guide-tokens"
     ),
-    "embeddings and rankings are not available yet": (
+    "models for embeddings and rankings are known by their files; leave it out": (
         "--embedding --embeddings EMBEDDINGS --rerank --reranking RERANKING --pooling POOLING "
         "--embd-normalize --embd-gemma-default"
     ),

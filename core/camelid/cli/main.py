@@ -18,6 +18,8 @@ COMMANDS = {
     "convert": "Convert a Hugging Face model to GGUF.",
     "quantize": "Quantize a model to a smaller GGUF.",
     "tokenize": "Encode text as token ids.",
+    "embed": "Print the embeddings of texts.",
+    "rerank": "Sort documents by their relevance to a query.",
     "doctor": "Show the machine and its backends, and test every kernel.",
     "bench": "Measure prefill and decode speed against this machine's limits.",
     "perplexity": "Measure a model's perplexity on a text.",
