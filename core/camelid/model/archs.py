@@ -12,6 +12,7 @@ from camelid.model.families import (
     cohere,
     deepseek,
     falcon,
+    gated,
     gemma,
     gpt,
     gpt_oss,
@@ -57,6 +58,7 @@ FAMILIES = (
     opt,
     nemotron,
     relatives,
+    gated,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

@@ -200,11 +200,17 @@ def _ffn_size(settings: HfSettings) -> int:
     shared = settings.row.counts.get("expert_shared_feed_forward_length")
     if shared and settings.row.mlp_names and not settings.n_experts:
         return settings.config.count(shared)
-    key = settings.row.keys["feed_forward_length"]
+    return _one(settings, settings.row.keys["feed_forward_length"], 4 * settings.count("embedding_length"))
+
+
+def _one(settings: HfSettings, key: str, default: int | None = None) -> int:
+    """A number that is stated once, or for each layer alike."""
     stated = {*settings.config.counts(key)}
     if len(stated) > 1:
         raise unsupported(key, sorted(stated), ("one number for all layers",))
-    return next(iter(stated), 4 * settings.count("embedding_length"))
+    if default is None and not stated:
+        return settings.config.count(key)
+    return next(iter(stated), default or 0)
 
 
 def _kv_heads(settings: HfSettings) -> Pairs:
@@ -278,7 +284,7 @@ def _experts(settings: HfSettings) -> Pairs:
     for key in ("expert_used_count", "expert_feed_forward_length"):
         name = settings.row.keys[key]
         if key == "expert_used_count" or config.has(name):
-            yield key, config.count(name)
+            yield key, _one(settings, name)
     normalizes = config.flag("norm_topk_prob", arch.normalizes)
     if normalizes != arch.normalizes:
         yield "expert_weights_norm", normalizes

@@ -17,6 +17,7 @@ from tests.golden.cases import (
     deepseek,
     experts,
     falcon,
+    gated,
     gemma,
     gemma3n,
     gpt,
@@ -65,6 +66,7 @@ FAMILIES = (
     nemotron,
     gemma3n,
     relatives,
+    gated,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)
