@@ -1,8 +1,9 @@
 // router: ids = the SLOTS largest of score + bias, the largest first, ties to the lowest id; probs = scores
 // of these ids, divided by their sum if NORMALIZE, times SCALE. GATE 0: score = softmax(logits); 1:
 // sigmoid(logits); 2: score = logits, and probs = softmax over the chosen. Without a bias the logits are
-// compared instead of the scores: both have the same order, but f32 scores tie where they saturate.  grid:
-// one workgroup per row.
+// compared instead of the scores: both have the same order, but f32 scores tie where they saturate. Experts
+// form GROUPS groups of neighbours; only those of the GROUPS_USED groups whose two largest score + bias have
+// the largest sum are compared.  grid: one workgroup per row.
 @group(0) @binding(1) var<storage, read_write> ids: array<f32>;
 @group(0) @binding(2) var<storage, read_write> probs: array<f32>;
 @group(0) @binding(3) var<storage, read_write> logits: array<f32>;
@@ -17,6 +18,8 @@ const TOPK_SOFTMAX: u32 = 2u;
 override GATE: u32 = 0u;
 override EXPERTS: u32 = 1u;
 override SLOTS: u32 = 1u;  // at most 64, one per lane
+override GROUPS: u32 = 1u;  // at most 64, one per lane
+override GROUPS_USED: u32 = 1u;
 override HAS_BIAS: bool = false;
 override NORMALIZE: bool = false;
 override SCALE: f32 = 1.0;
@@ -32,6 +35,7 @@ var<workgroup> scores: array<f32, MAX_EXPERTS>;
 var<workgroup> ranks: array<f32, MAX_EXPERTS>;
 var<workgroup> bests: array<Best, LANES>;
 var<workgroup> chosen: array<u32, LANES>;
+var<workgroup> sums: array<f32, LANES>;
 
 fn better(a: Best, b: Best) -> Best {
   if (b.rank > a.rank || (b.rank == a.rank && b.id < a.id)) { return b; }
@@ -51,6 +55,33 @@ fn best_of_all(lane: u32) -> Best {  // among experts not yet chosen
   }
   workgroupBarrier();
   return bests[0];
+}
+
+// Excludes the experts of all groups but the best; ties of groups go to the lowest.
+fn keep_best_groups(lane: u32) {
+  let size = EXPERTS / GROUPS;
+  let first = lane * size;
+  workgroupBarrier();
+  if (lane < GROUPS) {
+    var best = LOWEST;
+    var second = LOWEST;
+    for (var e = first; e < first + size; e++) {
+      second = max(second, min(best, ranks[e]));
+      best = max(best, ranks[e]);
+    }
+    sums[lane] = select(best + second, best, size == 1u);
+  }
+  workgroupBarrier();
+  if (lane < GROUPS) {
+    var n_better = 0u;
+    for (var g = 0u; g < GROUPS; g++) {
+      if (sums[g] > sums[lane] || (sums[g] == sums[lane] && g < lane)) { n_better++; }
+    }
+    if (n_better >= GROUPS_USED) {
+      for (var e = first; e < first + size; e++) { ranks[e] = LOWEST; }
+    }
+  }
+  workgroupBarrier();
 }
 
 fn sigmoid(v: f32) -> f32 { return select(1.0 / (1.0 + exp(min(-v, 80.0))), v, is_nan(v)); }
@@ -74,7 +105,10 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   }
   if (HAS_BIAS) {
     for (var e = lane; e < EXPERTS; e += LANES) { ranks[e] = scores[e] + bias[e]; }
+  } else if (GROUPS_USED < GROUPS) {
+    for (var e = lane; e < EXPERTS; e += LANES) { ranks[e] = scores[e]; }
   }
+  if (GROUPS_USED < GROUPS) { keep_best_groups(lane); }
   for (var slot = 0u; slot < SLOTS; slot++) {
     let best = best_of_all(lane);
     let id = min(best.id, EXPERTS - 1u);

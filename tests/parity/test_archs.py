@@ -24,11 +24,8 @@ pytestmark = pytest.mark.parity
 
 # By model type: ops without a kernel.
 LACKED = {
-    "bailing_moe_v2": "router does not support n_groups",
     "deepseek_v2": "concat, linear_heads",
     "deepseek_v3": "concat, linear_heads",
-    "dots1": "router does not support n_groups",
-    "glm4_moe": "router does not support n_groups",
     "falcon_h1": "conv1d, scan_mamba2",
     "gemma3n_text": "affine, concat, cutoff, length, linear_heads, mix",
     "granitemoehybrid": "conv1d, scan_mamba2",

@@ -31,6 +31,12 @@ def router_cases() -> Iterator[OpCase]:
         # A bias affects the choice of experts, not their probabilities.
         bias = {"bias": f32(np.repeat(np.array([0.0, 3.0, -3.0, 0.5]), 4))}
         yield _router(array(43, 4, 16), 5, {"gate": gate}, bias)
+        for n_groups, n_groups_used in ((4, 2), (8, 3), (16, 7)):
+            groups = {"gate": gate, "n_groups": n_groups, "n_groups_used": n_groups_used}
+            grouped = array(45, 5, 16, scale=2.0)
+            grouped[3:] = 0.0  # of equal groups and experts, the lowest ids win
+            yield _router(grouped, 3, groups)
+            yield _router(array(46, 4, 16), 3, groups, bias)
         tied = np.zeros((2, 70), np.float32)  # the lowest ids win
         tied[1, [3, 64, 69]] = 1.0
         yield _router(tied, 7, {"gate": gate})

@@ -109,11 +109,14 @@ def _refuses_wide(op: Op, _: Plan) -> str:
 
 def _router_constants(op: Op, _: Context) -> Constants:
     sizes: Constants = {"EXPERTS": op.view("logits").cols, "SLOTS": op.view("ids").cols}
-    return sizes | {"NORMALIZE": op.integer("normalize"), "SCALE": op.number("scale")}
+    groups: Constants = {"GROUPS": op.integer("n_groups"), "GROUPS_USED": op.integer("n_groups_used")}
+    return sizes | groups | {"NORMALIZE": op.integer("normalize"), "SCALE": op.number("scale")}
 
 
 def _refuses_many(op: Op, _: Plan) -> str:
     n_experts, n_used = op.view("logits").cols, op.view("ids").cols
+    if op.integer("n_groups") > MAX_SLOTS:
+        return f"{op.integer('n_groups')} groups of experts, at most {MAX_SLOTS}"
     fits = n_experts <= MAX_EXPERTS and n_used <= MAX_SLOTS
     return "" if fits else f"{n_used} of {n_experts} experts, at most {MAX_SLOTS} of {MAX_EXPERTS}"
 
@@ -148,8 +151,8 @@ KERNELS: dict[str, Kernel] = {
     "linear_add_norm": product((*RESIDUAL, "linear_add_norm"), ("y", "x", *WEIGHT, "bias?", "z", "gain"),
                                 _add_constants, attrs=("scale",)),
     "router": Kernel(("reduce", "router"), ("ids", "probs", "logits", "bias?"), _router_constants,
-                     row_grid("logits"), attrs=("normalize", "scale"), words={"gate": ROUTER_GATES},
-                     refuses=_refuses_many),
+                     row_grid("logits"), attrs=("normalize", "scale", "n_groups", "n_groups_used"),
+                     words={"gate": ROUTER_GATES}, refuses=_refuses_many),
     "linear_experts": Kernel(("bias", "experts", "product", "partial", "matvec", "linear_experts"),
                              ("y", "x", *WEIGHT, "bias?", "ids"), _experts_constants, _experts_grid,
                              codec="weight", vec4=("x",), refuses=_refuses_wide),

@@ -9,7 +9,7 @@ from camelid.model import hf_rows as hf
 from camelid.model.arch import ATTENTION, HEAD_NORMS, POST_NORMS, PRE_NORMS, Arch
 
 BIAS = {"exp_probs_b.bias": "E"}
-EXPERTS: hf.Names = {**hf.GLU, **hf.QWEN_EXPERTS, **hf.SHARED_EXPERTS, **hf.ROUTER_BIAS}
+EXPERTS: hf.Names = {**hf.GLU, **hf.QWEN_EXPERTS, **hf.SHARED_EXPERTS}
 EXAONE_DEFAULTS = {
     "num_key_value_heads": 32, "num_experts": 64, "num_experts_per_tok": 8, "num_shared_experts": 1,
     "moe_intermediate_size": 1024, "norm_topk_prob": True, "routed_scaling_factor": 2.5, "n_group": 1,
@@ -83,7 +83,13 @@ ARCHS: dict[str, Arch] = {
 HF_ROWS: dict[str, hf.HfRow] = {
     "exaone_moe": hf.HfRow(
         arch="exaone-moe",
-        names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **EXPERTS},
+        names={
+            **hf.PRE_NORMS,
+            **hf.ATTENTION,
+            **hf.HEAD_NORMS,
+            **EXPERTS,
+            "exp_probs_b.bias": "mlp.e_score_correction_bias",
+        },
         numbers={"expert_weights_scale": "routed_scaling_factor"},
         counts=EXAONE_COUNTS,
         derived={"expert_gating_func": lambda config: 2, "leading_dense_block_count": _n_dense},
