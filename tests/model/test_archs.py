@@ -56,6 +56,7 @@ REFUSED = {
     "granitemoehybrid-time_step_limit",
     "gpt2-scale_attn_by_inverse_layer_idx",
     "mamba-hidden_act",
+    "jais-mup_scale_qk_dot_by_d",
     "mamba2-hidden_act",
     "mamba2-time_step_limit",
     "qwen3_5-hidden_act",

@@ -132,3 +132,21 @@ def test_a_temperature_length_within_a_table_row_is_refused(tmp_path: Path) -> N
     folder = write_hf(tmp_path / "hf", case, config_changes={"rope_parameters": rope})
     with pytest.raises(UnsupportedModelError, match="temperature_length is 100, expected a multiple of 256"):
         load_hf(folder)
+
+
+def test_baichuan_2_is_refused(tmp_path: Path) -> None:
+    """It norms the rows of its output matrix; its vocabulary tells it from the first Baichuan."""
+    for changes in ({"vocab_size": 125696}, {"z_loss_weight": 0}):
+        folder = write_hf(tmp_path / "m", load_case("baichuan"), config_changes=changes)
+        with pytest.raises(UnsupportedModelError, match=r"vocab_size is 125696|z_loss_weight is 0"):
+            load_hf(folder)
+
+
+def test_minicpm_files_without_scales_have_those_of_the_published_model(tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", load_case("minicpm")), tmp_path / "m.gguf")
+    header = open_gguf(tmp_path / "m.gguf")
+    names = {f"minicpm.{name}_scale" for name in ("embedding", "residual", "logit")}
+    assert names < header.metadata.keys()
+    old = replace(header, metadata={k: v for k, v in header.metadata.items() if k not in names})
+    spec = drive(read_model(old), lambda *_: b"").spec
+    assert (spec.embedding_scale, spec.residual_scale, spec.logit_scale) == (12.0, 1.4 / 2**0.5, 256 / 64)

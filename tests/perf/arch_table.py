@@ -35,7 +35,7 @@ HEAD = (
     "|---|---|---|---|---|---|---|---|",
 )
 TABLE = re.compile(r"^\| GGUF architecture .*?(?=\n\n)", re.MULTILINE | re.DOTALL)
-NO_KERNEL = re.compile(r"(?:no kernel for the op|kernel of) (.*?)(?: of|[.;]|$)")
+NO_KERNEL = re.compile(r"(?:no kernel for the op|kernel of|the load op) (.*?)(?: of|[.;]|$)")
 
 
 def cases_of(arch: str) -> list[HfCase]:

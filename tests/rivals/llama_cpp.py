@@ -41,6 +41,8 @@ class Reading:
 NO_WINDOW = "llama.cpp has no window for the architectures llama and starcoder2"
 SCALE = "llama.cpp derives the attention scale, and which layers are full, from the size of the model"
 READINGS: Mapping[str, Reading] = {
+    "smallthinker": Reading("llama.cpp's window is of 4096 rows, whatever the file states", rows=12),
+    "minicpm3": Reading("llama.cpp has one epsilon for all norms", {"rms_norm_eps": 1e-6}),
     "mistral": Reading(NO_WINDOW, rows=12),
     "mixtral_window": Reading(NO_WINDOW, rows=12),
     "starcoder2": Reading(NO_WINDOW, rows=12),

@@ -42,6 +42,7 @@ GAINS = {
     "output_layer": 2.0,
     "output": 2.0,
     "gate": 1.5,  # a router
+    "primary_router": 1.5,
     "layer": 1.5,  # Granite's
 }
 # Mamba's, with decays from slow to fast, and the scores of attention sinks
@@ -239,7 +240,7 @@ def _spread(case: HfCase, name: str) -> float:
         return EMBEDDING_SPREAD
     if last in STACKS:  # [experts, in, out]
         return STACKS[last] / float(np.sqrt(shape[-2]))
-    fan_in = shape[0] if case.config["model_type"] == "gpt2" else shape[-1]  # gpt2 stores [in, out]
+    fan_in = shape[0] if case.config["model_type"] in ("gpt2", "jais") else shape[-1]  # gpt2 stores [in, out]
     return GAINS.get(part, 1.0) / float(np.sqrt(fan_in))
 
 

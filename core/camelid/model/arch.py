@@ -130,18 +130,21 @@ class Arch:
     layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
     layers. `has_global_nope`: in a model with windows, layers without a window have no rotation.
     `has_temperature`: queries grow with their position by `attention.temperature_scale`.
-    `max_alibi_bias` (ALiBi) applies to files that state none; with `scales_alibi` the attention scale
+    `max_alibi_bias` (ALiBi) applies to files that state none, and with `alibi_layers` only to models of that
+    many layers; with `scales_alibi` the attention scale
     multiplies the bias too.
     Images. With `sees_images`, rows of an image attend to all rows of that image. `axes` is the order in
     which pairs of a head turn by time, height and width: in "sections", or "interleaved".
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
-    (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim^-0.5,
-    or `attention_scale`. `logit_scale` divides logits, or multiplies them with `multiplies_logits`.
+    (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim to the
+    power of `scale_power`, or `attention_scale`. `logit_scale` divides logits, or multiplies them with
+    `multiplies_logits`.
     Heads. `norms_rotated` norms queries and keys after their rotation, `norms_values` the values, without a
     gain. With `shares_kv`, the file's last layers read keys and values of earlier layers. Layers differ in
     heads and widths where the model `varies`.
-    Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. Files must state the numbers
-    `needed`, which have no default.
+    Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. `depth_scales` e, d, w are for
+    files that state no scales: e multiplies embeddings, d / sqrt(layers) blocks, w / hidden_size logits.
+    `latent_eps` is the epsilon of norms of latents, which no file states (0: that of other norms).
     Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
     """
 
@@ -182,20 +185,36 @@ class Arch:
     has_global_nope: bool = False
     has_temperature: bool = False
     max_alibi_bias: float = 0.0
+    alibi_layers: int = 0
     scales_alibi: bool = False
     norms_rotated: bool = False
     scales_embeddings: bool = False
     multiplies_logits: bool = False
     wide_layers: int = 0
+    scale_power: float = -0.5
     sees_images: bool = False
     axes: str = ""
     residual: str = "sequential"
     sequential_by: str = ""
     ffn_matrices: int = 1
     varies: bool = False
-    needed: tuple[str, ...] = ()
+    depth_scales: tuple[float, ...] = ()
+    latent_eps: float = 0.0
     rank_pooling: str = "cls"
     head_act: str = "tanh"
+
+    def alibi_bias(self, n_layers: int) -> float:
+        """ALiBi's largest bias in a file that states none."""
+        return self.max_alibi_bias if self.alibi_layers in (0, n_layers) else 0.0
+
+    def embedding_scale(self, hidden_size: int) -> float:
+        """The scale of embeddings in a file that states none."""
+        default = self.depth_scales[0] if self.depth_scales else 1.0
+        return hidden_size**0.5 if self.scales_embeddings else default
+
+    def residual_scale(self, n_layers: int) -> float:
+        """The scale of each block's output in a file that states none."""
+        return self.depth_scales[1] / n_layers**0.5 if self.depth_scales else 1.0
 
     @property
     def is_encoder(self) -> bool:

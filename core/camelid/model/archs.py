@@ -18,6 +18,7 @@ from camelid.model.families import (
     gpt_oss,
     granite,
     kin,
+    latents,
     liquid,
     llama,
     mamba,
@@ -59,6 +60,7 @@ FAMILIES = (
     nemotron,
     relatives,
     gated,
+    latents,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

@@ -24,7 +24,7 @@ Metadata: TypeAlias = dict[str, MetadataValue]
 # Published activation -> ours. Only "gelu" is exact; the other GELUs are tanh approximations.
 ACTS: Mapping[str, str] = {
     "silu": "silu", "swish": "silu", "gelu": "gelu_erf", "gelu_new": "gelu", "gelu_pytorch_tanh": "gelu",
-    "gelu_fast": "gelu", "relu": "relu", "relu2": "relu2",
+    "gelu_fast": "gelu", "relu": "relu", "relu2": "relu2", "swiglu": "silu",
 }  # fmt: skip
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
 REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "is_decoder": (True,)}
@@ -33,7 +33,10 @@ ATTENTION, RECURRENT = (
     ("attention", FULL),
     ("mamba", "linear_attention", "conv", "mlp"),
 )  # values of layer_types
-EXPERTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")  # one of these keys
+# One of these keys is the number of experts.
+EXPERTS = (
+    "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts",
+)  # fmt: skip
 MAX_STREAMS = 64
 MAX_EXPERTS = 1 << 12  # published models have at most 512
 

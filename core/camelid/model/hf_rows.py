@@ -186,6 +186,17 @@ OPENELM_REFUSED: Mapping[str, tuple[object, ...]] = {
     "normalize_qk_projections": (True,), "share_input_output_layers": (True,), "ffn_with_glu": (True,),
     "normalization_layer_name": ("rms_norm",),
 }  # fmt: skip
+JAIS_REFUSED: Mapping[str, tuple[object, ...]] = {
+    "position_embedding_type": ("alibi",), "activation_function": ("swiglu",), "tie_word_embeddings": (True,),
+    "scale_qk_dot_by_d": (True,), "mup_scale_qk_dot_by_d": (True,), "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+}  # fmt: skip
+SMALLTHINKER_KEYS: Names = {
+    **KEYS,
+    "feed_forward_length": "moe_ffn_hidden_size",
+    "expert_used_count": "moe_num_active_primary_experts",
+    "expert_feed_forward_length": "moe_ffn_hidden_size",
+}
 QWEN1_KEYS: Names = {
     **KEYS,
     "attention.key_length": "kv_channels",

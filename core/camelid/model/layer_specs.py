@@ -31,7 +31,7 @@ def read_layers(
         widths = metadata.counts("feed_forward_length", n_layers, 0)
         mixers = ["" if width else mixer for width, mixer in zip(widths, mixers, strict=True)]
         mlps = [mlp if width else "" for width, mlp in zip(widths, mlps, strict=True)]
-    if arch.has_global_nope and window:
+    if arch.has_global_nope and window and not metadata.has("rope.layers"):
         rotated = windowed
     kinds = list(zip(mixers, mlps, windowed, rotated, strict=True))
     act = _act(metadata, arch)
@@ -100,7 +100,7 @@ def _windowed(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]
 
 def _rotated(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
     """True for layers with a rotation, in an architecture that has one."""
-    if metadata.number("attention.max_alibi_bias", arch.max_alibi_bias):
+    if metadata.number("attention.max_alibi_bias", arch.alibi_bias(n_layers)):
         return [False] * n_layers  # ALiBi replaces rotation
     if arch.has_rope_switch and not metadata.flag("rope.scaling.finetuned", default=True):
         return [False] * n_layers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from camelid.model.blocks import altup as streams
 from camelid.model.blocks.attention import attention, linear
@@ -85,6 +86,11 @@ def single(c: Lowering, x: View, i: int) -> View:
     return x
 
 
+def early_router(c: Lowering, x: View, i: int) -> View:
+    """A sequential layer whose router reads the layer's input, before any norm (SmallThinker)."""
+    return sequential(replace(c, router=c.linear(x, f"blk.{i}.ffn_gate_inp", "router")), x, i)
+
+
 def early_experts(c: Lowering, x: View, i: int) -> View:
     """x += mixer(norm(x)); x += glu(norm(x)) + experts(norm(the layer's input)) (Arctic)."""
     layer, blk = c.layer(i), f"blk.{i}."
@@ -144,6 +150,7 @@ def altup(c: Lowering, x: View, i: int) -> View:
 RESIDUALS: dict[str, Callable[[Lowering, View, int], View]] = {
     "sequential": sequential,
     "single": single,
+    "early_router": early_router,
     "early_experts": early_experts,
     "parallel": parallel,
     "post": post,

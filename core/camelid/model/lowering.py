@@ -27,6 +27,7 @@ class Lowering:
     spec: ModelSpec
     weights: Mapping[str, Weight]
     layer_inputs: View | None = None  # [T, layers*P], if the model embeds tokens for every layer
+    router: View | None = None  # [T, E], if the layer's router read other rows than its experts
     side: View | None = None  # [T, C * (1 + deepstack)]: embeddings of images, in a program for their rows
     cuts: tuple[int, ...] = ()  # layers before which a new stage begins; n_layers is the head
 
@@ -57,10 +58,10 @@ class Lowering:
         """Splits x into neighbouring views of these numbers of columns."""
         return tuple(x.slice(end - size, size) for end, size in zip(accumulate(sizes), sizes, strict=True))
 
-    def norm(self, x: View, name: str, size: int = 0) -> View:
-        """Norms x with the weights `name`, over groups of `size` columns (0: all)."""
-        gain, bias = self.weights[name], self.weights.get(f"{name}.bias")
-        return self.plan.norm(x, gain, self.spec.norm_eps, bias=bias, kind=self.spec.norm_kind, size=size)
+    def norm(self, x: View, name: str, size: int = 0, *, eps: float = 0.0) -> View:
+        """Norms x with the weights `name`, over groups of `size` columns (0: all); `eps` 0 is the model's."""
+        gain, bias, kind = self.weights[name], self.weights.get(f"{name}.bias"), self.spec.norm_kind
+        return self.plan.norm(x, gain, eps or self.spec.norm_eps, bias=bias, kind=kind, size=size)
 
     def norm_if(self, x: View, name: str, size: int = 0) -> View:
         """Norms x with the weights `name`, or returns x if the model has no such norm."""

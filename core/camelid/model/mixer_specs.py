@@ -59,7 +59,7 @@ def read_delta(metadata: MetadataReader, arch: Arch) -> DeltaSpec:
     )
 
 
-def read_mla(metadata: MetadataReader, head_dim: int) -> MlaSpec:
+def read_mla(metadata: MetadataReader, head_dim: int, norm_eps: float) -> MlaSpec:
     """Sizes of latent attention with query heads of `head_dim`.
 
     Files of before April 2025 lack `value_length_mla`; their `value_length` is that of a head.
@@ -71,6 +71,7 @@ def read_mla(metadata: MetadataReader, head_dim: int) -> MlaSpec:
         kv_rank=metadata.count("attention.kv_lora_rank"),
         rope_dim=rope_dim,
         q_rank=metadata.count("attention.q_lora_rank", 0, least=0),
+        norm_eps=norm_eps,
         value_dim=metadata.count("attention.value_length_mla", metadata.count("attention.value_length")),
     )
 

@@ -53,13 +53,13 @@ class LayerSpec:
     """One layer: a row of `layers.MIXERS` and one of `layers.MLPS`, with their state group and rotation.
 
     `residual`: sequential, parallel (mixer and MLP read the same stream), single (a mixer or an MLP alone;
-    the other is ""), early_experts (experts beside a dense MLP), post (norm after the sum), cross (attention
-    to an encoder's rows between mixer and MLP) or altup (several streams); the rows of `layers.RESIDUALS`.
-    `rope` is a key of `ModelSpec.ropes`, "" for no rotation. `window` > 0 limits attention to the latest
-    `window` rows. `kv_layer` >= 0 is the layer whose keys and values this layer reads instead of its own.
-    Layers without a KV cache have the state group `recurrent`, those without state none (""). `n_heads`,
-    `n_kv_heads` and `ffn_size` are numbers of this layer alone (0: those of the model, which are the largest
-    of its layers).
+    the other is ""), early_router (experts chosen by the layer's input), early_experts (experts beside a
+    dense MLP), post (norm after the sum), cross (attention to an encoder's rows between mixer and MLP) or
+    altup (several streams); the rows of `layers.RESIDUALS`. `rope` is a key of `ModelSpec.ropes`, "" for no
+    rotation. `window` > 0 limits attention to the latest `window` rows. `kv_layer` >= 0 is the layer whose
+    keys and values this layer reads instead of its own. Layers without a KV cache have the state group
+    `recurrent`, those without state none (""). `n_heads`, `n_kv_heads` and `ffn_size` are numbers of this
+    layer alone (0: those of the model, which are the largest of its layers).
     """
 
     mixer: str = "attention"
@@ -151,13 +151,15 @@ class MlaSpec:
 
     The KV cache stores a latent of `kv_rank` floats and a rotated key of `rope_dim` floats per row. The last
     `rope_dim` of a query head's `head_dim` floats are rotated. Queries come through `q_rank` floats (0:
-    directly from the hidden state); a head's values have `value_dim` floats.
+    directly from the hidden state); a head's values have `value_dim` floats. `norm_eps` is the epsilon of the
+    latents' norms (0: that of the model's).
     """
 
     kv_rank: int
     rope_dim: int
     q_rank: int = 0
     value_dim: int = 0
+    norm_eps: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

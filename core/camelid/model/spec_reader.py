@@ -62,8 +62,6 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     """
     metadata = MetadataReader(checkpoint.header, name)
     _check_refused(metadata, arch)
-    for key in arch.needed:
-        metadata.number(key)
     n_layers = _n_layers(metadata, len(checkpoint.tensors))
     n_heads, hidden_size = _n_heads(metadata, arch, n_layers), metadata.count("embedding_length")
     head_dim = _head_dim(metadata, max(1, hidden_size // n_heads))
@@ -97,19 +95,17 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         experts=experts,
         ssm=read_ssm(metadata, mixers),
         delta=read_delta(metadata, arch) if "delta" in mixers else None,
-        mla=read_mla(metadata, head_dim) if "mla" in mixers else None,
+        mla=read_mla(metadata, head_dim, arch.latent_eps) if "mla" in mixers else None,
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
         attention_scale=attention_scale,
-        max_alibi_bias=metadata.number("attention.max_alibi_bias", arch.max_alibi_bias),
+        max_alibi_bias=metadata.number("attention.max_alibi_bias", arch.alibi_bias(n_layers)),
         alibi_scale=attention_scale if arch.scales_alibi else 1.0,
         norms_rotated=arch.norms_rotated,
         attention_softcap=metadata.number("attn_logit_softcapping", arch.softcaps[0]),
         logit_softcap=metadata.number("final_logit_softcapping", arch.softcaps[1]),
-        logit_scale=_logit_scale(metadata, arch),
-        embedding_scale=metadata.number(
-            "embedding_scale", hidden_size**0.5 if arch.scales_embeddings else 1.0
-        ),
-        residual_scale=metadata.number("residual_scale", 1.0),
+        logit_scale=_logit_scale(metadata, arch, hidden_size),
+        embedding_scale=metadata.number("embedding_scale", arch.embedding_scale(hidden_size)),
+        residual_scale=metadata.number("residual_scale", arch.residual_scale(n_layers)),
         sees_images=arch.sees_images,
         norms_values=arch.norms_values,
         ffn_cutoff=max(sparsity(metadata, n_layers)) if arch.mlp == "sparse_glu" else 0.0,
@@ -261,7 +257,9 @@ def _attention_scale(
     metadata: MetadataReader, arch: Arch, n_layers: int, width: float, head_dim: int
 ) -> float:
     """The stated scale, else head_dim^-0.5, or `width`^-0.5 in a model of `arch.wide_layers` layers."""
-    default = width**-0.5 if n_layers == arch.wide_layers else arch.attention_scale or head_dim**-0.5
+    default = (
+        width**-0.5 if n_layers == arch.wide_layers else arch.attention_scale or head_dim**arch.scale_power
+    )
     default *= _yarn_scale(metadata) if "mla" in arch.mixers else 1.0
     return metadata.number("attention.scale", default) or default
 
@@ -273,8 +271,9 @@ def _yarn_scale(metadata: MetadataReader) -> float:
     return (1.0 + metadata.number("rope.scaling.yarn_log_multiplier", 0.0) * stretch) ** 2
 
 
-def _logit_scale(metadata: MetadataReader, arch: Arch) -> float:
-    stated = metadata.number("logit_scale", 1.0) or 1.0
+def _logit_scale(metadata: MetadataReader, arch: Arch, hidden_size: int) -> float:
+    default = hidden_size / arch.depth_scales[2] if arch.depth_scales else 1.0
+    stated = metadata.number("logit_scale", default) or 1.0
     return stated if arch.multiplies_logits else 1.0 / stated
 
 

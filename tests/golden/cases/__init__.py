@@ -24,6 +24,7 @@ from tests.golden.cases import (
     gpt_oss,
     granite,
     kin,
+    latents,
     liquid,
     llama,
     mamba,
@@ -67,6 +68,7 @@ FAMILIES = (
     gemma3n,
     relatives,
     gated,
+    latents,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

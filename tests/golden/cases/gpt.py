@@ -39,6 +39,19 @@ CODESHELL = GPT2 | {
     "rope_scaling": None,
     "tie_word_embeddings": False,
 }
+JAIS = GPT2 | {
+    "activation_function": "swiglu",
+    "architectures": ["JAISLMHeadModel"],
+    "model_type": "jais",
+    "mup_embeddings_scale": 3.0,
+    "mup_output_alpha": 2.0,
+    "mup_scale_qk_dot_by_d": True,
+    "mup_width_scale": 0.25,
+    "n_inner": 96,
+    "position_embedding_type": "alibi",
+    "scale_attn_by_inverse_layer_idx": False,
+    "tie_word_embeddings": True,
+}
 STABLELM = config("StableLmForCausalLM", "stablelm") | {
     "hidden_dropout": 0.0,
     "layer_norm_eps": 1e-05,
@@ -78,6 +91,7 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="codeshell", seed=6301, config=CODESHELL),
     CaseRow(name="gpt_bigcode", seed=1080, config=BIGCODE),
     CaseRow(name="gpt_bigcode_heads", seed=1081, config=BIGCODE | {"multi_query": False}),
+    CaseRow(name="jais", seed=6311, config=JAIS),
     CaseRow(name="stablelm", seed=231, config=STABLELM),
     CaseRow(name="stablelm2", seed=1082, config=STABLELM2),
     CaseRow(name="starcoder2", seed=241, config=STARCODER2),
@@ -85,6 +99,16 @@ CASES: tuple[CaseRow, ...] = (
 )
 
 WRONG: tuple[Mutation, ...] = (
+    key("jais", "layer_norm_epsilon", 0.05),
+    key("jais", "mup_embeddings_scale", 1.0),
+    key("jais", "mup_output_alpha", 1.0),
+    key("jais", "mup_width_scale", 1.0),
+    key("jais", "mup_scale_qk_dot_by_d", False),
+    without("jais", "norm biases", "ln_1.bias", "ln_2.bias"),
+    without("jais", "qkv bias", "c_attn.bias"),
+    without("jais", "o and down biases", "c_proj.bias"),
+    without("jais", "gate bias", "c_fc2.bias"),
+    without("jais", "last norm's bias", "ln_f.bias"),
     key("codeshell", "layer_norm_epsilon", 0.05),
     key("codeshell", "activation_function", "relu"),
     without("codeshell", "norm biases", "ln_1.bias", "ln_2.bias"),

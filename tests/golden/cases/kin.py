@@ -23,6 +23,10 @@ BAICHUAN = config(
     rms_norm_eps=1e-6,
 )
 BAICHUAN.pop("num_key_value_heads")
+BAICHUAN_13B = BAICHUAN | {"num_hidden_layers": 40}
+BAICHUAN_13B.pop("max_position_embeddings")
+BAICHUAN_13B.pop("rope_theta")
+MAINCODER = config("MaincoderForCausalLM", "maincoder", head_dim=16, use_qk_norm=True)
 MINICPM = config(
     "MiniCPMForCausalLM",
     "minicpm",
@@ -139,6 +143,8 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="orion", seed=6021, config=ORION),
     CaseRow(name="xverse", seed=6031, config=XVERSE),
     CaseRow(name="baichuan", seed=6041, config=BAICHUAN, lengths=(20, 11)),
+    CaseRow(name="baichuan_13b", seed=6042, config=BAICHUAN_13B, lengths=(20, 11)),
+    CaseRow(name="maincoder", seed=6111, config=MAINCODER),
     CaseRow(name="minicpm", seed=6051, config=MINICPM),
     CaseRow(
         name="minicpm_long",
@@ -178,6 +184,11 @@ WRONG: tuple[Mutation, ...] = (
     without("orion", "last norm's bias", "model.norm.bias"),
     *common("xverse"),
     *common("baichuan"),
+    key("baichuan_13b", "rms_norm_eps", 0.05),
+    key("baichuan_13b", "hidden_act", "relu"),
+    *common("maincoder"),
+    without("maincoder", "q norm", "q_norm.weight"),
+    without("maincoder", "k norm", "k_norm.weight"),
     *common("minicpm"),
     key("minicpm", "scale_emb", 1),
     key("minicpm", "scale_depth", 1.0),

@@ -70,11 +70,39 @@ ARCTIC = config(
     parallel_attn_mlp_res=True,
     use_residual=True,
 )
+# As SmallThinker 21B: the first of each four layers has neither window nor rotation.
+SMALLTHINKER = config(
+    "SmallThinkerForCausalLM",
+    "smallthinker",
+    head_dim=32,
+    moe_ffn_hidden_size=32,
+    moe_num_active_primary_experts=3,
+    moe_num_primary_experts=8,
+    moe_primary_router_apply_softmax=False,
+    num_hidden_layers=5,
+    rms_norm_eps=1e-6,
+    rope_layout=[0, 1, 1, 1, 0],
+    rope_scaling=None,
+    sliding_window_layout=[0, 1, 1, 1, 0],
+    sliding_window_size=12,
+)
+for name in ("hidden_act", "intermediate_size"):
+    SMALLTHINKER.pop(name)
+# As SmallThinker 4B: no window, rotation in every layer.
+SMALLTHINKER_4B = SMALLTHINKER | {
+    "moe_primary_router_apply_softmax": True,
+    "num_hidden_layers": 3,
+    "rope_layout": [1, 1, 1],
+    "sliding_window_layout": [0, 0, 0],
+    "tie_word_embeddings": True,
+}
 
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="deepseek", seed=6201, config=DEEPSEEK, lengths=(24, 13)),
     CaseRow(name="bailing_moe", seed=6211, config=BAILING, lengths=(24, 13)),
     CaseRow(name="bailing_moe_v2", seed=6221, config=BAILING_2, lengths=(16, 9)),
+    CaseRow(name="smallthinker", seed=6241, config=SMALLTHINKER, lengths=(24, 13)),
+    CaseRow(name="smallthinker_4b", seed=6252, config=SMALLTHINKER_4B, lengths=(18, 9)),
     CaseRow(name="arctic", seed=6231, config=ARCTIC, lengths=(24, 13)),
 )
 
@@ -98,6 +126,14 @@ WRONG: tuple[Mutation, ...] = (
     without("bailing_moe_v2", "k norm", "key_layernorm.weight"),
     without("bailing_moe_v2", "bias of the router", "expert_bias"),
     without("bailing_moe_v2", "shared expert", "shared_experts.down_proj.weight"),
+    key("smallthinker", "rope_theta", 300.0),
+    key("smallthinker", "rms_norm_eps", 0.05),
+    key("smallthinker", "sliding_window_size", 13),
+    key("smallthinker", "sliding_window_layout", [0, 0, 1, 1, 0]),
+    key("smallthinker", "rope_layout", [1, 1, 1, 1, 0]),
+    key("smallthinker", "moe_num_active_primary_experts", 2),
+    key("smallthinker", "moe_primary_router_apply_softmax", True),
+    key("smallthinker_4b", "moe_primary_router_apply_softmax", False),
     *common("arctic"),
     key("arctic", "num_experts_per_tok", 1),
     without("arctic", "norm of the experts", "post_attention_layernorm.weight"),

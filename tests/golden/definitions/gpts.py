@@ -1,12 +1,13 @@
-"""Definitions of models with GPT-2's layers: CodeShell."""
+"""Definitions of models with GPT-2's layers: CodeShell, Jais."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 from tests.golden.definitions.decoder import Decoder, Shapes, biases
-from tests.golden.definitions.numbers import Array, layer_norm
+from tests.golden.definitions.numbers import Array, alibi_slopes, attend, layer_norm, silu
 
 
 class Gpt(Decoder):
@@ -69,4 +70,45 @@ class CodeShell(Gpt):
     KEYS: ClassVar = {**Gpt.KEYS, "kv_heads": "num_query_groups"}
 
 
-GPTS: dict[str, type[Decoder]] = {"codeshell": CodeShell}
+class Jais(Gpt):
+    """Jais (arXiv 2308.16149): ALiBi, SwiGLU, and muP's scales; matrices are stored as [in, out]."""
+
+    NAMES: ClassVar = {**Gpt.NAMES, "gate": "mlp.c_fc2"}
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        config = self.config
+        self.embedding_scale = config.get("mup_embeddings_scale", config.get("embeddings_scale", 1.0))
+        self.logit_scale = config.get("width_scale", 1.0)
+        if "mup_output_alpha" in config:
+            self.logit_scale = config["mup_output_alpha"] * config["mup_width_scale"]
+
+    @property
+    def is_tied(self) -> bool:
+        return True
+
+    def embed(self, ids: Sequence[int]) -> Array:
+        return super().embed(ids) * self.embedding_scale
+
+    def head(self, x: Array) -> Array:
+        return x @ self.weights["transformer.wte.weight"].T * self.logit_scale
+
+    def linear(self, x: Array, name: str) -> Array:
+        return x @ self.weights[name + ".weight"] + self.weights[name + ".bias"]
+
+    def attention(self, x: Array, i: int) -> Array:
+        q, k, v = self.qkv(x, i)
+        scale = 1.0 / self.head_dim if self.config["mup_scale_qk_dot_by_d"] else 0.0
+        return self.linear(attend(q, k, v, scale=scale, slopes=alibi_slopes(self.heads)), self.of(i, "o"))
+
+    def mlp(self, x: Array, i: int) -> Array:
+        gate, up = self.linear(x, self.of(i, "gate")), self.linear(x, self.of(i, "up"))
+        return self.linear(silu(gate) * up, self.of(i, "down"))
+
+    def layer_shapes(self, i: int) -> Shapes:
+        shapes = {name: shape[::-1] for name, shape in super().layer_shapes(i).items()}
+        gate = {"gate": shapes["up"], "gate.bias": shapes["up.bias"]}
+        return {**shapes, **gate}
+
+
+GPTS: dict[str, type[Decoder]] = {"codeshell": CodeShell, "jais": Jais}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
 
 import numpy as np
-from tests.golden.definitions.decoder import Decoder, Shapes, biases
-from tests.golden.definitions.numbers import Array, layer_norm, rotate, silu
+from tests.golden.definitions.decoder import Decoder, Json, Shapes, biases
+from tests.golden.definitions.numbers import Array, alibi_slopes, attend, layer_norm, rotate, silu
+
+MLA_SIZES = ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim")
 
 
 class InternLm2(Decoder):
@@ -177,6 +179,14 @@ class Baichuan(Decoder):
         return {"qkv": [3 * self.hidden, self.hidden], "o": [self.hidden, self.hidden]}
 
 
+class Baichuan13(Baichuan):
+    """Baichuan 13B: ALiBi in place of rotation."""
+
+    def attention(self, x: Array, i: int) -> Array:
+        q, k, v = self.qkv(x, i)
+        return self.linear(attend(q, k, v, slopes=alibi_slopes(self.heads)), self.of(i, "o"))
+
+
 class MiMo(Decoder):
     """MiMo 7B: biases on queries, keys and values, and layers that predict further tokens, not used here."""
 
@@ -197,14 +207,79 @@ class Pangu(Decoder):
         return {**shapes, **(biases(shapes, *"qkvo") if self.config["bias"] else {})}
 
 
-LLAMAS: dict[str, type[Decoder]] = {
+class Maincoder(Decoder):
+    """Maincoder: pairs of adjacent floats are rotated, then heads of queries and keys are normed."""
+
+    NAMES: ClassVar = {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm"}
+
+    def attention(self, x: Array, i: int) -> Array:
+        q, k, v = self.qkv(x, i)
+        q, k = self.norm(self.rope(q), self.of(i, "q_norm")), self.norm(self.rope(k), self.of(i, "k_norm"))
+        return self.linear(attend(q, k, v), self.of(i, "o"))
+
+    def rope(self, x: Array) -> Array:
+        return rotate(x, self.theta, adjacent=True)
+
+    def attention_shapes(self) -> Shapes:
+        return {**super().attention_shapes(), "q_norm": [self.head_dim], "k_norm": [self.head_dim]}
+
+
+class Plm(Decoder):
+    """PLM (arXiv 2503.12167): latent attention, adjacent pairs of its last floats rotated; relu squared."""
+
+    NAMES: ClassVar = {
+        "kv_a": "self_attn.kv_a_proj_with_mqa",
+        "kv_norm": "self_attn.kv_a_layernorm",
+        "kv_b": "self_attn.kv_b_proj",
+    }
+
+    def attention(self, x: Array, i: int) -> Array:
+        rank, nope, rope = (self.config[name] for name in MLA_SIZES)
+        q = self.linear(x, self.of(i, "q")).reshape(len(x), self.heads, -1)
+        latent, k_rope = np.split(self.linear(x, self.of(i, "kv_a")), [rank], axis=-1)
+        kv = self.linear(self.norm(latent, self.of(i, "kv_norm")), self.of(i, "kv_b"))
+        k, v = np.split(kv.reshape(len(x), self.heads, -1), [nope], axis=-1)
+        k_rope = np.repeat(self.rope(k_rope[:, None]), self.heads, axis=1)
+        q = np.concatenate([q[..., :nope], self.rope(q[..., nope:])], axis=-1)
+        scale = (nope + rope) ** -0.5
+        return self.linear(attend(q, np.concatenate([k, k_rope], -1), v, scale=scale), self.of(i, "o"))
+
+    def rope(self, x: Array) -> Array:
+        return rotate(x, self.theta, adjacent=True)
+
+    def mlp(self, x: Array, i: int) -> Array:
+        return self.linear(self.act(self.linear(x, self.of(i, "up"))), self.of(i, "down"))
+
+    def attention_shapes(self) -> Shapes:
+        rank, nope, rope = (self.config[name] for name in MLA_SIZES)
+        value, n = self.config["v_head_dim"], self.heads
+        return {
+            "q": [n * (nope + rope), self.hidden],
+            "kv_a": [rank + rope, self.hidden],
+            "kv_norm": [rank],
+            "kv_b": [n * (nope + value), rank],
+            "o": [self.hidden, n * value],
+        }
+
+    def mlp_shapes(self, _: int) -> Shapes:
+        return {"up": [self.ffn, self.hidden], "down": [self.hidden, self.ffn]}
+
+
+def baichuan(config: Json, weights: Mapping[str, Any] | None = None) -> Decoder:
+    """The 13B has 40 layers, and states no max_position_embeddings."""
+    return (Baichuan13 if config["num_hidden_layers"] == 40 else Baichuan)(config, weights)
+
+
+LLAMAS: dict[str, Callable[..., Decoder]] = {
     "internlm2": InternLm2,
     "orion": Orion,
     "xverse": Decoder,
     "minicpm": MiniCpm,
     "qwen": Qwen,
     "chatglm": ChatGlm,
-    "baichuan": Baichuan,
+    "baichuan": baichuan,
     "mimo": MiMo,
     "PanguEmbedded": Pangu,
+    "maincoder": Maincoder,
+    "plm": Plm,
 }

@@ -8,8 +8,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 from tests.golden.definitions.decoder import Decoder, Shapes
-from tests.golden.definitions.numbers import Array, chosen, rotate, softmax, weighted
+from tests.golden.definitions.numbers import ACTS, Array, attend, chosen, rotate, softmax, weighted
 
+SMALLTHINKER = ("moe_num_active_primary_experts", "moe_ffn_hidden_size")
 EXPERT = ("expert_gate", "expert_up", "expert_down")
 
 
@@ -34,7 +35,7 @@ class Mixture(Decoder):
     def __init__(self, *args: object) -> None:
         super().__init__(*args)  # pyright: ignore[reportArgumentType]
         self.names = {**self.MIXTURE, **self.names}
-        self.n_experts, self.n_used = self.config[self.EXPERTS], self.config["num_experts_per_tok"]
+        self.n_experts, self.n_used = self.config[self.EXPERTS], self.config.get("num_experts_per_tok", 0)
         self.expert_ffn = self.config.get("moe_intermediate_size", self.ffn)
         self.shared_ffn = self.config.get(self.SHARED, 0) * self.expert_ffn
 
@@ -182,9 +183,53 @@ class Arctic(Mixture):
         return {"gate": square, "up": square, "down": square, **self.mixture_shapes(i)}
 
 
+class SmallThinker(Mixture):
+    """SmallThinker (arXiv 2507.20984): the router reads the layer's input, experts are gated by relu.
+
+    Some layers have a window, some no rotation.
+    """
+
+    EXPERTS = "moe_num_primary_experts"
+    NAMES: ClassVar = {
+        "router": "block_sparse_moe.primary_router",
+        "expert_gate": "block_sparse_moe.experts.{e}.gate",
+        "expert_up": "block_sparse_moe.experts.{e}.up",
+        "expert_down": "block_sparse_moe.experts.{e}.down",
+    }
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.n_used, self.expert_ffn = (self.config[name] for name in SMALLTHINKER)
+        self.act = ACTS["relu"]
+
+    def layer(self, x: Array, i: int) -> Array:
+        router_input = x
+        x = x + self.attention(self.norm(x, self.of(i, "norm_1")), i)
+        return x + self.experts(self.norm(x, self.of(i, "norm_2")), router_input, i)
+
+    def attention(self, x: Array, i: int) -> Array:
+        q, k, v = self.qkv(x, i)
+        if self.config["rope_layout"][i]:
+            q, k = self.rope(q), self.rope(k)
+        window = self.config["sliding_window_size"] if self.config["sliding_window_layout"][i] else 0
+        return self.linear(attend(q, k, v, window=window), self.of(i, "o"))
+
+    def route(self, logits: Array, i: int) -> tuple[NDArray[np.intp], Array]:
+        ids = self.choose(logits)
+        best = np.take_along_axis(logits, ids, axis=-1)
+        if self.config["moe_primary_router_apply_softmax"]:
+            return ids, softmax(best)
+        probs = 1.0 / (1.0 + np.exp(-best))
+        return ids, probs / probs.sum(-1, keepdims=True)
+
+    def mlp_shapes(self, i: int) -> Shapes:
+        return self.mixture_shapes(i)
+
+
 MIXTURES: dict[str, type[Decoder]] = {
     "deepseek": DeepSeek,
     "bailing_moe": Bailing,
     "bailing_moe_v2": Bailing2,
     "arctic": Arctic,
+    "smallthinker": SmallThinker,
 }

@@ -41,6 +41,7 @@ def relu(x: Array) -> Array:
 ACTS: Mapping[str, Callable[[Array], Array]] = {
     "silu": silu,
     "swish": silu,
+    "swiglu": silu,
     "gelu": gelu,
     "gelu_new": gelu_tanh,
     "gelu_pytorch_tanh": gelu_tanh,

@@ -14,7 +14,7 @@ def experts(c: Lowering, h: View, i: int) -> View:
     spec, blk = c.spec.experts, f"blk.{i}."
     assert spec is not None, "a layer of experts needs the sizes of spec.experts"
     ids, probs = c.plan.router(
-        c.linear(h, blk + "ffn_gate_inp", "router"),  # [T, E]
+        c.linear(h, blk + "ffn_gate_inp", "router") if c.router is None else c.router,  # [T, E]
         spec.n_used,
         gate=spec.gate,
         normalize=spec.normalize,

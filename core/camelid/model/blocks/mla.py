@@ -43,14 +43,15 @@ def _queries(c: Lowering, h: View, i: int) -> View:
     blk = f"blk.{i}.attn_q"
     if f"{blk}_a" not in c.weights:
         return c.linear(h, blk, "q")
-    return c.linear(c.norm(c.linear(h, f"{blk}_a", "q_a"), f"{blk}_a_norm"), f"{blk}_b", "q")
+    latent = c.norm(c.linear(h, f"{blk}_a", "q_a"), f"{blk}_a_norm", eps=_mla(c.spec).norm_eps)
+    return c.linear(latent, f"{blk}_b", "q")
 
 
 def _keys(c: Lowering, h: View, i: int) -> View:  # [T, rank + rope]
     size, blk = _mla(c.spec), f"blk.{i}.attn_kv_a"
     latent, rotated = c.split(c.linear(h, f"{blk}_mqa", "kv"), size.kv_rank, size.rope_dim)
     c.rope(rotated, c.layer(i).rope, size.rope_dim)
-    return c.plan.concat(c.norm(latent, f"{blk}_norm"), rotated, "k")
+    return c.plan.concat(c.norm(latent, f"{blk}_norm", eps=size.norm_eps), rotated, "k")
 
 
 def _mla(spec: ModelSpec) -> MlaSpec:

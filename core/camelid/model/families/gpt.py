@@ -1,9 +1,10 @@
-"""GPT-2 and models with its plain MLP and layer norms: StarCoder2, StableLM."""
+"""GPT-2 and models with its plain MLP and layer norms: CodeShell, Jais, StarCoder2, StableLM."""
 
 from __future__ import annotations
 
+from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, FUSED_QKV, PRE_NORMS, QKV, Arch
+from camelid.model.arch import ATTENTION, FUSED_QKV, GLU_NAMES, PRE_NORMS, QKV, Arch
 
 ARCHS: dict[str, Arch] = {
     "gpt2": Arch(
@@ -41,6 +42,14 @@ ARCHS: dict[str, Arch] = {
         splits=FUSED_QKV,
     ),
     # StableLM 2 12B: no ffn_norm, and norms of heads with a row per head.
+    "jais": Arch(
+        rope_style="",
+        norm_kind="layer",
+        biases=(*PRE_NORMS, *ATTENTION, *GLU_NAMES, "output_norm"),
+        splits=FUSED_QKV,
+        max_alibi_bias=8.0,
+        scale_power=-1.0,
+    ),
     "stablelm": Arch(
         rope_style="neox",
         norm_kind="layer",
@@ -52,6 +61,17 @@ ARCHS: dict[str, Arch] = {
         sequential_by="ffn_norm",
     ),
 }
+
+
+def _jais_embeddings(config: Config, n_rows: int) -> hf.Runs:
+    scale = config.number("embeddings_scale", 1.0)
+    return [(n_rows, config.number("mup_embeddings_scale", scale))]
+
+
+def _jais_logits(config: Config, n_rows: int) -> hf.Runs:
+    alpha, width = config.number("mup_output_alpha", 1.0), config.number("width_scale", 1.0)
+    return [(n_rows, alpha * config.number("mup_width_scale", width))]
+
 
 HF_ROWS: dict[str, hf.HfRow] = {
     "gpt2": hf.HfRow(
@@ -84,6 +104,20 @@ HF_ROWS: dict[str, hf.HfRow] = {
         defaults={"n_positions": 1024, "multi_query": True},
         refused={"scale_attn_weights": (True,), "add_cross_attention": (False,)},
         ignored=("attn.bias", "attn.masked_bias"),
+        is_tied=True,
+    ),
+    # muP's scales are in the matrices of embeddings and of logits.
+    "jais": hf.HfRow(
+        arch="jais",
+        names={**hf.GPT2, "ffn_gate": "mlp.c_fc2"},
+        outer={**hf.GPT_OUTER, "output": "transformer.wte"},
+        layer="transformer.h.{i}.",
+        folds=dict.fromkeys(("attn_qkv", "attn_output", *GLU_NAMES), "transpose"),
+        scales={"token_embd": _jais_embeddings, "output": _jais_logits},
+        keys=hf.GPT2_KEYS,
+        derived={"attention.max_alibi_bias": lambda config: 8.0},
+        refused=hf.JAIS_REFUSED,
+        ignored=("attn.bias", "attn.masked_bias", "relative_pe.slopes", "lm_head.weight"),
         is_tied=True,
     ),
     "starcoder2": hf.HfRow(

@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from camelid.errors import UnsupportedModelError
+from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, FUSED_GATE_UP, FUSED_QKV, GLU_NAMES, PRE_NORMS, QKV, Arch
+from camelid.model.arch import (
+    ATTENTION,
+    FUSED_GATE_UP,
+    FUSED_QKV,
+    GLU_NAMES,
+    HEAD_NORMS,
+    PRE_NORMS,
+    QKV,
+    Arch,
+)
 
-SCALES = ("embedding_scale", "residual_scale", "logit_scale")
+BAICHUAN2_VOCAB = 125696
+MINICPM_DEPTH = (12.0, 1.4, 256.0)  # of files of before November 2024
 
 ARCHS: dict[str, Arch] = {
     "internlm2": Arch(optional_biases=(*ATTENTION,)),
     "orion": Arch(rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm")),
     "xverse": Arch(),
-    "baichuan": Arch(),
-    "minicpm": Arch(optional_biases=(*ATTENTION, *GLU_NAMES), needed=SCALES),
+    "baichuan": Arch(max_alibi_bias=8.0, alibi_layers=40),  # the 13B, which has no rotation
+    "maincoder": Arch(added={"attention": HEAD_NORMS}, norms_rotated=True),
+    "minicpm": Arch(optional_biases=(*ATTENTION, *GLU_NAMES), depth_scales=MINICPM_DEPTH),
     # The first Qwen: feed_forward_length counts gate and up.
     "qwen": Arch(rope_style="neox", biases=QKV, splits=FUSED_QKV, ffn_matrices=2),
     "chatglm": Arch(optional_biases=QKV, splits={**FUSED_QKV, **FUSED_GATE_UP}),
@@ -30,6 +45,22 @@ def _logit_scale(config: Config) -> float:
     return config.count("hidden_size") / config.count("dim_model_base")
 
 
+def _baichuan_context(config: Config) -> int:
+    """The 13B states no max_position_embeddings; the matrix of Baichuan 2's logits, normed, is refused."""
+    if config.count("vocab_size") == BAICHUAN2_VOCAB:
+        raise UnsupportedModelError(
+            f"config.json: vocab_size is {BAICHUAN2_VOCAB}, that of Baichuan 2, which norms the rows of its "
+            "output matrix; supported: Baichuan 1",
+            kind="vocab_size",
+            name=str(BAICHUAN2_VOCAB),
+        )
+    stated = config.has("max_position_embeddings")
+    return config.count("max_position_embeddings" if stated else "model_max_length")
+
+
+MINICPM_SCALES: Mapping[str, Callable[[Config], MetadataValue]] = {
+    "residual_scale": _residual_scale, "logit_scale": _logit_scale,
+}  # fmt: skip
 HF_ROWS: dict[str, hf.HfRow] = {
     "internlm2": hf.HfRow(
         arch="internlm2",
@@ -56,12 +87,15 @@ HF_ROWS: dict[str, hf.HfRow] = {
         arch="baichuan",
         names={**hf.LLAMA, **dict.fromkeys(QKV, "self_attn.W_pack")},
         folds={"attn_q": "q_of_stack pairs_of_q", "attn_k": "k_of_stack pairs_of_k", "attn_v": "v_of_stack"},
+        derived={"context_length": _baichuan_context},
+        refused={"z_loss_weight": ()},  # Baichuan 2 norms the rows of its output matrix
     ),
+    "maincoder": hf.HfRow(arch="maincoder", names={**hf.LLAMA, **hf.HEAD_NORMS}),
     "minicpm": hf.HfRow(
         arch="minicpm",
         folds=hf.PAIRS,
         numbers={"embedding_scale": "scale_emb"},
-        derived={"residual_scale": _residual_scale, "logit_scale": _logit_scale},
+        derived=MINICPM_SCALES,
         defaults={"scale_emb": 1, "scale_depth": 1, "dim_model_base": 1},
         is_tied=True,
     ),

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from camelid.formats.gguf_header import MetadataValue
+from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import FUSED_QKV, HEAD_NORMS, PRE_NORMS, QKV, Arch
 
@@ -21,7 +25,26 @@ ARCHS: dict[str, Arch] = {
         added={"experts": {"ffn_gate": "CC", "ffn_up": "CC", "ffn_down": "CC"}},
         residual="early_experts",
     ),
+    # Experts chosen by the layer's input; layers with a window rotate, the first of each four has neither.
+    "smallthinker": Arch(
+        rope_style="neox",
+        act="relu",
+        gate="sigmoid",
+        window_pattern=4,
+        is_full_first=True,
+        has_global_nope=True,
+        residual="early_router",
+    ),
 }
+
+
+def _layout(name: str) -> Callable[[Config], MetadataValue]:
+    return lambda config: [flag == 1 for flag in config.counts(name, most=1)]
+
+
+def _window(config: Config) -> int:
+    return config.count("sliding_window_size") if any(config.counts("sliding_window_layout")) else 0
+
 
 HF_ROWS: dict[str, hf.HfRow] = {
     "deepseek": hf.HfRow(
@@ -84,5 +107,23 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds=hf.PAIRS,
         defaults={"parallel_attn_mlp_res": False, "moe_layer_frequency": 2, "use_residual": False},
         refused={"parallel_attn_mlp_res": (True,), "moe_layer_frequency": (1,), "use_residual": (True,)},
+    ),
+    "smallthinker": hf.HfRow(
+        arch="smallthinker",
+        names={
+            **hf.PRE_NORMS,
+            **hf.ATTENTION,
+            "ffn_gate_inp": "block_sparse_moe.primary_router",
+            "ffn_gate_exps": "block_sparse_moe.experts.{e}.gate",
+            "ffn_up_exps": "block_sparse_moe.experts.{e}.up",
+            "ffn_down_exps": "block_sparse_moe.experts.{e}.down",
+        },
+        keys=hf.SMALLTHINKER_KEYS,
+        derived={
+            "expert_gating_func": lambda c: 1 if c.flag("moe_primary_router_apply_softmax") else 2,
+            "attention.sliding_window": _window,
+            "attention.sliding_window_pattern": _layout("sliding_window_layout"),
+            "rope.layers": _layout("rope_layout"),
+        },
     ),
 }
