@@ -6,8 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.support.hf_models import load_case, write_hf
+from tests.support.hf_models import load_case, weights_of, write_hf, write_safetensors
 from tests.support.model.file_runs import load_hf
 
 from camelid.errors import CamelidError
@@ -124,6 +125,17 @@ def test_what_config_json_cannot_mean(
 ) -> None:
     with pytest.raises(CamelidError, match=problem):
         load_hf(write_hf(tmp_path, load_case(name), config_changes=changes))
+
+
+@pytest.mark.parametrize("name", ["falcon_h1", "qwen3_5"])
+def test_weights_that_mlx_lm_changed_are_refused(name: str, tmp_path: Path) -> None:
+    """Its convolutions are [channels, width, 1]; gains and factors are then in the weights already."""
+    case = load_case(name)
+    weights = {n: np.swapaxes(w, 1, 2) if w.ndim == 3 else w for n, w in weights_of(case).items()}
+    folder = write_hf(tmp_path, case)
+    write_safetensors(folder / "model.safetensors", weights)
+    with pytest.raises(CamelidError, match=f"{case.model_type} of mlx-lm"):
+        load_hf(folder)
 
 
 def test_an_interval_is_read_from_layer_types(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """llama.cpp beside Camelid on the same converted files, and the files that the two interpret differently.
 
-make rivals          builds llama.cpp once (about six minutes), then prints the table
+make rivals          builds llama.cpp once (about six minutes), then prints the table; `python -m
+                     tests.rivals.llama_cpp f32 lfm2` selects types and cases by the beginnings of names
 
 Keys and values are float32 on both sides, so that only arithmetic differs: llama.cpp sums in float32, the
 reference in float64.
@@ -24,6 +25,7 @@ from tests.support.model.file_runs import Loaded, Logits, load_gguf, reference_l
 from camelid.loading.convert import convert
 
 F32 = 0  # GGML_TYPE_F32
+TYPES = ("f32", "f16", "q8_0", "q4_0")
 LEAST_CONTEXT = 256  # llama.cpp rounds a context up to this
 
 
@@ -49,11 +51,16 @@ READINGS: Mapping[str, Reading] = {
     "gemma2": Reading(SCALE, {"query_pre_attn_scalar": 32, "layer_types": None}),
     "gemma3": Reading(SCALE, {"query_pre_attn_scalar": 32, "sliding_window_pattern": 6}),
     "gemma3_rope_parameters": Reading(SCALE, {"query_pre_attn_scalar": 32}),
+    "lfm2_moe": Reading("llama.cpp has no scale of lfm2moe's experts", {"routed_scaling_factor": 1.0}),
     "qwen3_moe_raw_probs": Reading("llama.cpp always normalizes qwen3moe", {"norm_topk_prob": True}),
     "bitnet": Reading("llama.cpp gates bitnet by SiLU", {"hidden_act": "silu"}),
 }
 PLAIN = Reading("")
 UNREAD: Mapping[str, str] = {
+    "lfm2_old": "llama.cpp does not open an lfm2 with biases",
+    "mamba_bias": "llama.cpp does not open a mamba with biases of projections",
+    "mamba2_bias": "llama.cpp does not open a mamba2 without a bias of the convolution",
+    "nemotron_h_bias": "llama.cpp does not open a nemotron_h with biases of mamba2 layers",
     "internlm2_bias": "llama.cpp does not open an internlm2 with biases",
     "starcoder2_bare": "llama.cpp does not open a starcoder2 without biases",
 }
@@ -92,8 +99,11 @@ def compare(name: str, folder: Path, to: str) -> float:
     return nmse([cut(row) for row in ours], [cut(row) for row in llama_logits(path, ids)])
 
 
-def main(types: Sequence[str]) -> None:
-    for case in load_cases():
+def main(words: Sequence[str]) -> None:
+    """The table for the given types and the cases whose names begin with another word; by default all."""
+    types = [word for word in words if word in TYPES] or TYPES
+    begun = tuple(word for word in words if word not in TYPES) or ("",)
+    for case in (case for case in load_cases() if case.name.startswith(begun)):
         if case.name in UNREAD:
             print(f"{case.name:<26}({UNREAD[case.name]})")
             continue
@@ -104,4 +114,4 @@ def main(types: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["f32", "f16", "q8_0", "q4_0"])
+    main(sys.argv[1:])

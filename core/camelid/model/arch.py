@@ -115,10 +115,11 @@ class Arch:
     head h reads key head h modulo their number, else neighbouring heads share one. With the residual
     `single`, a layer whose `feed_forward_length` is not 0 has an MLP alone, the others a mixer alone.
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
-    MLP_TENSORS by kind; `outer` are the tensors outside layers. Layers may have those in `optional`, files
-    those in `optional_outer`. Tensors in `biases` have a bias, those in `optional_biases` may have one.
-    `bare_norms` are norms without a gain, which no file stores. `splits` cuts fused tensors; a tensor in
-    `interleaved` repeats its parts once per head, counted by that letter.
+    MLP_TENSORS by kind; `outer` are the tensors outside layers. Layers may have those in `optional`,
+    files those in `optional_outer`. Tensors in `no_ending` lack the ending `.weight`. Tensors in `biases`
+    have a bias, those in `optional_biases` may have one. `bare_norms` are norms without a gain, which no
+    file stores. `splits` cuts fused tensors; a tensor in `interleaved` repeats its parts once per head,
+    counted by that letter.
     Experts. `gate` is the router's gate, `normalizes` its normalization of probs, in files that state none.
     Residual. `parallel` models are sequential where `use_parallel_residual` is false, or in files that have
     the layer tensor `sequential_by`, if it is named.
@@ -164,6 +165,7 @@ class Arch:
     tiles_key_heads: bool = False
     biases: tuple[str, ...] = ()
     optional_biases: tuple[str, ...] = ()
+    no_ending: tuple[str, ...] = ()
     has_positions: bool = False
     splits: Mapping[str, tuple[tuple[str, str], ...]] = field(
         default_factory=dict[str, tuple[tuple[str, str], ...]]

@@ -320,6 +320,13 @@ def _single_row(weight: Weight, _: HfSettings) -> Weight:
     return replace(weight, shape=weight.shape[1:]) if weight.shape[0] == 1 else weight
 
 
+def _published_conv(weight: Weight, settings: HfSettings) -> Weight:
+    """`squeeze`, of a family whose weights mlx-lm changes when it turns its convolutions."""
+    if weight.shape[-1:] == (1,):
+        raise unsupported("model_type", f"{settings.config.text('model_type')} of mlx-lm", ("the original",))
+    return _squeeze(weight, settings)
+
+
 def _column(weight: Weight, _: HfSettings) -> Weight:
     return replace(weight, shape=(*weight.shape, 1))
 
@@ -393,6 +400,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "row": _single_row,
     "column": _column,
     "groups": _groups,
+    "published_conv": _published_conv,
     "tiled_columns": tiled_columns,
     "tiled_heads": tiled_heads,
     "groups_behind_gate": _groups_behind_gate,

@@ -154,7 +154,7 @@ def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     yield from ((f"{name}.bias", _of_bias(named[name])) for name in arch.biases if name in named)
     for i, layer in enumerate(spec.file_layers):
         shapes = _layer_shapes(spec, arch, layer)
-        yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in shapes.items())
+        yield from ((f"blk.{i}.{_full(name, arch)}", letters) for name, letters in shapes.items())
         biases = (name for name in arch.biases if name in shapes)
         yield from ((f"blk.{i}.{name}.bias", _of_bias(shapes[name])) for name in biases)
 
@@ -166,7 +166,7 @@ def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     for i, layer in enumerate(spec.file_layers):
         shapes = {**_layer_shapes(spec, arch, layer), **arch.optional}
         optional = {**arch.optional, **_unread_kv(arch, layer)}
-        yield from ((f"blk.{i}.{_full(name)}", letters) for name, letters in optional.items())
+        yield from ((f"blk.{i}.{_full(name, arch)}", letters) for name, letters in optional.items())
         biases = (name for name in arch.optional_biases if name in shapes)
         yield from ((f"blk.{i}.{name}.bias", _of_bias(shapes[name])) for name in biases)
 
@@ -190,9 +190,9 @@ def _of_bias(letters: str) -> str:
     return letters[:-1] or letters
 
 
-def _full(name: str) -> str:
+def _full(name: str, arch: Arch) -> str:
     """The GGUF name of a layer's tensor: `.weight` is added unless the name has its ending."""
-    return name if name in NO_ENDING or name.endswith(".bias") else f"{name}.weight"
+    return name if name in (*NO_ENDING, *arch.no_ending) or name.endswith(".bias") else f"{name}.weight"
 
 
 def _short(name: str) -> str:

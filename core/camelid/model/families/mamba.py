@@ -41,6 +41,7 @@ ARCHS: dict[str, Arch] = {
         rope_style="neox",
         mixers=("attention_mamba2",),
         optional={"ssm_norm": "GN"},
+        no_ending=("ffn_norm",),
         optional_biases=("ssm_conv1d",),
     ),
     # Each layer is mamba2, attention without rotation or an MLP.
@@ -189,11 +190,11 @@ HF_ROWS: dict[str, hf.HfRow] = {
             **hf.MAMBA2,
             **hf.ATTENTION,
             "attn_norm": "input_layernorm",
-            "ffn_norm": "pre_ff_layernorm",
+            "ffn_norm": "pre_ff_layernorm.weight",  # without an ending of its own
             **{name: inner.replace("mlp.", "feed_forward.") for name, inner in hf.GLU.items()},
         },
         outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
-        folds={**hf.MAMBA2_FOLDS, "ssm_norm": "groups_behind_gate"},
+        folds={**hf.MAMBA2_FOLDS, "ssm_conv1d": "published_conv", "ssm_norm": "groups_behind_gate"},
         scales={
             "token_embd": _factor("embedding_multiplier"),
             "attn_q": _factor("attention_in_multiplier"),
@@ -238,6 +239,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon", "hidden_activation": "mlp_hidden_act"},
         counts={**COUNTS, "ssm.state_size": "ssm_state_size", "ssm.time_step_rank": "mamba_num_heads"},
         products={"ssm.inner_size": ("mamba_num_heads", "mamba_head_dim")},
+        numbers={"attention.layer_norm_epsilon": "layer_norm_epsilon"},  # read by llama.cpp
         derived={"feed_forward_length": _mlp_widths},
         layer_types=_layer_types,
         defaults={

@@ -65,7 +65,7 @@ QWEN35_ROW = hf.HfRow(
     folds={
         **hf.QWEN_NEXT_FOLDS,
         **dict.fromkeys(("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha", "ssm_dt"), "tiled_heads"),
-        "ssm_conv1d": "squeeze tiled_heads",
+        "ssm_conv1d": "published_conv tiled_heads",
         "ssm_a": "tiled_heads decay",
         "ssm_out": "tiled_columns",
     },
