@@ -35,6 +35,7 @@ DOORS: dict[str, set[str]] = {
     "backends/common/quantize_groups.py": {"numpy"},
     "backends/common/stored_rows.py": {"numpy"},
     "backends/common/codecs/": {"numpy"},
+    "backends/common/quantizers/": {"numpy"},
     "backends/common/op_runner.py": {"numpy"},
     "backends/proof/": {"numpy"},
     "backends/remote/": {"zmq"},

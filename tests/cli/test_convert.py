@@ -14,7 +14,8 @@ from tests.support.hf_models import load_case, write_hf
 
 from camelid.cli import quantize
 from camelid.cli.main import main
-from camelid.loading import convert as converting
+from camelid.loading.convert import Conversion
+from camelid.loading.quantize import run
 
 
 def call(*words: object) -> Result:
@@ -64,15 +65,15 @@ def test_usage_errors_of_convert(words: tuple[str, ...], code: int, said: str, m
 def test_a_stopped_quantize_leaves_no_file(name: str, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     number = int(getattr(signal, name))
 
-    def stopped(*words: Any, progress: Any, **options: Any) -> converting.Conversion:
+    def stopped(*words: Any, progress: Any) -> Conversion:
         def stop(tensor: str, done: int, total: int) -> None:
             assert list(model.parent.glob(".*.part")), "the file is not being written"
             os.kill(os.getpid(), number)
 
-        return converting.convert(*words, progress=stop, **options)
+        return run.quantize(*words, progress=stop)
 
     before = signal.getsignal(number)
-    monkeypatch.setattr(quantize, "convert", stopped)
+    monkeypatch.setattr(quantize, "quantize", stopped)
     assert call("quantize", model, model.with_name("q.gguf"), "q4_0").exit_code == 128 + number
     assert [path.name for path in model.parent.iterdir()] == ["m.gguf"]
     assert signal.getsignal(number) == before

@@ -39,7 +39,7 @@ def test_a_directory_is_quantized_and_runs(model: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("q4", "--format", "gguf"), 2, "--format gguf has no q4; choose one of q4_0, q4_1"),
+        (("q4", "--format", "gguf"), 2, "--format gguf has no q4; choose one of f32, f16, bf16, q8_0"),
         (("q4",), 2, "or --format mlx"),
         (("q4_0", "--format", "mlx"), 2, "--format mlx has no q4_0; choose one of q2, q3"),
         (("q4_0", "--group-size", "32"), 2, "--group-size is for --format mlx"),

@@ -1,4 +1,4 @@
-"""Conversion of a model's file or directory to a GGUF of another type, for `camelid convert` and `quantize`.
+"""Conversion of a model's file or directory to a GGUF of another type, for `camelid convert`.
 
 Weights are converted in tiles, so memory is bounded by one tile, or by one tensor that must be transposed.
 """
@@ -28,10 +28,8 @@ TILE_VALUES = 4 << 20  # 16 MiB as float32
 FILE_TYPES: Mapping[str, int] = {
     "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "bf16": 32,
 }  # fmt: skip
-CONVERT_TYPES = ("f32", "f16", "bf16", "q8_0")
-QUANTIZE_TYPES = ("q4_0", "q4_1", "q5_0", "q5_1", "q8_0")
-SMALL = ("q4_0", "q4_1", "q5_0", "q5_1")  # the output matrix keeps 8 bits: its error costs the most
-QUANTIZED = (*SMALL, "q8_0")
+CONVERT_TYPES = ("f32", "f16", "bf16", "q8_0")  # for users; camelid quantize writes the others
+FLOATS = ("f32", "f16", "bf16")
 # Never quantized: small tensors that decide routing or positions.
 PRECISE = ("ffn_gate_inp", "position_embd", "token_types", "bias", *ELEMENTWISE)
 WINDOWLESS = ("llama", "starcoder2")  # architectures whose window llama.cpp ignores
@@ -53,22 +51,20 @@ def convert(
     target: str | PathLike[str],
     *,
     to: str = "",
-    pure: bool = False,
     progress: Progress | None = None,
 ) -> Conversion:
     """Writes `model` as a GGUF whose matrices have type `to`; without `to`, each keeps its type.
 
-    Norms, biases, routers and positions are float32; with q4 and q5 types the output matrix is q8_0 unless
-    `pure`. Matrices whose rows are not a multiple of the block become f16, with a note. Raises RequestError
-    for a type that cannot be written or a target that is the source, and the errors of `open_model`.
+    Norms, biases, routers and positions are float32. Matrices whose rows are not a multiple of the block
+    become f16, with a note. Raises RequestError for a type that cannot be written or a target that is the
+    source, and the errors of `open_model`.
     """
     if to and to not in FILE_TYPES:
         raise RequestError(f"type {to!r} cannot be written; known: {', '.join(FILE_TYPES)}", field="type")
     file = asyncio.run(open_model(model))
-    _check_target(file, Path(target))
-    mix = _TypeMix(to, pure, "output.weight" if not file.model.spec.is_tied else "token_embd.weight")
+    check_target(file.sources, Path(target))
     weights = list(file.checkpoint.tensors.values())
-    types = {w.name: mix.type_of(w) for w in weights}
+    types = {w.name: stored_as(w, to) for w in weights}
     _check_types(file, types)
     metadata = _metadata(file, types, to)
     tensors = [_out(w, types[w.name], file.sources) for w in weights]
@@ -79,9 +75,9 @@ def convert(
     return Conversion(Path(target), file.n_bytes, Path(target).stat().st_size, counts, notes)
 
 
-def _check_target(file: ModelFile, target: Path) -> None:
+def check_target(sources: Mapping[str, Any], target: Path) -> None:
     """Raises RequestError for a target that is a source, which writing would destroy, and for a directory."""
-    paths = [Path(handle) for handle in file.sources.values() if isinstance(handle, str)]
+    paths = [Path(handle) for handle in sources.values() if isinstance(handle, str)]
     if target.exists() and any(target.samefile(path) for path in paths if path.exists()):
         raise RequestError(f"{target}: the target is the source; give another name", field="target")
     if target.is_dir():
@@ -99,37 +95,33 @@ def _check_types(file: ModelFile, types: Mapping[str, str]) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class _TypeMix:
-    """The choice of each tensor's type."""
+def stored_as(weight: Weight, to: str = "") -> str:
+    """The type that a weight is written as, without `to` its own; vectors and precise matrices are f32, but
+    positions beside a quantized type f16."""
+    name = weight.name.removesuffix(".weight").rpartition(".")[2]
+    if len(weight.shape) == 1 or name in PRECISE:
+        return "f16" if name == "position_embd" and to not in ("", *FLOATS) else "f32"
+    return type_at(weight.shape, to) if to else weight.type
 
-    to: str
-    pure: bool
-    output: str
 
-    def type_of(self, weight: Weight) -> str:
-        """The type that a weight is written as."""
-        name = weight.name.removesuffix(".weight").rpartition(".")[2]
-        if len(weight.shape) == 1 or name in PRECISE:
-            return "f16" if name == "position_embd" and self.to in QUANTIZED else "f32"
-        if not self.to:
-            return weight.type
-        is_output = weight.name == self.output and not self.pure and self.to in SMALL
-        return type_at(weight.shape, "q8_0" if is_output else self.to)
+def directory_metadata(file: ModelFile) -> dict[str, MetadataValue]:
+    """The metadata of a GGUF of the model. Raises UnsupportedModelError for a tokenizer that GGUF lacks."""
+    if file.checkpoint.no_tokenizer:
+        raise file.checkpoint.no_tokenizer
+    metadata = dict(file.gguf.metadata)
+    metadata.setdefault(f"{file.model.spec.arch}.vocab_size", file.model.spec.vocab_size)
+    metadata.setdefault("tokenizer.ggml.model", "none")
+    return metadata
 
 
 def _metadata(file: ModelFile, types: Mapping[str, str], to: str) -> dict[str, MetadataValue]:
     """The source's metadata with the file type of the result."""
-    if file.checkpoint.no_tokenizer:
-        raise file.checkpoint.no_tokenizer
-    metadata = dict(file.gguf.metadata)
+    metadata = directory_metadata(file)
     matrices = [t for t in types.values() if t != "f32"]
     common = to or max(dict.fromkeys(matrices), key=matrices.count, default="f32")
     if common in FILE_TYPES:
         metadata["general.file_type"] = FILE_TYPES[common]
     metadata["general.quantization_version"] = 2
-    metadata.setdefault(f"{file.model.spec.arch}.vocab_size", file.model.spec.vocab_size)
-    metadata.setdefault("tokenizer.ggml.model", "none")
     return metadata
 
 
@@ -144,18 +136,18 @@ def _notes(file: ModelFile, types: Mapping[str, str], to: str) -> Iterator[str]:
     if fallback:
         n, first = len(fallback), fallback[0]
         yield f"{n} tensors are f16, as {to} blocks do not divide their rows, such as {first}"
-    before = {w.type for w in file.checkpoint.tensors.values()} - set(CONVERT_TYPES[:3])
+    before = {w.type for w in file.checkpoint.tensors.values()} - set(FLOATS)
     if to and before - {to}:
         yield f"from {', '.join(sorted(before))}: more is lost than from the unquantized model"
 
 
 def _out(weight: Weight, to: str, sources: Mapping[str, Any]) -> TensorOut:
     """One tensor of the result, in its own type or encoded anew."""
-    chunks = _stored(weight, sources) if to == weight.type else _encoded(weight, to, sources)
+    chunks = stored_tiles(weight, sources) if to == weight.type else _encoded(weight, to, sources)
     return TensorOut(weight.name, to, weight.shape, chunks)
 
 
-def _stored(weight: Weight, sources: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
+def stored_tiles(weight: Weight, sources: Mapping[str, Any]) -> Callable[[], Iterator[bytes]]:
     """A function that yields rows in the weight's own type, tile by tile; load ops that only move rows keep
     their bytes."""
 

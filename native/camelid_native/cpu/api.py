@@ -31,6 +31,8 @@ FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cam_stop": (None, (c_void_p,)),
     "cam_lanes": (c_uint32, (c_uint32,)),
     "cam_multiply": (c_uint32, (c_uint32, c_uint32)),
+    "cam_encode": (c_uint32, (c_uint32, c_uint32, c_void_p, c_void_p, c_uint64)),
+    "cam_quantize": (c_uint32, (c_uint32, c_uint32, c_void_p, c_void_p, c_uint32, c_uint64, c_void_p)),
     "cam_panel_bytes": (c_uint64, (c_uint32,) * 4),
     "cam_pack": (None, (c_uint32, c_uint32, c_void_p, c_void_p, *(c_uint32,) * 5, c_void_p)),
 }
@@ -91,6 +93,19 @@ class Library:
         n_panels = -(-rows // PANEL_ROWS)
         type_id = quant(type_name).id
         self._c.cam_pack(self._number, type_id, stored_at, None, rows, cols, 0, n_panels, every, panels_at)
+
+    def encode(self, type_name: str, values_at: int, n: int, blocks_at: int) -> bool:
+        """Encodes n values, whole blocks, without search. Returns False for a type without an encoder."""
+        return not self._c.cam_encode(self._number, quant(type_name).id, values_at, blocks_at, n)
+
+    def quantize(
+        self, type_name: str, values_at: int, importance_at: int | None, cols: int, n: int, blocks_at: int
+    ) -> bool:
+        """Quantizes n values, whole rows of `cols`, by search; `importance_at` None weights all columns
+        alike. Returns False for a type without a quantizer.
+        """
+        type_id = quant(type_name).id
+        return not self._c.cam_quantize(self._number, type_id, values_at, importance_at, cols, n, blocks_at)
 
     def scratch_bytes(self, program_at: int, n_threads: int) -> int:
         """Bytes of scratch memory for a program's kernels, beside the plan's own buffers."""

@@ -24,6 +24,7 @@ from camelid.plan.weights import LoadOp, Part, Weight, with_all_cols
 F32: TypeAlias = npt.NDArray[np.float32]
 U8: TypeAlias = npt.NDArray[np.uint8]
 HALF_MAX = 65504.0
+Encoder: TypeAlias = Callable[[str, F32], U8]
 Read: TypeAlias = Callable[[Part, int, int], U8]  # (part, offset within it, n_bytes) -> bytes
 
 
@@ -70,13 +71,13 @@ def tiles(weight: Weight, max_values: int) -> Iterator[tuple[int, int]]:
         yield start, min(height, weight.rows - start)
 
 
-def encode_rows(name: str, to: str, values: F32) -> bytes:
+def encode_rows(name: str, to: str, values: F32, encoder: Encoder = encode) -> bytes:
     """Encodes values in type `to`.
 
     Raises ModelFormatError with the tensor's name for values that overflow it.
     """
     try:
-        raw = encode(to, values)
+        raw = encoder(to, values)
     except ModelFormatError as error:
         raise ModelFormatError(f"{name}: {error.message}", **{**error.facts, "tensor": name}) from None
     # Half-precision values and scales end at 65504; only larger inputs need the decode to check for overflow.

@@ -58,7 +58,14 @@ EXPORT cam_pool *cam_start(uint32_t n_threads, const uint32_t *cpus, uint32_t wi
 }
 EXPORT void cam_stop(cam_pool *pool) { cam_pool_free(pool); }
 
-/* For tests only: cam_decode, cam_encode, cam_unpack_row, and the parameter `order` of cam_pack. */
+#if !defined(__wasm__)
+EXPORT uint32_t cam_quantize(uint32_t variant, uint32_t type, const float *values, const float *importance,
+                             uint32_t cols, uint64_t n, uint8_t *blocks) {
+    return variants[variant]->quantize(type, values, importance, cols, n, blocks);
+}
+#endif
+
+/* For tests only: cam_decode, cam_unpack_row, and the parameter `order` of cam_pack. */
 EXPORT uint32_t cam_decode(uint32_t variant, uint32_t type, const uint8_t *blocks, float *values,
                            uint64_t n) {
     return variants[variant]->decode(type, blocks, values, n);

@@ -3,6 +3,9 @@
 #include "words.h"
 
 #include "codecs.c"
+#if !defined(__wasm__)   /* a page quantizes no files */
+#include "quantizers.c"
+#endif
 #include "elementwise.c"
 #include "norms.c"
 #include "recurrent.c"
@@ -65,6 +68,9 @@ const cam_variant CAM_TABLE(CAM_VARIANT) = {
     .scratch_bytes = variant_scratch_bytes,
     .decode = variant_decode,
     .encode = variant_encode,
+#if !defined(__wasm__)
+    .quantize = variant_quantize,
+#endif
     .panel_bytes = variant_panel_bytes,
     .pack = variant_pack,
     .unpack_row = variant_unpack_row,

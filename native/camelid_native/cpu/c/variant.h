@@ -13,6 +13,10 @@ typedef struct {
     /* Decode and encode n values (whole blocks); return 1 if the type has no such codec. */
     uint32_t (*decode)(uint32_t type, const uint8_t *blocks, float *values, uint64_t n);
     uint32_t (*encode)(uint32_t type, const float *values, uint8_t *blocks, uint64_t n);
+    /* Encodes n values, whole rows of `cols`, with the least error weighted by importance [cols] (NULL: 1);
+     * returns 1 if the type has no quantizer. NULL in WebAssembly. */
+    uint32_t (*quantize)(uint32_t type, const float *values, const float *importance, uint32_t cols,
+                         uint64_t n, uint8_t *blocks);
     /* Bytes of [rows, cols] in panels; 0 if the type has no panels. */
     uint64_t (*panel_bytes)(uint32_t type, uint32_t rows, uint32_t cols);
     /* Packs panels [first, end) of a matrix; panel p is written to place p * every. order[i] is the stored

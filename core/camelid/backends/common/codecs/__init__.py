@@ -135,11 +135,16 @@ def encode(name: str, values: NDArray[Any]) -> Bytes:
     row = codec(name)
     row_bytes(name, values.shape[-1])
     blocks = np.ascontiguousarray(values, dtype=np.float32).reshape(-1, row.quant.block)
-    finite = np.isfinite(blocks)
+    check_finite(name, blocks)
+    with np.errstate(all="ignore"):  # scales may overflow or underflow, see the docstring
+        return row.encode(blocks).reshape(-1)
+
+
+def check_finite(name: str, values: Floats) -> None:
+    """Raises ModelFormatError for an infinite value or NaN, which no scale can represent."""
+    finite = np.isfinite(values)
     if not finite.all():
         at = int(finite.argmin())
         raise ModelFormatError(
-            f"value {at} is {blocks.reshape(-1)[at]}: only finite values can be stored as {name}", offset=at
+            f"value {at} is {values.reshape(-1)[at]}: only finite values can be stored as {name}", offset=at
         )
-    with np.errstate(all="ignore"):  # scales may overflow or underflow, see the docstring
-        return row.encode(blocks).reshape(-1)

@@ -59,3 +59,10 @@ def pack_stream(q: Bytes, *, bits: int) -> Bytes:
 def grouped(q: Bytes | Signed, scales: NDArray[np.generic]) -> Floats:
     """[n, block] -> float32 [n, k, block / k]: the values grouped by their scale of `scales` [n, k]."""
     return q.reshape(*scales.shape, -1).astype(np.float32)
+
+
+def pack(q: Bytes, *, bits: int, width: int = 1) -> Bytes:
+    """[n, m] -> [n, m * bits / 8]; the inverse of `unpack` for integers below 2**bits."""
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]  # [8 / bits, 1]
+    runs = q.reshape(len(q), -1, len(shifts), width)
+    return np.bitwise_or.reduce(runs << shifts, axis=2).reshape(len(q), -1)
