@@ -17,6 +17,7 @@ COMMANDS = {
     "explain": "Print a model's plan: its ops, and the cost of one step.",
     "convert": "Convert a Hugging Face model to GGUF.",
     "quantize": "Quantize a model to a smaller GGUF.",
+    "imatrix": "Collect an importance matrix for quantize from a text.",
     "tokenize": "Encode text as token ids.",
     "embed": "Print the embeddings of texts.",
     "rerank": "Sort documents by their relevance to a query.",
