@@ -55,7 +55,8 @@ def command(
     """Run a text through MODEL, and write how large the inputs of its linear maps are, by column.
 
     camelid quantize --imatrix FILE then weights errors by it. The text should be like what the model is
-    used for; some 100 chunks are enough. The model should not be quantized. The file is written every 16 chunks.
+    used for; some 100 chunks are enough. The model should not be quantized. It is
+    written every 16 chunks.
     """
     text, words = read_text(text_file), read_backend(others)
     options = LoadOptions.of(**words, context=context, parallel=1, max_in_flight=1)
