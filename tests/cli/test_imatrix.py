@@ -10,13 +10,11 @@ import pytest
 from click.testing import CliRunner, Result
 from numpy.typing import NDArray
 from tests.support.gguf_files import CORPUS, Weights, write_tiny_llama
-from tests.support.hf_models import load_case, write_hf
+from tests.support.hf_models import load_case, weights_of, write_hf
 
 from camelid.api.llm import LLM
 from camelid.api.runner import Runner
-from camelid.backends.common import observer
 from camelid.cli.main import main
-from camelid.errors import UnsupportedModelError
 from camelid.formats.imatrix import Imatrix, read_imatrix
 from camelid.loading.observe import names_by_bytes, start_observed
 from camelid.loading.options import LoadOptions
@@ -154,16 +152,18 @@ def test_names_are_found_by_bytes() -> None:
     assert names_by_bytes(tensors, with_output=True)(weight("x", ("m", 0), ("m", 32))) == ("blk.0.a", "b")
 
 
-def test_overwritten_inputs_are_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A norm made a linear map: its input, the residual stream, is overwritten by none; rope's is."""
-    write_tiny_llama(tmp_path / "m.gguf", seed=4, type="f32")
-
-    def observed(op: Any) -> list[Any]:
-        return [op.view("y")] if op.name == "linear" else []  # outputs: rope rotates them in place
-
-    monkeypatch.setattr(observer, "_observed", observed)
-    with pytest.raises(UnsupportedModelError, match="cannot be observed"):
-        observed_sums(tmp_path / "m.gguf", [1, 2, 3])
+@pytest.mark.parametrize("name", ["olmo2", "gemma3n"])
+def test_an_input_that_is_overwritten_later_is_copied(name: str, tmp_path: Path) -> None:
+    """olmo2 has no norm before its blocks, so attention reads the residual stream itself."""
+    case = load_case(name)
+    ids = case.token_ids[0][:8]
+    folder = write_hf(tmp_path / "hf", case)
+    sums = observed_sums(folder, ids)
+    if name == "olmo2":
+        embeddings = weights_of(case)["model.embed_tokens.weight"][ids].astype(np.float64)
+        want = (embeddings**2).sum(axis=0)
+        np.testing.assert_allclose(np.array(sums["blk.0.attn_q.weight"].squares), want, rtol=1e-5)
+    assert {len(ids)} == {*sums["blk.0.attn_q.weight"].counts}
 
 
 def test_the_importance_matrix_quantizes(tmp_path: Path) -> None:

@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from camelid.backends.base import Backend, Capabilities, Program, Result, Ticket
-from camelid.errors import UnsupportedModelError
-from camelid.plan.ops import OPS
+from camelid.plan.ops import OPS, make_op
 from camelid.plan.plan import Buffer, Op, Plan, View
-from camelid.plan.weights import Weight
+from camelid.plan.weights import Weight, inline_f32
 
 F64 = npt.NDArray[np.float64]
 LINEAR = ("linear", "linear_glu", "linear_experts", "linear_heads")
@@ -69,18 +68,19 @@ class Observer:
 
     async def compile(self, plan: Plan) -> Program:
         """Compiles the plan with the inputs of its linear maps as outputs."""
-        _check_kept(plan)
-        last = plan.stages[-1]
-        buffers = {view.buffer.name: view.buffer for op in plan.ops for view in _observed(op)}
-        stage = replace(last, outputs=tuple({b.name: b for b in (*last.outputs, *buffers.values())}.values()))
-        return await self.inner.compile(replace(plan, stages=(*plan.stages[:-1], stage)))
+        *before, last = plan.stages
+        ops = tuple(_with_copies(last.ops))
+        buffers = {view.buffer.name: view.buffer for op in ops for view in _observed(op)}
+        outputs = {buffer.name: buffer for buffer in (*last.outputs, *buffers.values())}
+        stage = replace(last, ops=ops, outputs=tuple(outputs.values()))
+        return await self.inner.compile(replace(plan, stages=(*before, stage)))
 
     async def read(self, ticket: Ticket) -> Result:
         """The step's results; its inputs of linear maps are added to the sums."""
         result = await self.inner.read(ticket)
         data = await self.inner.read_boundary(ticket)
         added = set[tuple[str, str]]()  # parts of a tensor, such as query and key of attn_qkv, share an input
-        for op in ticket.program.plan.ops:
+        for op in ticket.program.plan.stages[-1].ops:
             if op.name in LINEAR:
                 names = {
                     (name, op.view("x").buffer.name) for name in self.names_of(op.weight("weight"))
@@ -105,18 +105,25 @@ def _observed(op: Op) -> Iterator[View]:
             yield op.view("ids")
 
 
-def _check_kept(plan: Plan) -> None:
-    """Raises UnsupportedModelError if an input of a linear map is overwritten by a later op."""
-    read = dict[str, str]()
-    for op in plan.ops:
-        row = OPS[op.name]
-        roles = (name.rstrip("?") for name in (*row.writes, *row.updates))
-        changed = {op.view(name).buffer.name for name in roles if op.has(name)}
-        if lost := changed & read.keys():
-            name = min(lost)
-            message = f"{read[name]} reads {name}, which {op.name} overwrites; it cannot be observed"
-            raise UnsupportedModelError(message, kind="plan", name=name, known=())
-        read |= {view.buffer.name: op.name for view in _observed(op)}
+def _with_copies(ops: Sequence[Op]) -> Iterator[Op]:
+    """The ops, in which a linear map reads a copy of an input that a later op overwrites."""
+    last = {name: i for i, op in enumerate(ops) for name in _changed(op)}
+    for i, op in enumerate(ops):
+        view = op.view("x") if op.name in LINEAR else None
+        if view is None or last.get(view.buffer.name, -1) <= i:
+            yield op
+            continue
+        copy = View(replace(view.buffer, name=f"observed.{i}", cols=view.cols), view.cols)
+        ones = inline_f32(f"observed.{view.cols}", [1.0] * view.cols, (view.cols,))
+        yield make_op("affine", {"y": copy, "x": view, "weight": ones}, {})
+        yield replace(op, operands=tuple((r, copy if r == "x" else o) for r, o in op.operands))
+
+
+def _changed(op: Op) -> set[str]:
+    """Names of the buffers that an op writes."""
+    row = OPS[op.name]
+    roles = (name.rstrip("?") for name in (*row.writes, *row.updates))
+    return {op.view(name).buffer.name for name in roles if op.has(name)}
 
 
 def _rows(view: View, data: Mapping[str, bytes]) -> F64:  # [rows, cols]
