@@ -43,6 +43,7 @@ DOORS: dict[str, set[str]] = {
     "backends/webgpu/host_python.py": {"wgpu"},
     "backends/webgpu/host_browser.py": {"js", "pyodide"},
     "cli/": {"click", "rich"},
+    "cli/perplexity_kl.py": {"numpy"},
     "server/": {"prometheus_client", "starlette", "uvicorn", "uvloop"},
     "server/service/scoring.py": {"numpy"},
     "ray/": {"ray", "starlette"},

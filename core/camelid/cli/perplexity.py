@@ -27,6 +27,7 @@ from camelid.cli.command import (
 )
 from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.perplexity_kl import Divergence, check_alike, lines, log_probabilities
 from camelid.errors import BackendError
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
@@ -41,11 +42,17 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
 @click.option("--stride", type=click.IntRange(1),
               help="Use overlapping windows N tokens apart; every token is scored once.")  # fmt: skip
 @click.option("--chunks", type=click.IntRange(1), help="Stop after N chunks or windows.")
+@click.option(
+    "--kl",
+    "base",
+    metavar="BASE",
+    help="Compare with the model BASE: KL divergence, equal top tokens, ratio of perplexities.",
+)
 @backend_options
 @kv_type_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
-    model: str, text_file: Path, context: int, stride: int | None, chunks: int | None,
+    model: str, text_file: Path, context: int, stride: int | None, chunks: int | None, base: str | None,
     kv_type: str, as_json: bool, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Measure a model's perplexity on a text, exp(mean loss per token), with its standard error.
@@ -61,17 +68,21 @@ def command(
             say(llm.backend_note)
         windows = list(cut(llm.tokenizer, text, context, stride))[:chunks]
         began = perf_counter()
-        estimate = evaluate(llm, windows, say_each=verbose)
+        compared = compare(llm, base, text, windows, words) if base else None
+        estimate = compared.model if compared else evaluate(llm, windows, say_each=verbose)
         seconds = perf_counter() - began
         facts = figures(llm, estimate, windows, seconds) | {
             "model": model, "file": str(text_file), "kv_type": kv_type, "context": context,
             "stride": stride,
         }  # fmt: skip
+        divergence = compared.facts() if compared else {}
     if as_json:
-        click.echo(json.dumps(facts))
+        click.echo(json.dumps(facts | ({"base": base} if base else {}) | divergence))
         return
     n = len(windows)
     click.echo(f"perplexity {estimate.perplexity:.4f} ± {estimate.error:.4f}")
+    for line in lines(divergence, estimate.n_tokens) if divergence else ():
+        click.echo(line)
     click.echo(f"{estimate.n_tokens:,} tokens scored in {n} {'windows' if stride else 'chunks'} of {context}")
 
 
@@ -110,6 +121,23 @@ def evaluate(llm: LLM, windows: Sequence[Window], *, say_each: bool) -> Perplexi
             if say_each:
                 say(f"window {number} of {len(windows)}: {estimate.perplexity:.4f} so far")
     return estimate
+
+
+def compare(llm: LLM, base: str, text: str, windows: Sequence[Window], words: dict[str, Any]) -> Divergence:
+    """Scores the windows on both models, one window at a time. Raises RequestError for models of other
+    tokens, BackendError for logits that are not finite."""
+    divergence = Divergence()
+    with load(local_path(base), **words) as other, scoring_bar(len(windows)) as shown:
+        check_alike(llm, other, text)
+        for number, window in enumerate(windows, 1):
+            pair = [log_probabilities(each, window.token_ids) for each in (other, llm)]
+            divergence.add(window, *pair)
+            if not isfinite(divergence.model.perplexity + divergence.base.perplexity):
+                name = llm.capabilities.name
+                message = f"backend {name!r}: the loss up to window {number} is not finite; compare with "
+                raise BackendError(message + "--backend reference", backend=name)
+            shown(number, divergence.model.perplexity)
+    return divergence
 
 
 def figures(
