@@ -49,7 +49,7 @@ REFUSED = {
     "lfm2_old": "layers of kind 'shortconv'",
     "lfm2_moe": "layers of kind 'shortconv'",
     **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), "layers of kind 'delta'"),
-    **dict.fromkeys(("mamba", "mamba_bias", "jamba"), "layers of kind 'mamba'"),
+    **dict.fromkeys(("mamba", "mamba_bias", "falcon_mamba", "jamba"), "layers of kind 'mamba'"),
     **dict.fromkeys(("mamba2", "mamba2_bias"), "layers of kind 'mamba2'"),
     **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), "layers of kind 'attention_mamba2'"),
     "nemotron_h": "layers of kind 'mamba2'",

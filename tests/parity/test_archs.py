@@ -34,6 +34,7 @@ LACKED = {
     "granitemoehybrid": "conv1d, scan_mamba2",
     "lfm2": "conv1d",
     "lfm2_moe": "conv1d",
+    "falcon_mamba": "conv1d, scan_mamba2",
     "jamba": "conv1d, scan_mamba2",
     "mamba": "conv1d, scan_mamba2",
     "mamba2": "conv1d, scan_mamba2",

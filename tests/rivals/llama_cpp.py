@@ -48,6 +48,7 @@ READINGS: Mapping[str, Reading] = {
     "mistral": Reading(NO_WINDOW, rows=12),
     "mixtral_window": Reading(NO_WINDOW, rows=12),
     "starcoder2": Reading(NO_WINDOW, rows=12),
+    "falcon_mamba": Reading("llama.cpp has one epsilon for all norms", {"mixer_rms_eps": 1e-5}),
     "gemma2": Reading(SCALE, {"query_pre_attn_scalar": 32, "layer_types": None}),
     "gemma3": Reading(SCALE, {"query_pre_attn_scalar": 32, "sliding_window_pattern": 6}),
     "gemma3_rope_parameters": Reading(SCALE, {"query_pre_attn_scalar": 32}),

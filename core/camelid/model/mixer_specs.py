@@ -41,7 +41,18 @@ def _mamba(metadata: MetadataReader) -> SsmSpec:
         state_size=metadata.count("ssm.state_size"),
         conv_width=metadata.count("ssm.conv_kernel", least=2),
         dt_rank=metadata.count("ssm.time_step_rank"),
+        part_eps=_part_eps(metadata),
     )
+
+
+def _part_eps(metadata: MetadataReader) -> float:
+    """The epsilon of Falcon Mamba's norms: the model's in files that state no other."""
+    if not metadata.flag("ssm.dt_b_c_rms", default=False):
+        return 0.0
+    eps = metadata.number("ssm.dt_b_c_rms_epsilon", metadata.number("attention.layer_norm_rms_epsilon"))
+    if not 0.0 < eps < 1.0:
+        metadata.fail("ssm.dt_b_c_rms_epsilon", f"is {eps:g}, expected a number from 0 to 1")
+    return eps
 
 
 def read_delta(metadata: MetadataReader, arch: Arch) -> DeltaSpec:

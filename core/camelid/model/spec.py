@@ -99,7 +99,8 @@ class ExpertsSpec:
 class SsmSpec:
     """Sizes of mamba2 layers: `n_heads` of `head_dim`; each of `n_groups` groups shares its B and C.
 
-    Mamba 1 has heads of one column, and time steps from `dt_rank` numbers; in mamba2 `dt_rank` is 0.
+    Mamba 1 has heads of one column, and time steps from `dt_rank` numbers; in mamba2 `dt_rank` is 0. With
+    `part_eps` > 0, time steps, B and C have norms without gain of this epsilon (Falcon Mamba).
     """
 
     n_heads: int
@@ -108,6 +109,7 @@ class SsmSpec:
     state_size: int
     conv_width: int = 4
     dt_rank: int = 0
+    part_eps: float = 0.0
 
     @property
     def inner_size(self) -> int:

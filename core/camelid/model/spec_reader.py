@@ -47,7 +47,7 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
 }
 # Keys of REFUSED that a mixer reads.
 OWN_KEYS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("mamba", *MAMBA2_MIXERS), ("ssm.conv_kernel",)),
+    **dict.fromkeys(("mamba", *MAMBA2_MIXERS), ("ssm.conv_kernel", "ssm.dt_b_c_rms")),
     "delta": ("ssm.conv_kernel", "rope.dimension_sections"),  # sections of positions are equal for text
     "mla": ("attention.q_lora_rank", "attention.kv_lora_rank", "rope.scaling.yarn_log_multiplier"),
 }

@@ -36,6 +36,11 @@ MAMBA = KEPT | {
     "state_size": 32,
     "time_step_rank": 32,
 }
+FALCON_MAMBA = MAMBA | {
+    "architectures": ["FalconMambaForCausalLM"],
+    "mixer_rms_eps": 0.01,
+    "model_type": "falcon_mamba",
+}
 MAMBA_BIAS = MAMBA | {"tie_word_embeddings": False, "time_step_rank": 64, "use_bias": True}
 JAMBA = config(
     "JambaForCausalLM",
@@ -126,6 +131,7 @@ NEMOTRON_H_BIAS = NEMOTRON_H | {
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="mamba", seed=3005, config=MAMBA),
     CaseRow(name="mamba_bias", seed=3006, config=MAMBA_BIAS),
+    CaseRow(name="falcon_mamba", seed=3007, config=FALCON_MAMBA),
     CaseRow(name="jamba", seed=3080, config=JAMBA),
     CaseRow(name="mamba2", seed=3010, config=MAMBA2),
     CaseRow(name="mamba2_bias", seed=3011, config=MAMBA2_BIAS),
@@ -157,6 +163,9 @@ WRONG: tuple[Mutation, ...] = (
     key("mamba", "hidden_act", "relu"),
     without("mamba_bias", "in bias", "in_proj.bias"),
     without("mamba_bias", "out bias", "out_proj.bias"),
+    *scan1("falcon_mamba"),
+    key("falcon_mamba", "mixer_rms_eps", 1e-6),
+    key("falcon_mamba", "model_type", "mamba"),
     *scan1("jamba"),
     key("jamba", "rms_norm_eps", 0.05),
     key("jamba", "num_experts_per_tok", 1),

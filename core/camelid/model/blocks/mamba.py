@@ -46,7 +46,7 @@ def mamba(c: Lowering, h: View, i: int) -> View:
     x = c.plan.conv1d(x, conv, state=state, act="silu", bias=bias)
     parts = c.split(c.linear(x, blk + "ssm_x", "dbc"), ssm.dt_rank, ssm.state_size, ssm.state_size)
     dt, b, k = (
-        c.norm_if(part, f"{blk}ssm_{n}_norm") for part, n in zip(parts, ("dt", "b", "c"), strict=True)
+        _normed(c, part, f"{blk}ssm_{n}_norm") for part, n in zip(parts, ("dt", "b", "c"), strict=True)
     )
     y = c.plan.scan_mamba2(
         x,
@@ -59,6 +59,12 @@ def mamba(c: Lowering, h: View, i: int) -> View:
         d=c.weights[blk + "ssm_d"],
     )  # [T, I]
     return c.linear(c.plan.glu(z, y, "silu"), blk + "ssm_out", "o")
+
+
+def _normed(c: Lowering, x: View, name: str) -> View:
+    """x, normed with the gain `name` or without gain, if the model has such norms."""
+    eps = _ssm(c.spec).part_eps
+    return c.plan.norm(x, None, eps) if eps else c.norm_if(x, name)
 
 
 def attention_mamba2(c: Lowering, h: View, i: int) -> View:

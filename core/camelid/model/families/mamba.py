@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from math import ceil, inf, prod
 
 from camelid.formats.settings import Config
@@ -120,27 +121,36 @@ def _mlp_widths(config: Config) -> list[int]:
     return [width if kind == "mlp" else 0 for kind in _layer_types(config, 0)]
 
 
+MAMBA_ROW = hf.HfRow(
+    arch="mamba",
+    names={"attn_norm": "norm", **{k: name.replace("mamba.", "mixer.") for k, name in MAMBA1.items()}},
+    outer=OUTER,
+    layer="backbone.layers.{i}.",
+    folds=MAMBA1_FOLDS,
+    keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon"},
+    counts={"ssm.conv_kernel": "conv_kernel", "ssm.state_size": "state_size"},
+    derived={
+        "ssm.inner_size": lambda config: config.count(
+            "intermediate_size", config.count("expand") * config.count("hidden_size")
+        ),
+        "attention.head_count": lambda _: 0,
+        "feed_forward_length": lambda _: 0,
+        "ssm.time_step_rank": _rank("time_step_rank"),
+    },
+    defaults={
+        "hidden_size": 768, "state_size": 16, "conv_kernel": 4, "expand": 2, "layer_norm_epsilon": 1e-5,
+        "num_hidden_layers": 32, "max_position_embeddings": 1 << 20,
+    },
+    refused={"hidden_act": ("silu",)},
+    is_tied=True,
+)  # fmt: skip
 HF_ROWS: dict[str, hf.HfRow] = {
-    "mamba": hf.HfRow(
-        arch="mamba",
-        names={"attn_norm": "norm", **{k: name.replace("mamba.", "mixer.") for k, name in MAMBA1.items()}},
-        outer=OUTER,
-        layer="backbone.layers.{i}.",
-        folds=MAMBA1_FOLDS,
-        keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon"},
-        counts={"ssm.conv_kernel": "conv_kernel", "ssm.state_size": "state_size"},
-        products={"ssm.inner_size": ("expand", "hidden_size")},
-        derived={
-            "attention.head_count": lambda _: 0,
-            "feed_forward_length": lambda _: 0,
-            "ssm.time_step_rank": _rank("time_step_rank"),
-        },
-        defaults={
-            "hidden_size": 768, "state_size": 16, "conv_kernel": 4, "expand": 2, "layer_norm_epsilon": 1e-5,
-            "num_hidden_layers": 32, "max_position_embeddings": 1 << 20,
-        },
-        refused={"hidden_act": ("silu",)},
-        is_tied=True,
+    "mamba": MAMBA_ROW,
+    "falcon_mamba": replace(
+        MAMBA_ROW,
+        numbers={"ssm.dt_b_c_rms_epsilon": "mixer_rms_eps"},
+        derived={**MAMBA_ROW.derived, "ssm.dt_b_c_rms": lambda _: True},
+        defaults={**MAMBA_ROW.defaults, "mixer_rms_eps": 1e-6},
     ),
     "jamba": hf.HfRow(
         arch="jamba",
