@@ -32,7 +32,7 @@ TYPES = ("f32", "f16", "bf16", "q8_0", "q4_k", "i8", "iq2_xxs", "q8_1")
 
 @dataclass(frozen=True, slots=True)
 class Llama:
-    """A small llama in parts."""
+    """A small model in parts."""
 
     data: bytes
     head: int  # bytes before the weights
@@ -48,7 +48,12 @@ def tiny() -> Llama:
             path, seed=1, n_layers=1, hidden=32, n_heads=2, n_kv_heads=1, head_dim=16, ffn=32, vocab=32,
             with_tokenizer=False, rope_freqs=[1.0] * 8,
         )  # fmt: skip
-        got, data = open_gguf(path), path.read_bytes()
+        return parts_of(path)
+
+
+def parts_of(path: Path) -> Llama:
+    """The parts of a file."""
+    got, data = open_gguf(path), path.read_bytes()
     entries = tuple((key, got.kinds[key], value) for key, value in got.metadata.items())
     tensors = tuple((tensor.name, tensor.type, tensor.shape) for tensor in got.tensors.values())
     return Llama(data, got.data_offset, entries, tensors)
@@ -68,7 +73,12 @@ def llama_bytes(rng: Random) -> bytes:
 
 def llama_values(rng: Random) -> bytes:
     """A file within the rules of GGUF, with changed values, missing keys, other shapes and types."""
-    entries, tensors = list(tiny().entries), list(tiny().tensors)
+    return changed_values(rng, tiny())
+
+
+def changed_values(rng: Random, made: Llama) -> bytes:
+    """A small model's file with changed values, missing keys, other shapes and types."""
+    entries, tensors = list(made.entries), list(made.tensors)
     for _ in range(rng.choice((1, 1, 2, 3))):
         rng.choice((_other_value, _other_value, _other_value, _without))(rng, entries)
     if rng.random() < 0.3:
@@ -100,11 +110,12 @@ def _fits(key: str, kind: str, value: MetadataValue) -> bool:
 def _other_tensor(rng: Random, tensors: list[Shape]) -> None:
     at = rng.randrange(len(tensors))
     name, kind, shape = tensors[at]
+    size = 256 if len(shape) < 3 else 16
     changes = (
         (name, kind, shape[::-1]),
         (name, kind, (*shape, 1)),
-        (name, kind, tuple(256 for _ in shape)),
-        (name, rng.choice(TYPES), tuple(256 for _ in shape)),
+        (name, kind, tuple(size for _ in shape)),
+        (name, rng.choice(TYPES) if size == 256 else "f16", tuple(size for _ in shape)),
         (name, "f32", shape),
         (f"blk.{rng.choice((0, 1, -1, 999))}.{name.split('.')[-2]}.weight", kind, shape),
         ("x.weight", kind, shape),

@@ -21,6 +21,13 @@ from tests.fuzz.llama import llama_bytes, llama_values
 from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, Make, damaged
 from tests.fuzz.published import config_bytes, parse_published
 from tests.fuzz.tokenizers import SEED_PUBLISHED, SEED_WORDS, parse_hf, parse_tokenizer, parse_words
+from tests.fuzz.towers import (
+    parse_mmproj,
+    parse_tower_config,
+    tower_bytes,
+    tower_config,
+    tower_values,
+)
 from tests.support import crafted_gguf
 
 from camelid.api.sessions.file import (
@@ -222,6 +229,9 @@ TARGETS: tuple[Target, ...] = (
     Target("llama bytes", llama_bytes, parse_llama),
     Target("llama values", llama_values, parse_llama),
     Target("published config", config_bytes, parse_published),
+    Target("tower bytes", tower_bytes, parse_mmproj),
+    Target("tower values", tower_values, parse_mmproj),
+    Target("tower config", tower_config, parse_tower_config),
     row("safetensors bytes", [framed(text) for text in HEADERS], parse_safetensors),
     row("safetensors header", HEADERS, parse_safetensors, text=True, frame=framed),
     row("config.json", [CONFIG], parse_config, text=True),

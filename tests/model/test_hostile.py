@@ -13,14 +13,18 @@ from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import load_case, weights_of, write_hf, write_safetensors
 from tests.support.model.file_runs import load_hf
 from tests.support.processor_time import within
+from tests.support.vision_models import load_vision, write_vision
 
 import camelid
 from camelid.errors import CamelidError, ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf
 from camelid.formats.gguf_writer import TensorOut, write_gguf
 from camelid.formats.source import drive
+from camelid.loading.convert_tower import convert_tower
 from camelid.model.arch import Model
+from camelid.model.checkpoint import checkpoint_of_gguf
 from camelid.model.read import read_model
+from camelid.model.vision.read import read_tower
 
 MAX_SECONDS, MAX_BYTES = 2.0, 32 << 20
 NAN, INF = float("nan"), float("inf")
@@ -284,3 +288,42 @@ def test_unmerged_experts_are_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "old.gguf").write_bytes(old)
     with pytest.raises(UnsupportedModelError, match=r"one tensor for each expert.*convert the model again"):
         camelid.load(tmp_path / "old.gguf")
+
+
+TOWER_ROWS: list[tuple[str, str, Any, str]] = [
+    ("gemma3", "clip.projector_type", "mlp", "projector 'mlp' is not supported; supported: gemma3"),
+    ("gemma3", "general.architecture", "llama", "expected 'clip', as mmproj files have"),
+    ("gemma3", "clip.use_gelu", False, "neither clip.use_gelu nor clip.use_silu"),
+    ("gemma3", "clip.vision.image_size", 33, "expected patches of 4 pixels"),
+    ("gemma3", "clip.vision.image_size", 2**20, "expected patches of 4 pixels"),
+    ("gemma3", "clip.vision.image_size", 64, "position_embd.weight: found"),
+    ("gemma3", "clip.vision.patch_size", 0, "patch_size is 0"),
+    ("gemma3", "clip.vision.block_count", 2**20, "but the file has"),
+    ("gemma3", "clip.vision.block_count", 1, "no rule of projector 'gemma3' uses it"),
+    ("gemma3", "clip.vision.attention.head_count", 5, "which 5 heads do not divide"),
+    ("gemma3", "clip.vision.projector.scale_factor", 3, "are not whole squares"),
+    ("gemma3", "clip.vision.image_mean", [0.5], "expected 3 numbers"),
+    ("gemma3", "clip.vision.image_std", [0.5, 0.0, 0.5], "expected 3 numbers"),
+    ("gemma3", "clip.vision.image_mean", [NAN, 0.5, 0.5], "expected 3 numbers"),
+    ("gemma3", "clip.vision.attention.layer_norm_epsilon", NAN, "expected a finite number"),
+    ("qwen2_5_vl", "clip.vision.n_wa_pattern", -1, "n_wa_pattern is -1"),
+    ("qwen2_5_vl", "clip.vision.window_size", 1, "window_size is 1"),
+    ("qwen2_5_vl", "clip.vision.spatial_merge_size", 2**20, "makes squares of"),
+    ("qwen2_5_vl", "clip.vision.image_max_pixels", 2**40, "image_max_pixels 1099511627776"),
+    ("qwen2_5_vl", "clip.vision.image_min_pixels", -5, "image_min_pixels is -5"),
+    ("qwen3_vl", "clip.vision.image_size", 2**9, "makes 16384 positions"),
+    ("qwen3_vl", "clip.vision.is_deepstack_layers", [True] * 4, "taps the last layer"),
+    ("qwen3_vl", "clip.vision.is_deepstack_layers", [True], "has 1 items for 4 layers"),
+    ("qwen3_vl", "clip.vision.is_deepstack_layers", [True, False, False, False], "no rule of projector"),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "key", "value", "words"), TOWER_ROWS, ids=[f"{row[1]}={row[2]}" for row in TOWER_ROWS]
+)
+def test_impossible_towers(case: str, key: str, value: Any, words: str, tmp_path: Path) -> None:
+    convert_tower(write_vision(tmp_path / "m", load_vision(case)), tmp_path / "tower.gguf")
+    header = open_gguf(tmp_path / "tower.gguf")
+    changed = replace(header, metadata={**header.metadata, key: value}, kinds={**header.kinds, key: "any"})
+    with pytest.raises((ModelFormatError, UnsupportedModelError), match=words):
+        bounded(lambda: read_tower(checkpoint_of_gguf(changed)))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from gguf import constants
 from tests.golden.mutation import Mutation
 from tests.golden.vision_cases import WRONG
 from tests.support.hf_models import nmse, write_hf
@@ -18,8 +20,11 @@ from tests.support.vision_models import VisionCase, load_vision, load_visions, w
 from camelid.engine.media import Media
 from camelid.engine.request import Request
 from camelid.errors import CamelidError, ModelFormatError, TensorShapeError
+from camelid.formats.gguf import open_gguf
 from camelid.images.decode import ImageFile
 from camelid.images.patches import patch_rows, patches_of, windows_of
+from camelid.loading.convert import convert
+from camelid.loading.convert_tower import convert_tower
 from camelid.loading.model_file import open_model
 from camelid.loading.options import LoadOptions
 from camelid.loading.start import RunningModel, start
@@ -92,6 +97,35 @@ def test_rows_and_logits_equal_those_of_transformers(case: VisionCase, backend: 
     errors = nmse(rows, case.rows), nmse([logits], [case.logits])
     print(f"{case} on {backend}: NMSE of rows {errors[0]:.1e}, of logits {errors[1]:.1e}")
     assert max(errors) <= MAX_NMSE
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_files_of_both_parts_give_the_same_logits(case: VisionCase, tmp_path: Path) -> None:
+    """The text model and its mmproj file, whose keys and tensors have the names of the package gguf."""
+    folder = write_vision(tmp_path / "m", case)
+    convert(folder, tmp_path / "text.gguf")
+    convert_tower(folder, tmp_path / "mmproj.gguf")
+    keys = {value for value in vars_of(constants.Keys) if value.startswith("clip.")}
+    names = {constants.TENSOR_NAMES[t] for t in constants.MODEL_TENSORS[constants.MODEL_ARCH.MMPROJ]}
+    written = open_gguf(tmp_path / "mmproj.gguf")
+    assert {key for key in written.metadata if key.startswith("clip.")} <= keys
+    assert {stem(name) for name in written.tensors} <= names
+    rows, logits = asyncio.run(results(tmp_path / "text.gguf", case, mmproj=tmp_path / "mmproj.gguf"))
+    assert max(nmse(rows, case.rows), nmse([logits], [case.logits])) <= MAX_NMSE
+
+
+def stem(name: str) -> str:
+    """The name without its ending, its numbers as a placeholder."""
+    return re.sub(r"\.\d+(?=\.|$)", ".{bid}", re.sub(r"\.(weight|bias)(\.\d+)?$", "", name))
+
+
+def vars_of(kind: type) -> Iterator[str]:
+    """The texts of a class of constants and of the classes in it."""
+    for value in vars(kind).values():
+        if isinstance(value, type):
+            yield from vars_of(value)
+        elif isinstance(value, str):
+            yield value
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

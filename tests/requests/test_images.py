@@ -95,9 +95,10 @@ def test_a_prefix_hit_changes_no_bit(llm: LLM) -> None:
     assert llm.counters.prefix_hits > before
 
 
-def test_company_changes_no_bit(folder: Path) -> None:
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+def test_company_changes_no_bit(folder: Path, backend: str) -> None:
     async def runs() -> tuple[list[Drawn], list[Drawn]]:
-        async with await camelid.aload(folder, backend="reference", context=300, chunk=16, parallel=3) as llm:
+        async with await camelid.aload(folder, backend=backend, context=300, chunk=16, parallel=3) as llm:
             prompts = [asking(ONE), asking(TWO, "Why?"), [{"role": "user", "content": "Tell me a story."}]]
             alone = [await drawn(llm, prompt, cache_prompt=False) for prompt in prompts]
             together = await asyncio.gather(*(drawn(llm, prompt, cache_prompt=False) for prompt in prompts))

@@ -7,6 +7,7 @@ import click
 from camelid.cli.command import say, subcommand, writing_bar
 from camelid.cli.hub_download import local_path
 from camelid.loading.convert import CONVERT_TYPES, Conversion, convert
+from camelid.loading.convert_tower import convert_tower
 
 
 @subcommand
@@ -16,14 +17,16 @@ from camelid.loading.convert import CONVERT_TYPES, Conversion, convert
     "--type", "to", type=click.Choice(CONVERT_TYPES, case_sensitive=False), metavar="TYPE",
     help=f"Type of the matrices: {', '.join(CONVERT_TYPES)}. Default: unchanged.",
 )  # fmt: skip
-def command(model: str, target: str, to: str | None, verbose: bool) -> None:
+@click.option("--mmproj", "is_tower", is_flag=True, help="Write the model's vision tower alone.")
+def command(model: str, target: str, to: str | None, is_tower: bool, verbose: bool) -> None:
     """Convert the model IN, a Hugging Face directory (safetensors) or a GGUF, to the GGUF file OUT.
 
     For 4 and 5 bits see camelid quantize.
     """
     path = local_path(model)
+    write = convert_tower if is_tower else convert
     with writing_bar() as progress:
-        written = convert(path, target, to=to or "", progress=progress)
+        written = write(path, target, to=to or "", progress=progress)
     report(written, verbose)
 
 

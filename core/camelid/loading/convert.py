@@ -67,7 +67,7 @@ def convert(
     types = {w.name: stored_as(w, to) for w in weights}
     _check_types(file, types)
     metadata = _metadata(file, types, to)
-    tensors = [_out(w, types[w.name], file.sources) for w in weights]
+    tensors = [tensor_out(w, types[w.name], file.sources) for w in weights]
     kinds = infer_kinds(metadata, {k: v for k, v in file.gguf.kinds.items() if k in metadata})
     write_gguf(target, metadata=metadata, kinds=kinds, tensors=tensors, progress=progress)
     counts = {name: sum(t == name for t in types.values()) for name in dict.fromkeys(types.values())}
@@ -141,7 +141,7 @@ def _notes(file: ModelFile, types: Mapping[str, str], to: str) -> Iterator[str]:
         yield f"from {', '.join(sorted(before))}: more is lost than from the unquantized model"
 
 
-def _out(weight: Weight, to: str, sources: Mapping[str, Any]) -> TensorOut:
+def tensor_out(weight: Weight, to: str, sources: Mapping[str, Any]) -> TensorOut:
     """One tensor of the result, in its own type or encoded anew."""
     chunks = stored_tiles(weight, sources) if to == weight.type else _encoded(weight, to, sources)
     return TensorOut(weight.name, to, weight.shape, chunks)

@@ -9,7 +9,7 @@ from camelid.backends.base import Backend
 from camelid.backends.registry import oracle_name, processor_name, user_names
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import ProgramTable
-from camelid.engine.request import Request
+from camelid.engine.request import Request, max_answer_tokens
 from camelid.engine.scheduler import check_depth
 from camelid.errors import DeviceLostError
 from camelid.formats.progress import Progress
@@ -58,9 +58,13 @@ class RunningModel:
             await compile_program(programs, program, self.backend, self.deployment)
 
     async def with_images(self, request: Request) -> Request:
-        """The request with its images encoded. Raises RequestError for an image that cannot be read."""
+        """The request with its images encoded.
+
+        Raises RequestError for an image that cannot be read, ContextOverflowError before an image is encoded.
+        """
         if not request.media or self.tower is None:
             return request
+        max_answer_tokens(request, self.engine.context)
         rows = [each.rows or await self.tower.encode(each.image) for each in request.media]
         media = (replace(each, rows=own) for each, own in zip(request.media, rows, strict=True))
         return replace(request, media=tuple(media))

@@ -56,7 +56,8 @@ class HfTower:
 
 def has_tower(directory: HfDirectory) -> bool:
     """True for a directory of a model with a tower."""
-    return directory.config.get("model_type") in HF_TOWERS
+    name = directory.config.get("model_type")
+    return isinstance(name, str) and name in HF_TOWERS
 
 
 def text_part(directory: HfDirectory) -> HfDirectory:
@@ -65,7 +66,7 @@ def text_part(directory: HfDirectory) -> HfDirectory:
     outer = {key: value for key, value in directory.config.items() if key in SHARED}
     inner = directory.settings.section("text_config").values
     text = inner or {k: v for k, v in directory.config.items() if k != "vision_config"}  # of older classes
-    taps = directory.settings.section("vision_config").counts("deepstack_visual_indexes")
+    taps = _taps(directory.settings.section("vision_config"), row)
     config = {**outer, **text, "model_type": row.text, "n_deepstack_layers": len(taps)}
     tensors = {name: tensor for old, tensor in directory.tensors.items() if (name := _text_name(old, row))}
     return replace(directory, config=config, tensors=tensors)
@@ -123,7 +124,7 @@ def _tensors(directory: HfDirectory, row: HfTower, n_layers: int) -> Iterator[We
         for old, tensor in directory.tensors.items()
         if old.startswith(row.prefixes) and (name := _inner(old, row))
     }
-    taps = directory.settings.section("vision_config").counts("deepstack_visual_indexes")
+    taps = _taps(directory.settings.section("vision_config"), row)
     for name, published in (*_published(row, n_layers), *_tapped(row, taps)):
         for ending in ENDINGS:
             tensor = found.pop(published + ending, None)
@@ -147,6 +148,12 @@ def _published(row: HfTower, n_layers: int) -> Iterator[tuple[str, str]]:
     yield from row.outer.items()
     for i in range(n_layers):
         yield from ((f"v.blk.{i}.{name}", row.layer.format(i=i) + inner) for name, inner in row.names.items())
+
+
+def _taps(vision: Config, row: HfTower) -> list[int]:
+    """The tapped layers; none for a tower without projectors of its own for them."""
+    name = "deepstack_visual_indexes"
+    return (vision.counts(name) if vision.has(name) else [8, 16, 24]) if row.taps else []
 
 
 def _tapped(row: HfTower, taps: Sequence[int]) -> Iterator[tuple[str, str]]:
@@ -276,8 +283,7 @@ def _qwen3_metadata(config: Config, processor: Config) -> Metadata:
     side = round(n_positions**0.5)
     if side * side != n_positions:
         raise unsupported("vision_config.num_position_embeddings", n_positions, ("a square",))
-    stated = vision.has("deepstack_visual_indexes")
-    taps = vision.counts("deepstack_visual_indexes") if stated else [8, 16, 24]
+    taps = _taps(vision, HF_TOWERS["qwen3_vl"])
     depth = vision.count("depth", 27, most=MAX_LAYERS)
     return {
         **made,

@@ -19,6 +19,8 @@ Shape = tuple[int, ...]
 MAX_SIDE = 1 << 14  # pixels; published towers have at most 1,500
 MAX_PATCHES = 1 << 14  # patches of one image; published towers have at most 16,384
 MAX_FACTOR = 1 << 8  # pixels of a square's side; published towers have at most 32
+MAX_PIXELS = 1 << 28
+MAX_POSITIONS = 1 << 12  # each patch has a weight for each of them
 MIN_ROWS, MAX_ROWS = 8, 4096  # of an image, in files that state no pixels
 AXIAL_THETA = 10000.0
 Facts: TypeAlias = dict[str, Any]
@@ -100,11 +102,15 @@ def _free_sizes(vision: MetadataReader, row: Projector) -> Facts:
     if factor > MAX_FACTOR:
         vision.fail("patch_size", f"makes squares of {factor} pixels, expected at most {MAX_FACTOR}")
     mean, std = (_channels(vision, name) for name in ("image_mean", "image_std"))
-    least = vision.count("image_min_pixels", MIN_ROWS * factor**2)
-    most = vision.count("image_max_pixels", MAX_ROWS * factor**2)
-    if not factor**2 <= least <= most:
-        vision.fail("image_min_pixels", f"is {least}, expected {factor**2} to {most}")
+    least, most = (
+        vision.gguf.get(vision.key(f"image_{name}_pixels"), int, default=n * factor**2)
+        for name, n in (("min", MIN_ROWS), ("max", MAX_ROWS))
+    )
+    if not 0 < least <= most <= MAX_PIXELS or most < factor**2:
+        vision.fail("image_min_pixels", f"is {least} and image_max_pixels {most}, expected 1 to {MAX_PIXELS}")
     n_positions = _side(vision) ** 2 if "v.position_embd" in row.outer else 0
+    if n_positions > MAX_POSITIONS:
+        vision.fail("image_size", f"makes {n_positions} positions, expected at most {MAX_POSITIONS}")
     resizing = Resizing(factor=factor, least=least, most=most, resample="bicubic", mean=mean, std=std)
     return {"merge": merge, "n_positions": n_positions, "resizing": resizing}
 
