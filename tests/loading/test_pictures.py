@@ -22,7 +22,10 @@ pytest.importorskip("PIL", reason="the extra vision is not installed")
 FILE = Path(__file__).parents[1] / "golden" / "vision_pixels.json"
 PIXELS: list[dict[str, Any]] = json.loads(FILE.read_text())
 SEED = 5301
-CLIP: dict[str, Any] = {"mean": (0.48145466, 0.4578275, 0.40821073), "std": (0.26862954, 0.26130258, 0.27577711)}
+CLIP: dict[str, Any] = {
+    "mean": (0.48145466, 0.4578275, 0.40821073),
+    "std": (0.26862954, 0.26130258, 0.27577711),
+}
 TOWERS: dict[str, dict[str, Any]] = {
     "gemma3": {"resizing": Resizing(size=32), "n_positions": 64},
     "qwen2_5_vl": {"resizing": Resizing(factor=8, least=64, most=4096, resample="bicubic", **CLIP)},
