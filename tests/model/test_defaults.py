@@ -150,3 +150,10 @@ def test_minicpm_files_without_scales_have_those_of_the_published_model(tmp_path
     old = replace(header, metadata={k: v for k, v in header.metadata.items() if k not in names})
     spec = drive(read_model(old), lambda *_: b"").spec
     assert (spec.embedding_scale, spec.residual_scale, spec.logit_scale) == (12.0, 1.4 / 2**0.5, 256 / 64)
+
+
+def test_a_class_with_the_model_type_of_another(tmp_path: Path) -> None:
+    """Ling 2 is published as model_type bailing_moe; its class tells it from Ling 1."""
+    case = load_case("bailing_moe_v2")
+    folder = write_hf(tmp_path / "m", case, config_changes={"model_type": "bailing_moe"})
+    assert load_hf(folder).model.spec.arch == "bailingmoe2"

@@ -15,7 +15,7 @@ from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.formats.json_text import JsonObject
 from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.formats.mxfp4 import fold_blocks
-from camelid.model.archs import HF_ROWS
+from camelid.model.archs import HF_ROWS, row_name
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.delta_folds import of_qkvz, tiled_columns, tiled_heads
 from camelid.model.hf_embedding import embedding_metadata
@@ -74,7 +74,7 @@ def _renamed(config: Config, row: HfRow) -> JsonObject:
 
 
 def _row(directory: HfDirectory) -> HfRow:
-    name = directory.settings.text("model_type")
+    name = row_name(directory.settings)
     row = HF_ROWS.get(name)
     if row is None:
         known = ", ".join(sorted(HF_ROWS))

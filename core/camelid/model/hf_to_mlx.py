@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from camelid.formats.hf_config import HfDirectory
-from camelid.model.archs import HF_ROWS
+from camelid.model.archs import HF_ROWS, row_name
 from camelid.model.hf import (
     ENDINGS,
     fold_tensors,
@@ -38,11 +38,11 @@ def mlx_weights(directory: HfDirectory) -> dict[str, MlxWeight]:
     Only the folds of mlx-lm's `sanitize` are applied. Raises the errors of `checkpoint_of_hf`.
     """
     settings = read_settings(directory)
-    plain = HF_ROWS[settings.config.text("model_type")]
+    plain = HF_ROWS[row_name(settings.config)]
     form = MLX_FORMS.get(settings.config.text("model_type"))
     stored = replace(settings, row=form.row(plain) if form else plain)
     folds = {name: fold for name, fold in settings.row.folds.items() if name not in stored.row.folds}
-    folding = replace(settings, row=replace(settings.row, folds=folds))
+    folding = replace(settings, row=replace(settings.row, folds=folds, scales={}))
     found: dict[str, MlxWeight] = {}
     for name, weight in _weights(directory, settings, folding, stored):
         found.setdefault(name, MlxWeight(name, _shape(weight, stored), weight))
