@@ -54,6 +54,8 @@ READINGS: Mapping[str, Reading] = {
     "gemma3_rope_parameters": Reading(SCALE, {"query_pre_attn_scalar": 32}),
     "lfm2_moe": Reading("llama.cpp has no scale of lfm2moe's experts", {"routed_scaling_factor": 1.0}),
     "qwen3_moe_raw_probs": Reading("llama.cpp always normalizes qwen3moe", {"norm_topk_prob": True}),
+    "ministral": Reading(NO_WINDOW, rows=12),
+    "exaone4": Reading(SCALE, {"sliding_window": None, "layer_types": ["full_attention"] * 4}),
     "bitnet": Reading("llama.cpp gates bitnet by SiLU", {"hidden_act": "silu"}),
 }
 PLAIN = Reading("")
@@ -62,6 +64,16 @@ UNREAD: Mapping[str, str] = {
     "mamba_bias": "llama.cpp does not open a mamba with biases of projections",
     "mamba2_bias": "llama.cpp does not open a mamba2 without a bias of the convolution",
     "nemotron_h_bias": "llama.cpp does not open a nemotron_h with biases of mamba2 layers",
+    "arcee_bias": "llama.cpp does not open an arcee with biases",
+    "cohere_plus": "llama.cpp reads norms of heads of command-r from 64 layers on",
+    "ernie4_5_bias": "llama.cpp does not open an ernie4_5 with biases of its MLP",
+    "falcon_rw": "llama.cpp has no ALiBi for falcon",
+    "gpt_neox_sequential": "llama.cpp does not open a gptneox without biases of attention",
+    "gptj": "llama.cpp has no graph for gptj",
+    "hunyuan_v1_dense_bias": "llama.cpp does not open a hunyuan-dense with biases",
+    "olmo_bias": "llama.cpp does not open an olmo with biases",
+    "opt": "the name opt is ours",
+    "seed_oss_bias": "llama.cpp does not open a seed_oss with biases of its MLP",
     "internlm2_bias": "llama.cpp does not open an internlm2 with biases",
     "starcoder2_bare": "llama.cpp does not open a starcoder2 without biases",
 }
@@ -80,7 +92,8 @@ def llama_logits(path: Path, sequences: Sequence[Sequence[int]]) -> Logits:
     rival: Any = import_module("llama_cpp")  # installed by `make rivals`
     rows: Logits = []
     for ids in sequences:
-        sizes = {"n_ctx": LEAST_CONTEXT, "n_batch": LEAST_CONTEXT, "n_threads": 1, "n_threads_batch": 1}
+        n_rows = -(-len(ids) // LEAST_CONTEXT) * LEAST_CONTEXT
+        sizes = {"n_ctx": n_rows, "n_batch": n_rows, "n_threads": 1, "n_threads_batch": 1}
         model = rival.Llama(
             str(path), logits_all=True, verbose=False, type_k=F32, type_v=F32, swa_full=True, **sizes
         )
@@ -94,7 +107,8 @@ def compare(name: str, folder: Path, to: str) -> float:
     """NMSE of Camelid's logits against llama.cpp's on one file, over the rows that can agree."""
     path, ids = convert_case(name, folder, to), load_case(name).token_ids
     loaded: Loaded = load_gguf(path)
-    ours = reference_logits(loaded, ids, context=min(LEAST_CONTEXT, loaded.model.spec.context_length))
+    context = max(LEAST_CONTEXT, *map(len, ids))
+    ours = reference_logits(loaded, ids, context=min(context, loaded.model.spec.context_length))
     rows = READINGS.get(name, PLAIN).rows
     cut: Callable[[NDArray[Any]], NDArray[Any]] = lambda logits: logits[:rows]  # noqa: E731
     return nmse([cut(row) for row in ours], [cut(row) for row in llama_logits(path, ids)])

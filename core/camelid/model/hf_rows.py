@@ -226,6 +226,16 @@ CHATGLM_REFUSED: Mapping[str, tuple[object, ...]] = {
     "original_rope": (True,), "apply_residual_connection_post_layernorm": (False,),
     "add_bias_linear": (False,), "quantization_bit": (0,), "pre_seq_len": (),
 }  # fmt: skip
+MPT_KEYS: Names = {
+    "embedding_length": "d_model",
+    "block_count": "n_layers",
+    "feed_forward_length": "ffn_size",
+    "attention.head_count": "n_heads",
+    "attention.head_count_kv": "n_heads",
+    "context_length": "max_seq_len",
+    "norm_eps": "layer_norm_epsilon",
+    "hidden_activation": "activation",
+}
 GRANITE_SCALES: Names = {
     "attention.scale": "attention_multiplier",
     "embedding_scale": "embedding_multiplier",

@@ -17,7 +17,7 @@ COHERE = config(
     use_qk_norm=False,
 )
 COHERE.pop("rms_norm_eps")
-COHERE_PLUS = COHERE | {"attention_bias": True, "head_dim": 32, "use_qk_norm": True}
+COHERE_PLUS = COHERE | {"attention_bias": True, "hidden_size": 128, "use_qk_norm": True}
 COHERE2 = {key: value for key, value in COHERE.items() if key != "use_qk_norm"} | {
     "architectures": ["Cohere2ForCausalLM"],
     "cache_implementation": "hybrid",

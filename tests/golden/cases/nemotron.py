@@ -9,7 +9,7 @@ NEMOTRON = config(
     "NemotronForCausalLM",
     "nemotron",
     attention_bias=False,
-    head_dim=24,
+    head_dim=16,
     hidden_act="relu2",
     mlp_bias=False,
     norm_eps=1e-05,
@@ -21,7 +21,7 @@ ARCEE = config(
     "arcee",
     attention_bias=False,
     hidden_act="relu2",
-    mlp_bias=True,
+    mlp_bias=False,
     rope_scaling={
         "beta_fast": 32.0,
         "beta_slow": 1.0,
@@ -36,6 +36,7 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="nemotron", seed=1050, config=NEMOTRON),
     CaseRow(name="nemotron_bias", seed=1051, config=NEMOTRON | {"attention_bias": True, "mlp_bias": True}),
     CaseRow(name="arcee", seed=1052, config=ARCEE),
+    CaseRow(name="arcee_bias", seed=1053, config=ARCEE | {"attention_bias": True, "mlp_bias": True}),
 )
 
 WRONG: tuple[Mutation, ...] = (
@@ -49,5 +50,6 @@ WRONG: tuple[Mutation, ...] = (
     without("nemotron_bias", "ffn biases", "up_proj.bias", "down_proj.bias"),
     *common("arcee"),
     key("arcee", "rope_scaling", None),
-    without("arcee", "ffn biases", "up_proj.bias", "down_proj.bias"),
+    without("arcee_bias", "attention biases", "q_proj.bias", "k_proj.bias", "v_proj.bias", "o_proj.bias"),
+    without("arcee_bias", "ffn biases", "up_proj.bias", "down_proj.bias"),
 )

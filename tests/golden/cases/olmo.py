@@ -33,12 +33,21 @@ OLMO3 = modern(
 )
 PLAIN_ROPE = {"rope_theta": 200.0, "rope_type": "default"}
 
+OLMO = config("OlmoForCausalLM", "olmo", attention_bias=False, clip_qkv=None, pad_token_id=0)
+OLMO.pop("rms_norm_eps")
+
 CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="olmo", seed=1120, config=OLMO),
+    CaseRow(name="olmo_bias", seed=1121, config=OLMO | {"attention_bias": True}),
     CaseRow(name="olmo2", seed=201, config=OLMO2),
     CaseRow(name="olmo3", seed=202, config=OLMO3),
 )
 
 WRONG: tuple[Mutation, ...] = (
+    key("olmo", "rope_theta", 300.0),
+    key("olmo", "hidden_act", "relu"),
+    key("olmo", "clip_qkv", 0.5),
+    without("olmo_bias", "attention biases", "_proj.bias"),
     *common("olmo2"),
     without("olmo2", "q norm", "q_norm.weight"),
     without("olmo2", "k norm", "k_norm.weight"),

@@ -9,22 +9,22 @@ GLM = config(
     "GlmForCausalLM",
     "glm",
     attention_bias=True,
-    head_dim=32,
+    head_dim=16,
     pad_token_id=0,
     partial_rotary_factor=0.5,
     rms_norm_eps=1.5625e-07,
 )
 GLM4 = GLM | {"architectures": ["Glm4ForCausalLM"], "model_type": "glm4"}
 ERNIE = config(
-    "Ernie4_5ForCausalLM", "ernie4_5", head_dim=32, rope_theta=5e5, tie_word_embeddings=True, use_bias=True
+    "Ernie4_5ForCausalLM", "ernie4_5", head_dim=32, rope_theta=5e5, tie_word_embeddings=True, use_bias=False
 )
 SEED_OSS = config(
     "SeedOssForCausalLM",
     "seed_oss",
     attention_bias=True,
-    attention_out_bias=True,
+    attention_out_bias=False,
     head_dim=32,
-    mlp_bias=True,
+    mlp_bias=False,
     residual_dropout=0.1,
     rms_norm_eps=1e-06,
     rope_scaling={"rope_type": "default"},
@@ -40,7 +40,7 @@ LLAMA3_ROPE: Json = {
 EXAONE4 = config(
     "Exaone4ForCausalLM",
     "exaone4",
-    head_dim=32,
+    head_dim=16,
     layer_types=[LOCAL, LOCAL, LOCAL, GLOBAL],
     num_hidden_layers=4,
     rope_scaling=LLAMA3_ROPE,
@@ -57,7 +57,7 @@ ALPHA: Json = {"alpha": 50.0, "factor": 1.0, "type": "dynamic"}
 HUNYUAN = config(
     "HunYuanDenseV1ForCausalLM",
     "hunyuan_v1_dense",
-    attention_bias=True,
+    attention_bias=False,
     attention_head_dim=32,
     head_dim=32,
     rope_scaling=ALPHA,
@@ -102,10 +102,15 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="glm", seed=1100, config=GLM),
     CaseRow(name="glm4", seed=1101, config=GLM4),
     CaseRow(name="ernie4_5", seed=1102, config=ERNIE),
+    CaseRow(name="ernie4_5_bias", seed=1110, config=ERNIE | {"use_bias": True}),
     CaseRow(name="seed_oss", seed=1103, config=SEED_OSS),
+    CaseRow(
+        name="seed_oss_bias", seed=1112, config=SEED_OSS | {"attention_out_bias": True, "mlp_bias": True}
+    ),
     CaseRow(name="exaone4", seed=1104, config=EXAONE4),
     CaseRow(name="exaone4_small", seed=1105, config=EXAONE4_SMALL),
     CaseRow(name="hunyuan_v1_dense", seed=1106, config=HUNYUAN),
+    CaseRow(name="hunyuan_v1_dense_bias", seed=1111, config=HUNYUAN | {"attention_bias": True}),
     CaseRow(name="helium", seed=1107, config=HELIUM),
     CaseRow(name="ministral", seed=1108, config=MINISTRAL),
     CaseRow(name="ministral3", seed=1109, config=MINISTRAL3, lengths=(264, 19)),
@@ -121,11 +126,12 @@ WRONG: tuple[Mutation, ...] = (
     without("glm4", "norm before mlp", "post_attention_layernorm.weight"),
     without("glm4", "norm after mlp", "post_mlp_layernorm.weight"),
     *common("ernie4_5"),
-    without("ernie4_5", "attention biases", "q_proj.bias", "k_proj.bias", "v_proj.bias", "o_proj.bias"),
-    without("ernie4_5", "ffn biases", "gate_proj.bias", "up_proj.bias", "down_proj.bias"),
+    without("ernie4_5_bias", "attention biases", "q_proj.bias", "k_proj.bias", "v_proj.bias", "o_proj.bias"),
+    without("ernie4_5_bias", "ffn biases", "gate_proj.bias", "up_proj.bias", "down_proj.bias"),
     *common("seed_oss"),
     without("seed_oss", "qkv bias", "q_proj.bias", "k_proj.bias", "v_proj.bias"),
-    without("seed_oss", "o bias", "o_proj.bias"),
+    without("seed_oss_bias", "o bias", "o_proj.bias"),
+    without("seed_oss_bias", "ffn biases", "gate_proj.bias", "up_proj.bias", "down_proj.bias"),
     without("seed_oss", "norm before mlp", "post_attention_layernorm.weight"),
     *common("exaone4"),
     key("exaone4", "rope_scaling", None),
@@ -140,7 +146,7 @@ WRONG: tuple[Mutation, ...] = (
     within("hunyuan_v1_dense", "rope_scaling", ALPHA, alpha=2.0),
     without("hunyuan_v1_dense", "q norm", "query_layernorm.weight"),
     without("hunyuan_v1_dense", "k norm", "key_layernorm.weight"),
-    without("hunyuan_v1_dense", "attention biases", "_proj.bias"),
+    without("hunyuan_v1_dense_bias", "attention biases", "_proj.bias"),
     *common("helium"),
     *common("ministral"),
     key("ministral", "layer_types", [GLOBAL] * 2),

@@ -16,9 +16,48 @@ ARCHS: dict[str, Arch] = {
         splits=FUSED_QKV,
         max_alibi_bias=8.0,  # llama.cpp's converter writes no key
     ),
+    "mpt": Arch(
+        rope_style="",
+        norm_kind="layer",
+        mlp="mlp",
+        act="gelu_erf",
+        optional_biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
+        splits=FUSED_QKV,
+    ),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
+    "mpt": hf.HfRow(
+        arch="mpt",
+        names={
+            "attn_norm": "norm_1",
+            "attn_qkv": "attn.Wqkv",
+            "attn_output": "attn.out_proj",
+            "ffn_norm": "norm_2",
+            "ffn_up": "ffn.up_proj",
+            "ffn_down": "ffn.down_proj",
+        },
+        outer={"token_embd": "transformer.wte", "output_norm": "transformer.norm_f", "output": "lm_head"},
+        layer="transformer.blocks.{i}.",
+        keys=hf.MPT_KEYS,
+        numbers={
+            "attention.max_alibi_bias": "attn_config.alibi_bias_max",
+            "attention.scale": "attn_config.softmax_scale",
+        },
+        sections=("attn_config",),
+        defaults={"max_seq_len": 2048, "attn_config.alibi_bias_max": 8},
+        refused={
+            "attn_config.alibi": (True,),
+            "attn_config.attn_type": ("multihead_attention",),
+            "attn_config.clip_qkv": (),
+            "attn_config.prefix_lm": (False,),
+            "attn_config.qk_ln": (False,),
+            "expansion_ratio": (4,),
+            "logit_scale": (),
+            "no_bias": (True,),
+        },
+        is_tied=True,
+    ),
     "bloom": hf.HfRow(
         arch="bloom",
         names={

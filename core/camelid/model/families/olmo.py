@@ -1,11 +1,19 @@
-"""OLMo 2 and 3."""
+"""OLMo 1 to 3."""
 
 from __future__ import annotations
 
 from camelid.model import hf_rows as hf
-from camelid.model.arch import POST_NORMS, WIDE_NORMS, Arch
+from camelid.model.arch import ATTENTION, POST_NORMS, PRE_NORMS, WIDE_NORMS, Arch
 
 ARCHS: dict[str, Arch] = {
+    # Layer norms without gain and bias.
+    "olmo": Arch(
+        norm_kind="layer",
+        outer={"token_embd": "VC"},
+        tensors={},
+        bare_norms=(*PRE_NORMS, "output_norm"),
+        optional_biases=tuple(ATTENTION),
+    ),
     # OLMo 2 (no window) and OLMo 3 (window): llama.cpp names both olmo2.
     "olmo2": Arch(
         rope_style="neox",
@@ -18,6 +26,14 @@ ARCHS: dict[str, Arch] = {
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
+    "olmo": hf.HfRow(
+        arch="olmo",
+        names={**hf.ATTENTION, **hf.GLU},
+        outer={"token_embd": "model.embed_tokens", "output": "lm_head"},
+        folds=hf.PAIRS,
+        keys=hf.LAYER_KEYS,
+        defaults={"max_position_embeddings": 2048, "layer_norm_eps": 1e-5},
+    ),
     "olmo2": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5}),
     "olmo3": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5, "sliding_window": 4096}),
     "olmoe": hf.HfRow(

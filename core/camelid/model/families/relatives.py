@@ -60,7 +60,16 @@ HF_ROWS: dict[str, hf.HfRow] = {
         defaults={"num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5},
         is_tied=True,
     ),
-    "seed_oss": hf.HfRow(arch="seed_oss", defaults={"num_key_value_heads": 8, "head_dim": 128}),
+    "seed_oss": hf.HfRow(
+        arch="seed_oss",
+        names={
+            "attn_norm": "input_layernorm",
+            **hf.ATTENTION,
+            "post_attention_norm": "post_attention_layernorm",
+            **hf.GLU,
+        },
+        defaults={"num_key_value_heads": 8, "head_dim": 128},
+    ),
     "exaone4": hf.HfRow(
         arch="exaone4",
         names=hf.OLMO,
