@@ -103,6 +103,11 @@ def _rank(key: str) -> Callable[[Config], int]:
     )
 
 
+def _has_bare_norms(_config: Config) -> bool:
+    """Falcon Mamba norms time steps, B and C."""
+    return True
+
+
 def _jamba_types(config: Config, n_layers: int) -> list[str]:
     period, offset = config.count("attn_layer_period"), config.count("attn_layer_offset", least=0)
     return ["attention" if i % period == offset else "mamba" for i in range(n_layers)]
@@ -149,7 +154,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "falcon_mamba": replace(
         MAMBA_ROW,
         numbers={"ssm.dt_b_c_rms_epsilon": "mixer_rms_eps"},
-        derived={**MAMBA_ROW.derived, "ssm.dt_b_c_rms": lambda _: True},
+        derived={**MAMBA_ROW.derived, "ssm.dt_b_c_rms": _has_bare_norms},
         defaults={**MAMBA_ROW.defaults, "mixer_rms_eps": 1e-6},
     ),
     "jamba": hf.HfRow(
