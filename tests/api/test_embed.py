@@ -237,3 +237,19 @@ def test_poolings_that_no_op_has_are_refused(tmp_path: Path) -> None:
     write_modules(path, {"pooling_mode": "mean"}, "LayerNorm")
     with pytest.raises(UnsupportedModelError, match="modules is Transformer, Pooling, LayerNorm"):
         camelid.load(str(path))
+
+
+def test_a_pooling_by_option(folder: Path, llm: camelid.LLM, tmp_path: Path) -> None:
+    """A file that states none, another than the file's, and a decoder that generates text otherwise."""
+    bare = write_encoder(tmp_path / "bare", pooling="")
+    with camelid.load(str(bare), backend="cpu", pooling="mean") as loaded:
+        assert loaded.embed(MANY[:3]) == llm.embed(MANY[:3])
+    with camelid.load(str(folder), backend="cpu", pooling="last") as loaded:
+        want = unit([np.asarray(rows, "f8")[-1] for rows in BERT.logits])
+        assert np.allclose(loaded.embed(BERT.token_ids), want, atol=1e-6)
+    with camelid.load("cria", backend="cpu", pooling="last") as decoder:
+        assert len(decoder.embed("hello")[0]) == decoder.spec.hidden_size
+        with pytest.raises(RequestError, match="generates no text"):
+            decoder.generate("hello")
+    with pytest.raises(RequestError, match="pooling is 'max', expected none, mean, cls, last"):
+        camelid.load("cria", pooling="max")

@@ -11,7 +11,8 @@ Json = dict[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRow:
     """`lengths` are the lengths of the two sequences. `prefix` is cut from names; `masks` stores gpt2's masks
-    too. `attention` is transformers' implementation.
+    too. `attention` is transformers' implementation. `pooling` pools a model's hidden states, and matrices of
+    the shapes `dense` follow, as modules of sentence-transformers.
     """
 
     name: str
@@ -21,6 +22,8 @@ class CaseRow:
     prefix: str = ""
     masks: bool = False
     attention: str = "eager"
+    pooling: str = ""
+    dense: tuple[tuple[int, int], ...] = ()
 
 
 def config(class_name: str, model_type: str, **facts: Any) -> Json:

@@ -29,6 +29,8 @@ def bare_case(row: CaseRow, tensors: dict[str, list[int]]) -> HfCase:
         token_ids=token_ids(row),
         logits=[],
         weights_crc32=0,
+        pooling=row.pooling,
+        dense=row.dense,
     )
     object.__setattr__(case, "weights_crc32", weights_crc32(case))
     return case
@@ -42,8 +44,13 @@ def token_ids(row: CaseRow) -> list[list[int]]:
     ]
 
 
+def stored(case: HfCase) -> tuple[str, ...]:
+    """The facts of a case in its file, besides the logits."""
+    return (*STORED, "pooling", "dense") if case.pooling else STORED
+
+
 def write_case(case: HfCase) -> None:
-    lines = [f'"{name}": {json.dumps(getattr(case, name))}' for name in STORED]
+    lines = [f'"{name}": {json.dumps(getattr(case, name))}' for name in stored(case)]
     packed = [base64.b64encode(run.astype("<f4").tobytes()).decode() for run in case.logits]
     lines.append(f'"logits": {json.dumps(packed, indent=0)}')
     hf_models.FOLDER.mkdir(exist_ok=True)
@@ -55,7 +62,7 @@ def same(case: HfCase) -> bool:
     kept = load_case(case.name)
     error = nmse([run.astype(np.float32) for run in case.logits], kept.logits)
     print(f"{case.name}: NMSE {error:.1e} to the committed file, allowed {ALLOWED:.0e}")
-    return error < ALLOWED and all(getattr(case, name) == getattr(kept, name) for name in STORED)
+    return error < ALLOWED and all(getattr(case, name) == getattr(kept, name) for name in stored(case))
 
 
 def mutations_show(case: HfCase, run: Callable[[HfCase, Mutation], Sequence[Any]]) -> bool:

@@ -70,7 +70,17 @@ def output_of(model: Any, case: HfCase, ids: list[int]) -> np.ndarray[Any, Any]:
     types = {"token_type_ids": torch.tensor([case.token_types(ids)])} if any(case.token_types(ids)) else {}
     output = model(torch.tensor([ids]), **types)
     rows = output.logits if case.head == hf_models.RANKS else output.last_hidden_state[0]
-    return rows.double().numpy()
+    return pooled(case, rows.double().numpy())
+
+
+def pooled(case: HfCase, rows: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The pooled row [1, C] after the dense maps, or the rows of a case without a pooling."""
+    if not case.pooling:
+        return rows
+    row = rows[-1:] if case.pooling == "last" else rows.mean(axis=0, keepdims=True)
+    for matrix in hf_models.dense_of(case):
+        row = row @ matrix.T.astype(np.float64)
+    return row
 
 
 def run(case: HfCase, mutation: Mutation | None = None, *, dtype: torch.dtype = torch.float64) -> Logits:

@@ -47,6 +47,7 @@ REFUSED = {
     "falcon_h1-hidden_act",
     "falcon_h1-time_step_limit",
     "falcon_h1_norm-mamba_norm_before_gate",
+    "gemma_embedding-use_bidirectional_attention",
     "modernbert_ranking-classifier_activation",
     "modernbert_ranking-classifier_pooling",
     "falcon_rw-parallel_attn",

@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,8 @@ class HfCase:
     token_ids: list[list[int]]
     logits: list[NDArray[np.float32]]
     weights_crc32: int
+    pooling: str = ""
+    dense: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
         return self.name
@@ -110,10 +112,11 @@ def load_cases() -> list[HfCase]:
 def load_case(name: str) -> HfCase:
     raw: Json = json.loads((FOLDER / f"{name}.json").read_text())
     packed = [np.frombuffer(base64.b64decode(text), "<f4") for text in raw.pop("logits")]
-    is_ranking = raw["config"]["architectures"][0].endswith(RANKS)
+    is_ranking = raw["config"]["architectures"][0].endswith(RANKS) or bool(raw.get("pooling"))
     n_rows = [1 if is_ranking else len(ids) for ids in raw["token_ids"]]
     logits = [flat.reshape(n, -1) for flat, n in zip(packed, n_rows, strict=True)]  # [T, V]
-    return HfCase(name=name, logits=logits, **raw)
+    dense = tuple((rows, cols) for rows, cols in raw.pop("dense", ()))
+    return HfCase(name=name, logits=logits, dense=dense, **raw)
 
 
 def weights_of(case: HfCase, *, neutral: Iterable[str] = ()) -> Weights:
@@ -153,7 +156,31 @@ def write_hf(
         write_safetensors(folder / "model.safetensors", weights, dtype=dtype)
     else:
         _write_shards(folder, weights, dtype, n_shards)
+    _write_modules(folder, case, dtype)
     return folder
+
+
+def dense_of(case: HfCase) -> list[NDArray[np.float32]]:
+    """The matrices after the pooling."""
+    named = {f"dense_{i}.weight": list(shape) for i, shape in enumerate(case.dense)}
+    return list(weights_of(replace(case, tensors=named)).values())
+
+
+def _write_modules(folder: Path, case: HfCase, dtype: str) -> None:
+    """The settings of sentence-transformers, of a case with a pooling."""
+    if not case.pooling:
+        return
+    kinds = ["Transformer", "Pooling", *("Dense" for _ in case.dense)]
+    paths = ["", *(f"{i}_{kind}" for i, kind in enumerate(kinds[1:], 1))]
+    modules = [{"path": path, "type": f"x.{kind}"} for path, kind in zip(paths, kinds, strict=True)]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    for path in paths[1:]:
+        (folder / path).mkdir(exist_ok=True)
+    mode = {"last": "lasttoken"}.get(case.pooling, case.pooling)
+    (folder / paths[1] / "config.json").write_text(json.dumps({"pooling_mode": mode}))
+    for path, matrix in zip(paths[2:], dense_of(case), strict=True):
+        (folder / path / "config.json").write_text(json.dumps({"bias": False}))
+        write_safetensors(folder / path / "model.safetensors", {"linear.weight": matrix}, dtype=dtype)
 
 
 def write_safetensors(path: Path, weights: Mapping[str, NDArray[Any]], *, dtype: str = "f32") -> None:

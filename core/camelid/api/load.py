@@ -38,6 +38,7 @@ def load(
     kv_rows: int | None = None,
     max_in_flight: int | None = None,
     record_tape: bool = False,
+    pooling: str | None = None,
     mmproj: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     **unknown: Never,
@@ -53,8 +54,8 @@ def load(
         backend=backend, adapter=adapter, threads=threads, gpu_layers=gpu_layers,
         tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, collective=collective,
         activations=activations, context=context, parallel=parallel, chunk=chunk, step_ms=step_ms,
-        kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight, record_tape=record_tape, mmproj=mmproj,
-        **unknown,
+        kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight, record_tape=record_tape,
+        pooling=pooling, mmproj=mmproj, **unknown,
     )  # fmt: skip
     return load_with(model, options, progress=progress)
 

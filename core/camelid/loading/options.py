@@ -15,6 +15,7 @@ from camelid.model.kv_types import KV_TYPES
 ACTIVATIONS = ("f32", "q8")
 BACKENDS = ("auto", *user_names())
 KV_TYPE_NAMES = tuple(KV_TYPES)
+POOLINGS = ("none", "mean", "cls", "last")
 COLLECTIVES = ("peer", "nccl")
 INTEGERS = ("context", "chunk", "step_ms", "kv_rows", "threads", "gpu_layers")
 
@@ -42,7 +43,9 @@ class LoadOptions:
     sequences together (None: enough for `parallel` full contexts). `kv_type` is its storage type: f32, f16,
     q8_0, q4_0, or two-tier and two-tier-q4_0, which store all rows in q8_0 or q4_0 and read at least the
     latest 256 from a second copy in f16. `max_in_flight` lowers the number of steps in flight. `record_tape`
-    records a tape for `save_tape`. `mmproj` is the GGUF file of the model's vision tower.
+    records a tape for `save_tape`. `pooling` makes embeddings by mean, cls or last, or a row for each token
+    with none, whatever the file states (None: as the file states). `mmproj` is the GGUF file of the model's
+    vision tower.
     """
 
     backend: str = "auto"
@@ -61,6 +64,7 @@ class LoadOptions:
     kv_rows: int | None = None
     max_in_flight: int | None = None
     record_tape: bool = False
+    pooling: str | None = None
     mmproj: str | PathLike[str] | None = None
 
     @classmethod
@@ -96,6 +100,9 @@ class LoadOptions:
             if getattr(self, name) is not None:
                 check_integer(name, getattr(self, name))
         self._check_collective()
+        if self.pooling not in (None, *POOLINGS):
+            known = ", ".join(POOLINGS)
+            raise RequestError(f"pooling is {shown(self.pooling)}, expected {known}", field="pooling")
         if self.activations not in (None, *ACTIVATIONS):
             raise RequestError(
                 f"activations are {self.activations!r}, expected {' or '.join(ACTIVATIONS)}",

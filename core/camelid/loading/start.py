@@ -20,6 +20,7 @@ from camelid.loading.model_file import ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
 from camelid.loading.tower import RunningTower, start_tower
 from camelid.model.decoder import declare_states
+from camelid.model.encoder_specs import with_pooling
 from camelid.plan.plan import Plan
 
 STAGES = ("reading the header", "opening a backend", "loading weights", "compiling")
@@ -88,6 +89,9 @@ async def start(
     report(STAGES[0], 0, len(STAGES))
     options.check()  # invalid options fail before the file is read
     file = await open_model(model, mmproj=options.mmproj, progress=progress)
+    if options.pooling is not None:
+        spec = with_pooling(file.model.spec, options.pooling)
+        file = replace(file, model=replace(file.model, spec=spec))
     check_context(options.context, file.model)
     declare_states(file.model.spec, options.kv_type)  # refuses a kv_type before a backend is opened
     report(STAGES[1], 1, len(STAGES))

@@ -3,7 +3,7 @@
 A shape is a string of one letter per dimension, `tensors._sizes` gives each letter its number:
 A query heads, C hidden, D head_dim, E experts, F ffn, K key/value heads x head_dim, P context length, Q query
 heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, k key/value heads, 1 one.
-Encoders: L labels of the ranking head, T token types.
+Encoders: J width between two dense maps, L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
 columns of a state, x rows of the projection to time steps, B and C.
@@ -28,6 +28,7 @@ Shapes: TypeAlias = Mapping[str, str]
 ATTENTION: Shapes = {"attn_q": "QC", "attn_k": "KC", "attn_v": "KC", "attn_output": "CQ"}
 OUTER: Shapes = {"token_embd": "VC", "output_norm": "C"}
 BERT_OUTER: Shapes = {"token_embd": "VC", "token_embd_norm": "C"}
+DENSE: Shapes = {"dense_2": "JC", "dense_3": "CJ"}
 RANKING: Shapes = {"cls": "CC", "cls.output": "LC"}
 PRE_NORMS: Shapes = {"attn_norm": "C", "ffn_norm": "C"}
 BERT_NORMS: Shapes = {"attn_output_norm": "C", "layer_output_norm": "C"}

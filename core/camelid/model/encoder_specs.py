@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from camelid.errors import UnsupportedModelError
-from camelid.model.arch import Arch
+from camelid.errors import RequestError, UnsupportedModelError
+from camelid.model.arch import ROW_MIXERS, Arch
 from camelid.model.metadata_reader import MetadataReader
-from camelid.model.spec import EncoderSpec, LayerSpec
+from camelid.model.spec import EncoderSpec, LayerSpec, ModelSpec
 from camelid.plan.weights import Weight
 
 POOLINGS = ("", "mean", "cls", "last", "rank")  # by GGUF's pooling_type
@@ -47,7 +47,26 @@ def read_encoder(
         n_labels=n_labels,
         head_act=arch.head_act,
         max_tokens=metadata.count(MAX_LENGTH, 0, least=0),
+        dense_size=rows_of(tensors, "dense_2"),
     )
+
+
+def with_pooling(spec: ModelSpec, pooling: str) -> ModelSpec:
+    """The spec of a model that encodes texts by this pooling, whatever its file states; "none" gives the row
+    of each token. A decoder's rows stay causal.
+
+    Raises RequestError for a model with recurrent layers, a causal window, or a ranking head.
+    """
+    encoder, layers = spec.encoder, spec.file_layers
+    is_plain = all(layer.mixer in ("attention", *ROW_MIXERS) and not layer.window for layer in spec.layers)
+    if not is_plain or (encoder and (encoder.n_labels or spec.layers)):
+        raise RequestError(
+            f"pooling is {pooling!r}, which a model with a ranking head, recurrent layers or causal windows "
+            "does not have; leave it out",
+            field="pooling",
+        )
+    encoder = encoder or EncoderSpec(layers=tuple(replace(layer, mixer="causal") for layer in layers))
+    return replace(spec, layers=(), encoder=replace(encoder, pooling="" if pooling == "none" else pooling))
 
 
 def rows_of(tensors: Mapping[str, Weight], name: str) -> int:

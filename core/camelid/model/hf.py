@@ -43,7 +43,8 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     tensors |= {w.name: w for w in _dense(directory.embedding.dense)}
     tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(settings).items()}
     _check_vocabulary(settings, tensors)
-    _check_tying(settings, tensors)
+    if not directory.embedding.pooling and not settings.arch.is_encoder:
+        _check_tying(settings, tensors)
     header = Gguf(
         version=3,
         alignment=32,
@@ -84,6 +85,10 @@ def _row(directory: HfDirectory) -> HfRow:
             name=name,
             known=known,
         )
+    key = "use_bidirectional_attention"
+    if directory.settings.values.get(key) and row.bidirectional:
+        refused = {name: known for name, known in row.refused.items() if name != key}
+        row = replace(row, arch=row.bidirectional, refused=refused)
     return row_of_mlx(name, row, directory.tensors)
 
 
@@ -447,7 +452,7 @@ def _check_tying(settings: HfSettings, tensors: Mapping[str, Weight]) -> None:
 
     A tied model uses its output matrix if it has one: transformers 5 ties only equal matrices.
     """
-    if not settings.arch.is_encoder and not settings.is_tied and "output.weight" not in tensors:
+    if not settings.is_tied and "output.weight" not in tensors:
         raise TensorShapeError(
             f"{settings.row.outer['output']}.weight is missing, but tie_word_embeddings is false",
             name="output",

@@ -41,6 +41,9 @@ def _metadata(files: EmbeddingFiles, settings: HfSettings) -> Iterator[tuple[str
         yield f"{arch}.classifier.output_labels", [str(label) for label in labels.values()]
     if files.max_tokens and files.max_tokens < settings.count("context_length"):
         yield f"{arch}.{MAX_LENGTH}", files.max_tokens
+    for i, tensor in enumerate(files.dense):
+        yield f"{arch}.dense_{i + 2}_feat_in", tensor.shape[-1]
+        yield f"{arch}.dense_{i + 2}_feat_out", tensor.shape[0]
     yield from ((PROMPT + name, text) for name, text in files.prompts.items())
     if files.default_prompt:
         yield DEFAULT_PROMPT, files.default_prompt

@@ -350,5 +350,6 @@ class HfRow:
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
     is_tied: bool = False
+    bidirectional: str = ""  # the ARCHS row with use_bidirectional_attention
     counts_padding: bool = False  # positions begin after pad_token_id
     has_window_switch: bool = False  # use_sliding_window; window layers start at max_window_layers

@@ -171,7 +171,8 @@ class EncoderSpec:
     `pooling` is mean, cls or last for one embedding per sequence, or "" for the hidden states of the output
     rows. `has_unit_length` scales outputs to length 1. `n_labels` > 0 is the number of scores that a ranking
     head makes of the pooled row; `head_act` is the activation between its two matrices. Texts are cut at
-    `max_tokens` in training (0: the context length).
+    `max_tokens` in training (0: the context length). `dense_size` > 0 is the width between two linear maps of
+    the pooled row.
     """
 
     layers: tuple[LayerSpec, ...]
@@ -180,6 +181,7 @@ class EncoderSpec:
     n_labels: int = 0
     head_act: str = "tanh"
     max_tokens: int = 0
+    dense_size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

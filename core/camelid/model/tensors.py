@@ -84,6 +84,7 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "a": spec.n_streams, "b": spec.n_streams - 1, "c": spec.n_streams**2, "p": spec.input_size,
         "l": spec.n_layers * spec.input_size, "r": spec.laurel_rank,
         "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,
+        "J": spec.encoder.dense_size if spec.encoder else 0,
         **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
         **(_mla_sizes(spec, spec.mla) if spec.mla else {}),
     }  # fmt: skip

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.golden.case_row import CaseRow, Json
-from tests.golden.mutation import Mutation, key, without
+from tests.golden.case_row import CaseRow, Json, config
+from tests.golden.mutation import Mutation, common, key, without
 
 BERT_FACTS: Json = {
     "architectures": ["BertModel"],
@@ -78,7 +78,25 @@ MODERN: Json = {
     "vocab_size": 96,
 }
 
+# Decoders that encode: Qwen3-Embedding pools the last row of causal attention, EmbeddingGemma all rows of
+# attention to both sides.
+QWEN3_EMBEDDING = config("Qwen3Model", "qwen3", head_dim=16, rope_theta=1e6)
+GEMMA_EMBEDDING = {
+    **config("Gemma3TextModel", "gemma3_text", num_hidden_layers=3, head_dim=24, query_pre_attn_scalar=12),
+    "hidden_activation": "gelu_pytorch_tanh", "rope_local_base_freq": 100.0, "sliding_window": 10,
+    "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    "use_bidirectional_attention": True,
+}  # fmt: skip
+
 CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="qwen3_embedding", seed=4020, config=QWEN3_EMBEDDING, pooling="last"),
+    CaseRow(
+        name="gemma_embedding",
+        seed=4023,
+        config=GEMMA_EMBEDDING,
+        pooling="mean",
+        dense=((160, 64), (64, 160)),
+    ),
     CaseRow(name="bert", seed=4000, config=BERT_FACTS),
     CaseRow(
         name="bert_ranking",
@@ -113,6 +131,13 @@ def encoder(case: str, *names: str) -> list[Mutation]:
 
 
 WRONG: tuple[Mutation, ...] = (
+    *common("qwen3_embedding"),
+    without("qwen3_embedding", "no norm of keys", "k_norm.weight"),
+    key("gemma_embedding", "use_bidirectional_attention", False),
+    key("gemma_embedding", "sliding_window", 6),
+    key("gemma_embedding", "rope_local_base_freq", 1000.0),
+    key("gemma_embedding", "query_pre_attn_scalar", 30),
+    without("gemma_embedding", "no norm of queries", "q_norm.weight"),
     *encoder(
         "bert",
         "embeddings.LayerNorm.weight", "embeddings.LayerNorm.bias", "query.bias", "value.bias",

@@ -6,7 +6,7 @@ from statistics import NormalDist
 
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import HEAD_NORMS, OUTER, POST_NORMS, PRE_NORMS, Arch
+from camelid.model.arch import DENSE, HEAD_NORMS, OUTER, POST_NORMS, PRE_NORMS, Arch
 
 # AltUp's streams, the learned residual, and the token's embedding for each layer.
 STREAMS = {
@@ -74,6 +74,18 @@ ARCHS: dict[str, Arch] = {
         scales_embeddings=True,
         wide_layers=46,
     ),
+    # EmbeddingGemma: rows attend to both sides, and two linear maps follow the pooling.
+    "gemma-embedding": Arch(
+        mixers=("bidirectional",),
+        rope_style="neox",
+        act="gelu",
+        tensors={**PRE_NORMS, **POST_NORMS},
+        added={"bidirectional": HEAD_NORMS},
+        optional_outer=DENSE,
+        window_pattern=6,
+        local_theta=10000.0,
+        scales_embeddings=True,
+    ),
     "gemma3": Arch(
         rope_style="neox",
         act="gelu",
@@ -123,6 +135,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "gemma3_text": hf.HfRow(
         arch="gemma3",
+        bidirectional="gemma-embedding",
         names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU, **hf.HEAD_NORMS},
         folds=hf.GEMMA_FOLDS,
         keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
