@@ -30,12 +30,13 @@ from tests.support.hf_models import (
 from camelid.model.archs import HF_ROWS
 
 CASES = load_cases()
-LARGEST_FILE = 40_000
+LARGEST_FILE = 55_000
+SEEN_WITH_IMAGES = {"qwen2_5_vl_text", "qwen3_vl_text"}  # golden models of tests/golden/vision
 
 
 def test_every_row_has_a_file_and_every_architecture_a_row() -> None:
     assert {case.name: case.config for case in CASES} == {row.name: row.config for row in cases.CASES}
-    assert {case.config["model_type"] for case in CASES} == {*HF_ROWS}
+    assert {case.config["model_type"] for case in CASES} == {*HF_ROWS} - SEEN_WITH_IMAGES
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -53,7 +54,7 @@ def test_golden_file_is_complete_and_small(case: HfCase) -> None:
         ENCODES: [(len(ids), hidden_size) for ids in case.token_ids],
         RANKS: [(1, n_labels)] * len(case.token_ids),
     }
-    pooled = [(1, case.config["hidden_size"])] * len(case.token_ids)
+    pooled = [(1, hidden_size)] * len(case.token_ids)
     assert [run.shape for run in case.logits] == (pooled if case.pooling else shapes[case.head])
     assert all(0 <= token_id < vocab for ids in case.token_ids for token_id in ids)
     assert all(np.isfinite(run).all() and run.std() > 0.1 for run in case.logits)
@@ -109,7 +110,7 @@ def test_config_states_the_type_and_accepts_changes(tmp_path: Path) -> None:
 
 def test_mutations_have_unique_names() -> None:
     assert len({str(row) for row in WRONG}) == len(WRONG)
-    assert {load_case(row.case).config["model_type"] for row in WRONG} == {*HF_ROWS}
+    assert {load_case(row.case).config["model_type"] for row in WRONG} == {*HF_ROWS} - SEEN_WITH_IMAGES
 
 
 @pytest.mark.parametrize("row", WRONG, ids=str)
