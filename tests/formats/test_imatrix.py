@@ -71,10 +71,11 @@ def pair(sums: list[list[float]], counts: list[list[float]], dtype: str = "f4") 
 
 HOSTILE_GGUF = {
     "a model": (lambda path: gguf_file(path, pair([[1, 2]], [[1]]), "model"), "general.type is 'model'"),
-    "negative counts": (lambda path: gguf_file(path, pair([[1, 2]], [[-1]])), f"{NAME}: sums contain -1"),
-    "NaN": (lambda path: gguf_file(path, pair([[1, np.nan]], [[1]])), f"{NAME}: sums contain nan"),
-    "infinite": (lambda path: gguf_file(path, pair([[1, np.inf]], [[1]])), f"{NAME}: sums contain inf"),
-    "negative": (lambda path: gguf_file(path, pair([[1, -2]], [[1]])), f"{NAME}: sums contain -2"),
+    "negative counts": (lambda path: gguf_file(path, pair([[1, 2]], [[-1]])), f"'{NAME}': sums contain -1"),
+    "a part of a count": (lambda path: gguf_file(path, pair([[1, 2]], [[1e-30]])), "a count is 1"),
+    "NaN": (lambda path: gguf_file(path, pair([[1, np.nan]], [[1]])), f"'{NAME}': sums contain nan"),
+    "infinite": (lambda path: gguf_file(path, pair([[1, np.inf]], [[1]])), f"'{NAME}': sums contain inf"),
+    "negative": (lambda path: gguf_file(path, pair([[1, -2]], [[1]])), f"'{NAME}': sums contain -2"),
     "counts of other experts": (
         lambda path: gguf_file(path, pair([[1], [2]], [[1], [1], [1]])),
         "do not fit",
@@ -90,7 +91,7 @@ HOSTILE_GGUF = {
     ),
     "another tensor": (
         lambda path: gguf_file(path, {**pair([[1]], [[1]]), "x": np.ones(4, np.float32)}),
-        "the tensor x",
+        "the tensor 'x'",
     ),
 }
 HOSTILE_LEGACY = {

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import struct
+from array import array
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -41,6 +43,7 @@ from camelid.api.sessions.file import (
 from camelid.engine.state_transfer import ExportedState
 from camelid.formats.gguf import read_gguf
 from camelid.formats.hf_config import open_hf
+from camelid.formats.imatrix import Sums, read_imatrix, write_imatrix
 from camelid.formats.json_text import JsonObject, parse_object
 from camelid.formats.safetensors import read_safetensors
 from camelid.formats.settings import Config
@@ -218,6 +221,27 @@ def parse_session(data: bytes) -> None:
     assert rows_mismatch(head, ()) or not head.groups
 
 
+IMATRIX_SUMS = {"blk.0.a.weight": Sums(array("f", [1, 2, 3, 4]), array("f", [2, 0]))}
+IMATRIX_OLD = struct.pack("<ii", 1, 1) + b"a" + struct.pack("<iiffii", 2, 2, 1, 3, 7, 1) + b"t"
+
+
+def imatrix_files() -> list[bytes]:
+    """An importance matrix in both forms."""
+    path = Path(shards().name) / "seed.imatrix"
+    write_imatrix(path, IMATRIX_SUMS, datasets=["t"], chunks=1, chunk_size=8)
+    return [path.read_bytes(), IMATRIX_OLD]
+
+
+def parse_imatrix(data: bytes) -> None:
+    """Every number of an accepted file is finite, at least 0 and in the file."""
+    path = Path(shards().name) / "m.imatrix"
+    path.write_bytes(data)
+    read = read_imatrix(path)
+    assert 4 * sum(entry.n for entry in read.entries.values()) <= len(data)
+    for name in read.entries:
+        assert all(0 <= value < inf for value in read.means(name))
+
+
 def row(name: str, seeds: Sequence[bytes], parse: Callable[[bytes], object], **options: Any) -> Target:
     """A target of damaged JSON files."""
     return Target(name, damaged(seeds, words=JSON_WORDS, **options), parse)
@@ -239,6 +263,7 @@ TARGETS: tuple[Target, ...] = (
     row("tokenizer.json", [SEED_PUBLISHED], parse_hf, text=True),
     row("tokenizer.json as GGUF", [SEED_PUBLISHED], parse_tokenizer, text=True),
     row("tokenizer in gguf", [SEED_WORDS], parse_words, text=True),
+    Target("imatrix", damaged(imatrix_files(), words=GGUF_WORDS), parse_imatrix),
     row("session bytes", [SESSION], parse_session),
     row("session header", [SESSION_HEADER], parse_session, text=True, frame=session_framed),
     row("json", [CONFIG, INDEX, *HEADERS], parse_json, text=True),

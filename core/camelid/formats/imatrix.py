@@ -89,7 +89,7 @@ def _floats(file: BinaryIO, entry: Entry, path: str, name: str) -> array[float]:
     file.seek(entry.offset)
     raw = file.read(4 * entry.n)
     if len(raw) < 4 * entry.n:
-        raise format_error(path, f"{name}: the file ends {4 * entry.n - len(raw)} bytes early", tensor=name)
+        raise format_error(path, f"{name!r}: the file ends {4 * entry.n - len(raw)} bytes early", tensor=name)
     values = array("f", raw)
     if sys.byteorder == "big":
         values.byteswap()
@@ -102,7 +102,7 @@ def _check_numbers(path: str, name: str, what: str, values: Sequence[float]) -> 
     # NaN makes a sum NaN, while min and max may pass over it.
     if low < 0 or not isfinite(sum(values)) or not isfinite(high):
         bad = next((x for x in values if not (isfinite(x) and x >= 0)), high)
-        message = f"{name}: {what} contain {bad}; an importance is a mean of squares, from 0 up"
+        message = f"{name!r}: {what} contain {bad}; an importance is a mean of squares, from 0 up"
         raise format_error(path, message, tensor=name, got=bad)
 
 
@@ -123,7 +123,7 @@ def _read_gguf(path: Path, header: Gguf) -> Imatrix:
     unknown = [n for n in header.tensors if not n.endswith((SUMS, COUNTS))]
     unknown += [n for n in header.tensors if n.endswith(COUNTS) and n.removesuffix(COUNTS) not in entries]
     if unknown or not entries:
-        what = f"the tensor {unknown[0]}" if unknown else "no tensors"
+        what = f"the tensor {unknown[0]!r}" if unknown else "no tensors"
         raise format_error(shown, f"{what} in an importance matrix; expected pairs NAME{SUMS}, NAME{COUNTS}")
     datasets = header.get("imatrix.datasets", list[str], default=list[str]())
     return Imatrix(path, entries, tuple(datasets), header.get("imatrix.chunk_count", int, default=0))
@@ -132,13 +132,16 @@ def _read_gguf(path: Path, header: Gguf) -> Imatrix:
 def _entry(file: BinaryIO, path: str, name: str, sums: GgufTensor, counts: GgufTensor | None) -> Entry:
     matrices = _product(sums.shape[:-1])
     if counts is None:
-        raise format_error(path, f"{name}{SUMS} has no {name}{COUNTS}", tensor=name)
+        raise format_error(path, f"{name + SUMS!r} has no {name + COUNTS!r}", tensor=name)
     if {sums.type, counts.type} != {"f32"} or _product(counts.shape) != matrices or matrices > MAX_MATRICES:
         message = (
-            f"{name}: sums {sums.type} {sums.shape} and counts {counts.type} {counts.shape} do not fit; "
+            f"{name!r}: sums {sums.type} {sums.shape} and counts {counts.type} {counts.shape} do not fit; "
         )
         raise format_error(path, message + "expected f32, with one count per row of sums", tensor=name)
     numbers = _floats(file, Entry(counts.offset, matrices, (1.0,)), path, name)
+    if part := next((n for n in numbers if 0 < n < 1), 0.0):
+        message = f"{name!r}: a count is {part}; counts are whole numbers of rows"
+        raise format_error(path, message, tensor=name, got=part)
     return Entry(sums.offset, _product(sums.shape), tuple(numbers))
 
 
@@ -159,9 +162,9 @@ def _read_legacy(path: Path, file: BinaryIO, size: int) -> Imatrix:
         calls = reader.count("calls", 1 << 31)
         n = reader.count("values", size // 4)
         if name in entries:
-            reader.fail(f"{name} occurs twice")
+            reader.fail(f"{name!r} occurs twice")
         if n == 0:
-            reader.fail(f"{name} has no values")
+            reader.fail(f"{name!r} has no values")
         entries[name] = Entry(file.tell(), n, (float(calls),))
         reader.skip(4 * n)
     if not entries:
