@@ -53,7 +53,7 @@ def agrees(case: HfCase) -> bool:
         print(f"  llama.cpp: {UNREAD.get(case.name, 'not installed')}")
         return True
     reading = READINGS.get(case.name, PLAIN)
-    want = run(case, Mutation(case.name, "reading", dict(reading.config)))
+    want = run(case, Mutation(case.name, "reading", dict(reading.config), reading.neutral))
     with tempfile.TemporaryDirectory() as folder:
         got = llama_logits(convert_case(case.name, Path(folder), "f32"), case.token_ids)
     error = nmse([rows[: reading.rows] for rows in got], [rows[: reading.rows] for rows in want])

@@ -102,6 +102,7 @@ GGUF_ROWS: list[tuple[str, Any, type[CamelidError], str]] = [
     ("expert_gating_func", 9, UnsupportedModelError, "expert_gating_func is 9"),
     ("expert_used_count", 8, ModelFormatError, "is 8, but there are 4 experts"),
     ("expert_used_count", 0, ModelFormatError, "expert_used_count is 0"),
+    ("experts_per_group", 3, ModelFormatError, "is 3, no divisor of 4 experts"),
     ("expert_used_count", 2, TensorShapeError, "ffn_gate_inp.weight: found nothing"),
     ("attention.sliding_window", -3, ModelFormatError, "sliding_window is -3"),
     ("hidden_activation", "swish9", ModelFormatError, "'swish9'; known: silu"),

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from tests.golden.cases import mixtures
 from tests.support.hf_models import load_case, load_cases, nmse, write_hf
 from tests.support.model.file_runs import Loaded, Logits, load_gguf, reference_logits
 
@@ -31,13 +32,14 @@ LEAST_CONTEXT = 256  # llama.cpp rounds a context up to this
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A difference in interpretation: the config that llama.cpp assumes instead of the file's, and the number
-    of rows whose logits can agree.
+    """A difference in interpretation: the config that llama.cpp assumes instead of the file's, the endings of
+    tensors without whose effect logits can agree, and the number of rows whose logits can agree.
     """
 
     why: str
     config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     rows: int | None = None
+    neutral: tuple[str, ...] = ()
 
 
 NO_WINDOW = "llama.cpp has no window for the architectures llama and starcoder2"
@@ -57,6 +59,9 @@ READINGS: Mapping[str, Reading] = {
     "ministral": Reading(NO_WINDOW, rows=12),
     "exaone4": Reading(SCALE, {"sliding_window": None, "layer_types": ["full_attention"] * 4}),
     "bitnet": Reading("llama.cpp gates bitnet by SiLU", {"hidden_act": "silu"}),
+    "grove_moe": Reading(
+        "llama.cpp gives the experts of chunks the output of the others", neutral=mixtures.CHUNKS
+    ),
 }
 PLAIN = Reading("")
 UNREAD: Mapping[str, str] = {
@@ -81,9 +86,10 @@ UNREAD: Mapping[str, str] = {
 
 def convert_case(name: str, folder: Path, to: str) -> Path:
     """The golden model as a GGUF that both interpret alike."""
-    changes = READINGS.get(name, PLAIN).config
+    reading = READINGS.get(name, PLAIN)
+    changes = {"config_changes": reading.config, "neutral": reading.neutral}
     target = folder / f"{name}.{to}.gguf"
-    convert(write_hf(folder / name, load_case(name), config_changes=changes), target, to=to)
+    convert(write_hf(folder / name, load_case(name), **changes), target, to=to)
     return target
 
 

@@ -152,6 +152,7 @@ def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
 
 STACKS: Mapping[str, Callable[[HfSettings], int]] = {
     "{e}": lambda settings: settings.n_experts,
+    "{h}": lambda settings: settings.n_experts // settings.count("experts_per_group"),
     "{q}": lambda settings: settings.n_heads,
     "{k}": lambda settings: settings.n_kv_heads,
     "{s}": lambda settings: settings.n_streams - 1,

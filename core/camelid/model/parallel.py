@@ -25,8 +25,8 @@ ROWS = frozenset({
     "attn_q", "attn_k", "attn_v", "attn_gate", "attn_sinks",
     "ffn_gate", "ffn_up", "ffn_gate_shexp", "ffn_up_shexp",
 })  # fmt: skip
-ROWS_OF_EACH = frozenset({"ffn_gate_exps", "ffn_up_exps"})
-COLS = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps"})
+ROWS_OF_EACH = frozenset({"ffn_gate_exps", "ffn_up_exps", "ffn_gate_chexps", "ffn_up_chexps"})
+COLS = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps", "ffn_down_chexps"})
 MIXERS, MLPS = {"attention"}, {"", "glu", "mlp", "experts"}
 RESIDUALS = {"sequential", "parallel", "post"}
 WIDE_NORMS = frozenset({"attn_q_norm", "attn_k_norm"})  # of all heads together, unless as wide as a head

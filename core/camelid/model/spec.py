@@ -81,7 +81,8 @@ class ExpertsSpec:
 
     The experts form `n_groups` groups, the picked ones are from the best `n_groups_used` of them. `gate` is
     the router op's gate; `normalize` makes the probs of the picked experts sum to 1, `scale` multiplies them.
-    `shared_size` is the width of an expert that runs for every row (0: none).
+    `shared_size` is the width of an expert that runs for every row (0: none). `chunk_size` is the width of
+    an expert that `chunk_experts` neighbours share, `chunk_scale` multiplies its result (0: none).
     """
 
     n_experts: int
@@ -93,6 +94,9 @@ class ExpertsSpec:
     shared_size: int = 0
     n_groups: int = 1
     n_groups_used: int = 1
+    chunk_size: int = 0
+    chunk_experts: int = 1
+    chunk_scale: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

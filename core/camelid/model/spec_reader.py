@@ -229,6 +229,9 @@ def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
         metadata.fail("expert_used_count", f"is {n_used}, but there are {n_experts} experts")
     ffn_size = metadata.count("expert_feed_forward_length", metadata.count("feed_forward_length"))
     n_groups = metadata.count("expert_group_count", 1, least=0) or 1
+    chunk_experts = metadata.count("experts_per_group", 1)
+    if n_experts % chunk_experts:
+        metadata.fail("experts_per_group", f"is {chunk_experts}, no divisor of {n_experts} experts")
     return ExpertsSpec(
         n_experts=n_experts,
         n_used=n_used,
@@ -239,6 +242,9 @@ def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
         shared_size=_shared_size(metadata, ffn_size),
         n_groups=n_groups,
         n_groups_used=metadata.count("expert_group_used_count", n_groups, least=0) or n_groups,
+        chunk_size=metadata.count("expert_chunk_feed_forward_length", 0, least=0),
+        chunk_experts=chunk_experts,
+        chunk_scale=metadata.number("expert_group_scale", 1.0),
     )
 
 

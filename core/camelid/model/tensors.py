@@ -15,6 +15,7 @@ from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, inline_f32, take_rows
 
 Shape = tuple[int, ...]
+CHUNKS = ("_chexps",)
 OUTPUT_NORM = "output_norm"
 SEQUENTIAL = ("ffn_norm",)  # tensors that a sequential layer requires of an architecture with other residuals
 SINGLE_EXPERT = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
@@ -32,9 +33,16 @@ def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[s
         tensors = split_kv_b(tensors, spec.n_heads, spec.head_dim - spec.mla.rope_dim, spec.mla.value_dim)
     shapes = tensor_shapes(spec, arch, tensors)
     weights = {_short(name): _checked(name, tensors, want) for name, want in shapes.items()}
+    weights |= {n: _shared(w, spec) for n, w in weights.items() if n.endswith(CHUNKS)}
     unread = {*_more_tokens(checkpoint, spec)} | {f"{n}.weight" for n in FACTOR_TENSORS}
     _check_all_consumed({*tensors} - unread, {*shapes}, spec.arch)
     return weights | _bare_norms(spec, arch)
+
+
+def _shared(weight: Weight, spec: ModelSpec) -> Weight:
+    """The stack with the matrix of each chunk once per expert, so that experts choose it by their number."""
+    n = spec.experts.chunk_experts if spec.experts else 1
+    return take_rows(weight, weight.name, [(i // n, 1) for i in range(weight.shape[0] * n)])
 
 
 def _bare_norms(spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
@@ -80,7 +88,9 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "C": spec.hidden_size, "Q": spec.q_size, "K": spec.kv_size, "D": spec.head_dim,
         "F": spec.ffn_size, "V": spec.vocab_size, "P": spec.context_length,
         "E": experts.n_experts if experts else 0, "X": experts.ffn_size if experts else 0,
-        "S": experts.shared_size if experts else 0, "A": spec.n_heads, "k": spec.n_kv_heads, "1": 1,
+        "S": experts.shared_size if experts else 0, "x": experts.chunk_size if experts else 0,
+        "h": experts.n_experts // experts.chunk_experts if experts else 0,
+        "A": spec.n_heads, "k": spec.n_kv_heads, "1": 1,
         "a": spec.n_streams, "b": spec.n_streams - 1, "c": spec.n_streams**2, "p": spec.input_size,
         "l": spec.n_layers * spec.input_size, "r": spec.laurel_rank,
         "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,

@@ -119,18 +119,20 @@ def can_concat(*weights: Weight) -> bool:
 
 
 def take_rows(weight: Weight, name: str, ranges: Iterable[tuple[int, int]]) -> Weight:
-    """Rows of these ranges (start, n), joined in order: byte ranges of a plain weight, else a load op."""
+    """Rows of these ranges (start, n), joined in order: byte ranges of a plain weight, else a load op.
+
+    A row of a stack is a matrix. Ranges may repeat rows.
+    """
     spans, n_rows = list(ranges), weight.shape[0]
     if len(spans) == 1:
         return cut_rows(weight, name, *spans[0])
     shape = (sum(n for _, n in spans), *weight.shape[1:])
-    part, *more = weight.parts
-    if weight.load_ops or more or part.source == INLINE:
+    if not _has_byte_ranges(weight):
         numbers = (row for start, n in spans for row in range(start, start + n))
         return replace(weight, name=name, shape=shape).then("pick", n_rows, *numbers)
     each = weight.n_bytes // n_rows
-    parts = tuple(Part(part.source, part.offset + start * each, n * each) for start, n in spans)
-    return replace(weight, name=name, shape=shape, parts=parts)
+    parts = (part for start, n in spans for part in _byte_range(weight, start * each, n * each))
+    return replace(weight, name=name, shape=shape, parts=tuple(parts))
 
 
 def cut_rows(weight: Weight, name: str, start: int, n: int) -> Weight:
@@ -163,12 +165,17 @@ def cut_each(weight: Weight, name: str, start: int, n: int) -> Weight:
     n_matrices, n_rows, cols = weight.shape
     spans = [(i * n_rows + start, n) for i in range(n_matrices)]
     flat = replace(weight, shape=(n_matrices * n_rows, cols))
-    is_plain = {op.name for op in weight.load_ops} <= {"concat"}
-    if is_plain and all(part.source != INLINE for part in weight.parts):
+    if _has_byte_ranges(weight):
         each = row_bytes(weight.type, cols)
         parts = (part for first, n in spans for part in _byte_range(weight, first * each, n * each))
         return replace(weight, name=name, shape=(n_matrices, n, cols), parts=tuple(parts))
     return replace(take_rows(flat, name, spans), shape=(n_matrices, n, cols))
+
+
+def _has_byte_ranges(weight: Weight) -> bool:
+    """True if every row of the weight is a range of bytes of its sources."""
+    is_plain = {op.name for op in weight.load_ops} <= {"concat"}
+    return is_plain and all(part.source != INLINE for part in weight.parts)
 
 
 def _byte_range(weight: Weight, start: int, n: int) -> Iterator[Part]:

@@ -1,4 +1,4 @@
-"""Golden mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic."""
+"""Golden mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic, Grove."""
 
 from __future__ import annotations
 
@@ -96,6 +96,23 @@ SMALLTHINKER_4B = SMALLTHINKER | {
     "sliding_window_layout": [0, 0, 0],
     "tie_word_embeddings": True,
 }
+GROVE = config(
+    "GroveMoeForCausalLM",
+    "grove_moe",
+    attention_bias=False,
+    decoder_sparse_step=1,
+    head_dim=32,
+    mlp_only_layers=[],
+    moe_intermediate_size=32,
+    norm_topk_prob=True,
+    num_experts=8,
+    num_experts_per_tok=4,
+    rms_norm_eps=1e-6,
+    rope_scaling=None,
+    sliding_window=None,
+    use_sliding_window=False,
+)
+CHUNKS = tuple(f"chunk_experts.{i}.down_proj.weight" for i in range(4))
 
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="deepseek", seed=6201, config=DEEPSEEK, lengths=(24, 13)),
@@ -104,6 +121,7 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="smallthinker", seed=6241, config=SMALLTHINKER, lengths=(24, 13)),
     CaseRow(name="smallthinker_4b", seed=6252, config=SMALLTHINKER_4B, lengths=(18, 9)),
     CaseRow(name="arctic", seed=6231, config=ARCTIC, lengths=(24, 13)),
+    CaseRow(name="grove_moe", seed=6241, config=GROVE, lengths=(16, 9)),
 )
 
 WRONG: tuple[Mutation, ...] = (
@@ -138,4 +156,10 @@ WRONG: tuple[Mutation, ...] = (
     key("arctic", "num_experts_per_tok", 1),
     without("arctic", "norm of the experts", "post_attention_layernorm.weight"),
     without("arctic", "dense MLP", "residual_mlp.w2.weight"),
+    *common("grove_moe"),
+    key("grove_moe", "num_experts_per_tok", 3),
+    without("grove_moe", "q norm", "q_norm.weight"),
+    without("grove_moe", "k norm", "k_norm.weight"),
+    without("grove_moe", "experts of chunks", *CHUNKS),
+    without("grove_moe", "the first chunk's expert", CHUNKS[0]),
 )

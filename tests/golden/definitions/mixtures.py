@@ -1,4 +1,4 @@
-"""Definitions of mixtures of experts: DeepSeek 1, Ling 1 and 2, Arctic."""
+"""Definitions of mixtures of experts: DeepSeek 1, Ling 1 and 2, Arctic, Grove MoE."""
 
 from __future__ import annotations
 
@@ -226,10 +226,58 @@ class SmallThinker(Mixture):
         return self.mixture_shapes(i)
 
 
+class Grove(Mixture):
+    """Grove MoE (arXiv 2508.07785): norms of heads; neighbouring experts share a smaller one, whose part of
+    the sum is `SCALE` times their probs.
+    """
+
+    WIDTH, PAIR, SCALE = 128, 2, 0.05
+    NAMES: ClassVar = {
+        "q_norm": "self_attn.q_norm",
+        "k_norm": "self_attn.k_norm",
+        "small_gate": "mlp.chunk_experts.{e}.gate_proj",
+        "small_up": "mlp.chunk_experts.{e}.up_proj",
+        "small_down": "mlp.chunk_experts.{e}.down_proj",
+    }
+
+    def qkv(self, x: Array, i: int) -> tuple[Array, Array, Array]:
+        q, k, v = super().qkv(x, i)
+        return self.norm(q, self.of(i, "q_norm")), self.norm(k, self.of(i, "k_norm")), v
+
+    def experts(self, x: Array, router_input: Array, i: int) -> Array:
+        ids, probs = self.route(self.linear(router_input, self.of(i, "router")), i)
+        large = [partial(self.expert, i=i, e=e) for e in range(self.n_experts)]
+        small = [partial(self.small, i=i, e=e // self.PAIR) for e in range(self.n_experts)]
+        return weighted(x, ids, probs, large) + self.SCALE * weighted(x, ids, probs, small)
+
+    def small(self, x: Array, i: int, e: int) -> Array:
+        gate, up, down = (self.of(i, part).format(e=e) for part in ("small_gate", "small_up", "small_down"))
+        return self.linear(self.act(self.linear(x, gate)) * self.linear(x, up), down)
+
+    def route(self, logits: Array, i: int) -> tuple[NDArray[np.intp], Array]:
+        """The best by sigmoid, weighted by softmax over all experts; the weights sum to 1 in every config."""
+        ids, probs = self.choose(logits), softmax(logits)
+        probs = np.take_along_axis(probs, ids, axis=-1)
+        return ids, probs / probs.sum(-1, keepdims=True)
+
+    def attention_shapes(self) -> Shapes:
+        return {**super().attention_shapes(), "q_norm": [self.head_dim], "k_norm": [self.head_dim]}
+
+    def mixture_shapes(self, i: int) -> Shapes:
+        wide = [self.WIDTH, self.hidden]
+        small = {"small_gate": wide, "small_up": wide, "small_down": wide[::-1]}
+        chunks = range(self.n_experts // self.PAIR)
+        return {
+            **super().mixture_shapes(i),
+            **{f"{part}#{e}": shape for e in chunks for part, shape in small.items()},
+        }
+
+
 MIXTURES: dict[str, type[Decoder]] = {
     "deepseek": DeepSeek,
     "bailing_moe": Bailing,
     "bailing_moe_v2": Bailing2,
     "arctic": Arctic,
     "smallthinker": SmallThinker,
+    "grove_moe": Grove,
 }

@@ -9,7 +9,7 @@ from camelid.plan.plan import View
 def experts(c: Lowering, h: View, i: int) -> View:
     """sum of probs * down(act(gate(h)) * up(h)) over the chosen experts; [T, C] -> [T, C].
 
-    The result of a shared expert is added if the model has one.
+    The results of a shared expert and of the experts of chunks are added if the model has them.
     """
     spec, blk = c.spec.experts, f"blk.{i}."
     assert spec is not None, "a layer of experts needs the sizes of spec.experts"
@@ -23,12 +23,20 @@ def experts(c: Lowering, h: View, i: int) -> View:
         n_groups=spec.n_groups,
         n_groups_used=spec.n_groups_used,
     )  # [T, U] each
-    gate, up = (_each(c, h, ids, f"{blk}ffn_{name}_exps", name) for name in ("gate", "up"))  # [T, U*F]
-    y = c.plan.glu(gate, up, c.layer(i).act)
-    y = c.plan.combine(_each(c, y, ids, blk + "ffn_down_exps", "down"), probs)
+    y = _mixture(c, h, i, (ids, probs), "exps")
+    if blk + "ffn_up_chexps" in c.weights:
+        c.plan.add(y, _mixture(c, h, i, (ids, probs), "chexps"), spec.chunk_scale)
     if blk + "ffn_up_shexp" in c.weights:
         c.plan.add(y, _shared(c, h, i))
     return c.summed(y)
+
+
+def _mixture(c: Lowering, h: View, i: int, chosen: tuple[View, View], kind: str) -> View:
+    """The weighted sum of the chosen (ids, probs) experts of one kind; [T, C]."""
+    ids, probs = chosen
+    gate, up = (_each(c, h, ids, f"blk.{i}.ffn_{name}_{kind}", name) for name in ("gate", "up"))  # [T, U*F]
+    y = c.plan.glu(gate, up, c.layer(i).act)
+    return c.plan.combine(_each(c, y, ids, f"blk.{i}.ffn_down_{kind}", "down"), probs)
 
 
 def _shared(c: Lowering, h: View, i: int) -> View:

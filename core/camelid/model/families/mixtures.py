@@ -1,4 +1,4 @@
-"""Mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic."""
+"""Mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic, Grove MoE."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import FUSED_QKV, HEAD_NORMS, PRE_NORMS, QKV, Arch
+
+CHUNKS = {"ffn_gate_chexps": "hxC", "ffn_up_chexps": "hxC", "ffn_down_chexps": "hCx"}
+GROVE: hf.Names = {
+    **hf.QWEN_EXPERTS,
+    "ffn_gate_chexps": "mlp.chunk_experts.{h}.gate_proj",
+    "ffn_up_chexps": "mlp.chunk_experts.{h}.up_proj",
+    "ffn_down_chexps": "mlp.chunk_experts.{h}.down_proj",
+}
 
 ARCHS: dict[str, Arch] = {
     "deepseek": Arch(normalizes=False),
@@ -35,6 +43,8 @@ ARCHS: dict[str, Arch] = {
         has_global_nope=True,
         residual="early_router",
     ),
+    # Pairs of experts share a smaller one (arXiv 2508.07785).
+    "grovemoe": Arch(rope_style="neox", added={"attention": HEAD_NORMS, "experts": CHUNKS}),
 }
 
 
@@ -125,5 +135,17 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "attention.sliding_window_pattern": _layout("sliding_window_layout"),
             "rope.layers": _layout("rope_layout"),
         },
+    ),
+    "grove_moe": hf.HfRow(
+        arch="grovemoe",
+        names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **GROVE},
+        derived={  # constants of the published class
+            "expert_weights_norm": lambda _: True,
+            "expert_chunk_feed_forward_length": lambda _: 128,
+            "experts_per_group": lambda _: 2,
+            "expert_group_scale": lambda _: 0.05,
+        },
+        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "use_sliding_window": (False,)},
+        ignored=(".rotary_emb.inv_freq", ".mlp.expert_bias"),  # the published class does not use the bias
     ),
 }
