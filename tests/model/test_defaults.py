@@ -11,7 +11,7 @@ import pytest
 from tests.support.hf_models import load_case, write_hf
 from tests.support.model.file_runs import load_gguf, load_hf
 
-from camelid.errors import UnsupportedModelError
+from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf
 from camelid.formats.hf_config import open_hf
 from camelid.formats.source import drive
@@ -157,3 +157,16 @@ def test_a_class_with_the_model_type_of_another(tmp_path: Path) -> None:
     case = load_case("bailing_moe_v2")
     folder = write_hf(tmp_path / "m", case, config_changes={"model_type": "bailing_moe"})
     assert load_hf(folder).model.spec.arch == "bailingmoe2"
+
+
+def test_a_table_of_distances_is_bounded(tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "hf", load_case("bloom"), config_changes={"seq_length": 1 << 23})
+    with pytest.raises(ModelFormatError, match="ALiBi's context_length times n_heads must be at most"):
+        load_hf(folder)
+
+
+def test_a_sequential_falcon_needs_its_second_norm(tmp_path: Path) -> None:
+    """Without the check, the MLP would read the stream without a norm."""
+    folder = write_hf(tmp_path / "hf", load_case("falcon"), config_changes={"parallel_attn": False})
+    with pytest.raises(TensorShapeError, match=r"ffn_norm\.weight: found nothing"):
+        load_hf(folder)
