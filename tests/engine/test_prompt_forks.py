@@ -49,7 +49,7 @@ def test_forks_of_a_prompt_draw_as_separate_requests(options: dict[str, float], 
             everything = {"max_tokens": 12, "temperature": 1.5, "seed": 7, "ignore_eos": True, **options}
             builder: RequestBuilder = llm._builder
             request = builder.request(PROMPT, everything)
-            await llm._compile(request)
+            await llm._ready(request)
             wanted = await separate_ids(llm, request)
             assert len({tuple(ids) for ids in wanted}) == N_CHOICES
             before = llm.counters.prefill_rows
