@@ -11,7 +11,10 @@ from typing import Any
 
 import pytest
 from tests.support.gguf_files import write_tiny_llama
+from tests.support.tiny_encoders import write_encoder
 
+import camelid
+from camelid.loading.convert import convert
 from camelid.loading.model_file import find_source
 from camelid.page.answer import WINDOW
 from camelid.page.model import PageModel, start
@@ -142,7 +145,8 @@ def test_a_session_continues_forks_and_is_restored(path: Path, tmp_path: Path) -
         ("generate", {"prompt": "the", "options": {"temperatur": 1}}, "RequestError", "temperatur"),
         ("generate", {"prompt": "the " * 600, "options": {}}, "ContextOverflowError", "prompt"),
         ("turn", {"session": 7, "text": "x", "options": {}}, "RequestError", "session"),
-        ("embed", {"texts": ["x"]}, "RequestError", "embed"),
+        ("embed", {"texts": ["x"]}, "RequestError", "model"),
+        ("rerank", {"query": "x", "documents": ["x"]}, "RequestError", "model"),
     ],
 )
 def test_errors_are_pythons(path: Path, method: str, given: Json, name: str, field: str) -> None:
@@ -152,6 +156,18 @@ def test_errors_are_pythons(path: Path, method: str, given: Json, name: str, fie
         assert "detail" not in error and error["message"]
 
     talk(path, work)
+
+
+def test_embeddings_are_the_librarys(tmp_path: Path) -> None:
+    convert(write_encoder(tmp_path / "m"), tmp_path / "m.gguf")
+    with camelid.load(str(tmp_path / "m.gguf"), backend="reference") as llm:
+        want = llm.embed(["a b", "c"], dimensions=8)
+
+    async def work(client: Client) -> None:
+        assert await client.call(1, "embed", texts=["a b", "c"], options={"dimensions": 8}) == want
+        assert len((await client.call(2, "embed", texts=["a"]))[0]) == 64
+
+    talk(tmp_path / "m.gguf", work)
 
 
 def test_a_model_that_cannot_be_loaded_is_an_error(tmp_path: Path) -> None:

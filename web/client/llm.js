@@ -43,9 +43,26 @@ export class LLM {
     return this.stream(messages, options).completion;
   }
 
-  /** Vectors of texts. Rejects with a RequestError: no model has an entry for embeddings yet. */
-  async embed(texts) {
-    return this.#call("embed", { texts });
+  /**
+   * Embeddings of texts. Rejects with a RequestError for a model that makes none.
+   * @param {string[]} texts
+   * @param {{normalize?: boolean, dimensions?: number, prompt?: string, truncate?: boolean}} [options]
+   * @returns {Promise<number[][]>}
+   */
+  async embed(texts, options = {}) {
+    return this.#call("embed", { texts, options });
+  }
+
+  /**
+   * The relevance of each document to the query, 0 to 1. Rejects with a RequestError for a model without a
+   * ranking head.
+   * @param {string} query
+   * @param {string[]} documents
+   * @param {{normalize?: boolean, truncate?: boolean}} [options]
+   * @returns {Promise<number[]>}
+   */
+  async rerank(query, documents, options = {}) {
+    return this.#call("rerank", { query, documents, options });
   }
 
   /**

@@ -248,8 +248,17 @@ export class LLM {
   readonly info: ModelInfo;
   stream(prompt: Prompt, options?: RequestOptions): Stream;
   chat(messages: Message[], options?: RequestOptions): Promise<Completion>;
-  /** Rejects with a RequestError: no model has an entry for embeddings yet. */
-  embed(texts: string[]): Promise<never>;
+  /** Embeddings of texts. Rejects with a RequestError for a model that makes none. */
+  embed(
+    texts: string[],
+    options?: { normalize?: boolean; dimensions?: number; prompt?: string; truncate?: boolean },
+  ): Promise<number[][]>;
+  /** The relevance of each document, 0 to 1. Rejects with a RequestError for a model without a ranking head. */
+  rerank(
+    query: string,
+    documents: string[],
+    options?: { normalize?: boolean; truncate?: boolean },
+  ): Promise<number[]>;
   tokenize(text: string, options?: { special?: boolean }): Promise<number[]>;
   detokenize(tokenIds: Iterable<number>): Promise<string>;
   /** The bytes of each token, of control tokens too; a character may be split between tokens. */

@@ -98,12 +98,19 @@ class PageModel:
         """Number of a prompt's tokens, with those of the chat template."""
         return len(self._llm.request(prompt, **options).prompt_ids)
 
-    async def embed(self, _: int, texts: Sequence[str]) -> Json:  # noqa: ARG002
-        """Fails: no model has an entry for embeddings yet."""
-        raise RequestError(
-            "this model generates text and has no entry for embeddings; use a server with an embedding model",
-            field="embed",
-        )
+    async def embed(
+        self, _: int, texts: str | Sequence[str], options: Mapping[str, Any] | None = None
+    ) -> list[list[float]]:
+        """The embedding of each text. `options` as in `LLM.embed`."""
+        given: Any = options or {}
+        return await self._llm.aembed(texts, **given)
+
+    async def rerank(
+        self, _: int, query: str, documents: Sequence[str], options: Mapping[str, Any] | None = None
+    ) -> list[float]:
+        """The relevance of each document. `options` as in `LLM.rerank`."""
+        given: Any = options or {}
+        return await self._llm.arerank(query, documents, **given)
 
     async def session(
         self, id: int, options: Mapping[str, Any], system: str | None, messages: Sequence[Json]
@@ -200,6 +207,7 @@ METHODS: Mapping[str, Callable[..., Awaitable[Any]]] = {
     "token_bytes": PageModel.token_bytes,
     "count": PageModel.count,
     "embed": PageModel.embed,
+    "rerank": PageModel.rerank,
     "session": PageModel.session,
     "restore": PageModel.restore,
     "fork": PageModel.fork,
