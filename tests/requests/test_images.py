@@ -197,3 +197,21 @@ def test_without_pillow_the_line_that_installs_it_is_named(monkeypatch: pytest.M
     monkeypatch.setattr(decode, "import_module", absent)
     with pytest.raises(RequestError, match=r'pip install "camelid\[vision\]"'):
         size_of(ImageFile(ONE), "image")
+
+
+def test_a_session_keeps_its_images(llm: LLM, tmp_path: Path) -> None:
+    uri = "data:image/png;base64," + base64.b64encode(ONE).decode()
+    parts = [{"type": "image_url", "image_url": {"url": uri}}, {"type": "text", "text": "What is this?"}]
+    session = llm.session("talk")
+    session.messages = [{"role": "user", "content": parts}]
+    first = session.generate(None, **GREEDY)
+    assert first.token_ids == llm.chat(asking(ONE), **GREEDY).token_ids
+    second = session.generate("And now?", **GREEDY)
+    assert second.usage.cached_tokens >= llm.request(asking(ONE)).media[0].end
+    session.save(tmp_path / "talk")
+    again = llm.restore(tmp_path / "talk")
+    assert again.messages == session.messages
+    assert again.generate("Why?", **GREEDY).token_ids == session.generate("Why?", **GREEDY).token_ids
+    session.messages = asking(ONE)  # bytes
+    with pytest.raises(RequestError, match="cannot be written as JSON"):
+        session.save(tmp_path / "talk")
