@@ -212,6 +212,6 @@ def test_a_session_keeps_its_images(llm: LLM, tmp_path: Path) -> None:
     again = llm.restore(tmp_path / "talk")
     assert again.messages == session.messages
     assert again.generate("Why?", **GREEDY).token_ids == session.generate("Why?", **GREEDY).token_ids
-    session.messages = asking(ONE)  # bytes
+    session.messages = [*asking(ONE)]  # bytes
     with pytest.raises(RequestError, match="cannot be written as JSON"):
         session.save(tmp_path / "talk")
