@@ -23,7 +23,7 @@ from camelid.loading.model_file import ModelFile, find_directory, find_source, h
 from camelid.model.archs import ARCHS
 from camelid.model.checkpoint import Checkpoint, checkpoint_of_gguf
 from camelid.model.hf import fold_tensors, name_tensors, read_settings
-from camelid.model.hf_metadata import HfSettings
+from camelid.model.hf_settings import HfSettings
 from camelid.model.spec_reader import FACTOR_TENSORS, read_spec
 from camelid.model.tensors import tensor_shapes
 from camelid.plan.weights import LoadOp, Weight

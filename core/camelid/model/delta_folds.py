@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from camelid.model.hf_metadata import HfSettings
+from camelid.model.hf_settings import HfSettings
 from camelid.plan.weights import Weight, take_rows
 
 COUNTS = ("state_size", "group_count", "time_step_rank")

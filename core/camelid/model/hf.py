@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from math import prod
 
 from camelid.errors import TensorShapeError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
@@ -17,16 +15,21 @@ from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.formats.mxfp4 import fold_blocks
 from camelid.model.archs import HF_ROWS, row_name
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.delta_folds import of_qkvz, tiled_columns, tiled_heads
 from camelid.model.hf_embedding import embedding_metadata
-from camelid.model.hf_metadata import MAX_EXPERTS, HfSettings, hf_metadata, rope_factors, unsupported
-from camelid.model.hf_rows import HfRow, Runs
-from camelid.model.latent import fits, k_of_kv_b, v_of_kv_b
+from camelid.model.hf_folds import FOLDS, scaled
+from camelid.model.hf_metadata import hf_metadata
+from camelid.model.hf_rotation import rope_factors
+from camelid.model.hf_rows import HfRow
+from camelid.model.hf_settings import HfSettings
 from camelid.model.mlx_rows import row_of_mlx
-from camelid.plan.weights import Part, Weight, cut_each, cut_rows, inline_f32, take_rows
+from camelid.plan.weights import Part, Weight, inline_f32
 
 FLOATS = ("f32", "f16", "bf16")
+
+
 ENDINGS = (".weight", ".bias", "")  # per-head vectors such as A_log are published without an ending
+
+
 SAMPLING = {"temp": "temperature", "top_p": "top_p", "min_p": "min_p", "penalty_repeat": "repetition_penalty"}
 
 
@@ -184,7 +187,7 @@ def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) 
     weight = Weight(name=full_name, type=first.type, shape=shape, parts=parts)
     weight = weight.then("join_groups", *first.groups) if first.groups else weight
     if name in settings.row.scales:
-        weight = _scaled(weight, settings.row.scales[name](settings.config, weight.rows))
+        weight = scaled(weight, settings.row.scales[name](settings.config, weight.rows))
     for fold in settings.row.folds.get(name, "").split():
         weight = FOLDS[fold](weight, settings)
     return weight
@@ -212,211 +215,6 @@ def _dense(tensors: Sequence[HfTensor]) -> Iterator[Weight]:
     for i, t in enumerate(tensors):
         part = Part(t.file, t.offset, t.n_bytes)
         yield Weight(name=f"dense_{i + 2}.weight", type=t.type, shape=t.shape, parts=(part,))
-
-
-def _scaled(weight: Weight, runs: Runs) -> Weight:
-    """Runs of rows times a number each, in float32."""
-    if sum(n for n, _ in runs) != weight.rows:
-        return weight  # match_tensors refuses the shape
-    return _as_f32(weight).then("scale_rows", *(number for run in runs for number in run))
-
-
-def _transpose(weight: Weight, _: HfSettings) -> Weight:
-    """A matrix stored as [in, out]; a bias stays as it is."""
-    if len(weight.shape) != 2:
-        return weight
-    n_in, n_out = weight.shape
-    return replace(weight, shape=(n_out, n_in)).then("transpose", n_in, n_out)
-
-
-def _transpose_each(weight: Weight, _: HfSettings) -> Weight:
-    """A stack of matrices stored as [in, out]; blocks are [out, in], and biases stay as they are."""
-    return weight if len(weight.shape) != 3 or weight.has_planes else _turned(weight)
-
-
-def _turned(weight: Weight) -> Weight:
-    n, n_in, n_out = weight.shape
-    return replace(weight, shape=(n, n_out, n_in)).then("transpose", n_in, n_out)
-
-
-def _alternate(weight: Weight, start: int) -> Weight:
-    """Every other output of a stack from `start` on: of matrices [in, out], biases, or blocks [out, in]."""
-    *stack, n_out = weight.shape[:-1] if weight.has_planes else weight.shape
-    if n_out % 2:
-        return weight  # match_tensors refuses the shape
-    if weight.has_planes:
-        return replace(weight, shape=(*stack, n_out // 2, weight.cols)).then("every", start, 2, weight.rows)
-    half = replace(weight, shape=(*stack, n_out // 2))
-    half = half.then("transpose", half.rows * half.cols, 2).then("rows", start, 1, 2)
-    return _turned(half) if len(half.shape) == 3 else half
-
-
-def _pairs(weight: Weight, n_heads: int) -> Weight:
-    if weight.shape[0] % (2 * n_heads):
-        return weight  # match_tensors refuses the shape
-    return weight.then("permute_rows", n_heads, weight.shape[0] // n_heads)
-
-
-def _stacked(weight: Weight, settings: HfSettings, i: int) -> Weight:
-    """Rows of the queries (0), keys (1) or values (2) of a matrix or bias that stacks the three."""
-    n_q, n_kv = settings.n_heads * settings.head_dim, settings.n_kv_heads * settings.head_dim
-    if weight.shape[0] != n_q + 2 * n_kv:
-        return weight  # match_tensors refuses the shape
-    return cut_rows(weight, weight.name, *((0, n_q), (n_q, n_kv), (n_q + n_kv, n_kv))[i])
-
-
-def _grouped(weight: Weight, settings: HfSettings, i: int) -> Weight:
-    """The same rows of a matrix that repeats, for each KV head: its query heads, its key, its value."""
-    dim, n_kv_heads = settings.head_dim, settings.n_kv_heads
-    n_q = settings.n_heads // n_kv_heads * dim
-    if weight.shape[0] != n_kv_heads * (n_q + 2 * dim):
-        return weight  # match_tensors refuses the shape
-    start, n = ((0, n_q), (n_q, dim), (n_q + dim, dim))[i]
-    heads = range(0, weight.shape[0], n_q + 2 * dim)
-    return take_rows(weight, weight.name, [(head + start, n) for head in heads])
-
-
-def _add_one(weight: Weight, _: HfSettings) -> Weight:
-    """gain = 1 + weight, in float32: bf16 would round the small weights away. A bias stays as it is."""
-    if weight.name.endswith(".bias"):
-        return weight
-    return _as_f32(weight).then("add", 1.0)
-
-
-def _as_f32(weight: Weight) -> Weight:
-    return weight if weight.type == "f32" else replace(weight, type="f32").then("cast", weight.type)
-
-
-def _half(weight: Weight, i: int) -> Weight:
-    """Rows of each matrix: the first half (0) or the second (1)."""
-    if len(weight.shape) < 2 or weight.shape[-2] % 2 or prod(weight.shape[:-2]) > MAX_EXPERTS:
-        return weight  # match_tensors refuses the shape
-    *stack, rows, cols = weight.shape
-    if weight.load_ops:
-        cut = cut_each if stack else cut_rows
-        return cut(weight, weight.name, i * rows // 2, rows // 2)
-    n = prod(stack)
-    part, n_bytes = weight.parts[0], weight.n_bytes // (2 * n)
-    parts = tuple(Part(part.source, part.offset + (2 * k + i) * n_bytes, n_bytes) for k in range(n))
-    return replace(weight, shape=(*stack, rows // 2, cols), parts=parts)
-
-
-def _after_padding(weight: Weight, settings: HfSettings) -> Weight:
-    """The positions after those of padding, from position 0 of a text on."""
-    n = settings.n_skipped
-    return cut_rows(weight, weight.name, n, weight.shape[0] - n) if weight.shape[0] > n else weight
-
-
-def _squeeze(weight: Weight, _: HfSettings) -> Weight:
-    """A depthwise convolution without its dimension of 1: [U, 1, W] -> [U, W]."""
-    return replace(weight, shape=tuple(n for n in weight.shape if n != 1))
-
-
-def _pad_rows(weight: Weight, settings: HfSettings) -> Weight:
-    """An embedding with a row for each token: tokens beyond its end have the first row."""
-    n_rows = weight.shape[0]
-    n_more = settings.config.count("vocab_size") - n_rows
-    if not 0 < n_more <= MAX_EXPERTS:
-        return weight  # match_tensors refuses the shape
-    return take_rows(weight, weight.name, [(0, n_rows), *[(0, 1)] * n_more])
-
-
-def _single_row(weight: Weight, _: HfSettings) -> Weight:
-    """A matrix of one row as a vector."""
-    return replace(weight, shape=weight.shape[1:]) if weight.shape[0] == 1 else weight
-
-
-def _published_conv(weight: Weight, settings: HfSettings) -> Weight:
-    """`squeeze`, of a family whose weights mlx-lm changes when it turns its convolutions."""
-    if weight.shape[-1:] == (1,):
-        raise unsupported("model_type", f"{settings.config.text('model_type')} of mlx-lm", ("the original",))
-    return _squeeze(weight, settings)
-
-
-def _column(weight: Weight, _: HfSettings) -> Weight:
-    return replace(weight, shape=(*weight.shape, 1))
-
-
-def _groups(weight: Weight, settings: HfSettings) -> Weight:
-    """The gain of a grouped norm as one row per group."""
-    n = settings.config.count(settings.row.counts["ssm.group_count"])
-    fits = len(weight.shape) == 1 and weight.shape[0] % n == 0
-    return replace(weight, shape=(n, weight.shape[0] // n)) if fits else weight
-
-
-def _groups_behind_gate(weight: Weight, settings: HfSettings) -> Weight:
-    """`groups`, of a norm that follows the gate."""
-    if settings.config.flag("mamba_norm_before_gate", True):
-        raise unsupported("mamba_norm_before_gate", True, (False,))
-    return _groups(weight, settings)
-
-
-def _decay(weight: Weight, _: HfSettings) -> Weight:
-    """-exp of the stored logarithm, in float32."""
-    return _as_f32(weight).then("neg_exp")
-
-
-def _of_kv_b(weight: Weight, settings: HfSettings, part: str) -> Weight:
-    """The part `k` or `v` of the matrix that expands keys and values of latent attention."""
-    nope, value = (settings.config.count(key) for key in ("qk_nope_head_dim", "v_head_dim"))
-    if not fits(weight, settings.n_heads, nope, value):
-        return weight  # match_tensors refuses the shape
-    if part == "k":
-        cut = k_of_kv_b(weight, settings.n_heads, nope)
-    else:
-        cut = v_of_kv_b(weight, settings.n_heads, value)
-    return replace(cut, name=weight.name)
-
-
-def _qkv_of_groups(weight: Weight, settings: HfSettings) -> Weight:
-    """All queries, all keys, all values of rows that are grouped by key head: its queries, key, value."""
-    n_groups, each = settings.n_kv_heads, settings.n_heads // settings.n_kv_heads
-    heads = (each, 1, 1)  # of a group: queries, key, value
-    if weight.shape[0] % (n_groups * sum(heads)):
-        return weight  # match_tensors refuses the shape
-    size = weight.shape[0] // (n_groups * sum(heads))
-    ranges = [(sum(heads[:i]) * size, n * size) for i, n in enumerate(heads)]
-    groups = range(0, weight.shape[0], sum(heads) * size)  # first row of each group
-    return take_rows(weight, weight.name, ((group + start, n) for start, n in ranges for group in groups))
-
-
-def _without_offset(weight: Weight, _: HfSettings) -> Weight:
-    """Learned positions from the row of position 0 on, which OPT's files store third."""
-    n = weight.shape[0] - 2
-    return cut_rows(weight, weight.name, 2, n) if n > 0 else weight
-
-
-FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
-    "transpose": _transpose,
-    "transpose_each": _transpose_each,
-    "even": lambda weight, _: _alternate(weight, 0),
-    "odd": lambda weight, _: _alternate(weight, 1),
-    "pairs_of_q": lambda weight, settings: _pairs(weight, settings.n_heads),
-    "pairs_of_k": lambda weight, settings: _pairs(weight, weight.shape[0] // settings.head_dim or 1),
-    **{f"{name}_of_stack": partial(_stacked, i=i) for i, name in enumerate("qkv")},
-    **{f"{name}_of_groups": partial(_grouped, i=i) for i, name in enumerate("qkv")},
-    "add_one": _add_one,
-    "first_half": lambda weight, _: _half(weight, 0),
-    "second_half": lambda weight, _: _half(weight, 1),
-    "after_padding": _after_padding,
-    "qkv_of_groups": _qkv_of_groups,
-    "without_offset": _without_offset,
-    "squeeze": _squeeze,
-    "pad_rows": _pad_rows,
-    "row": _single_row,
-    "column": _column,
-    "groups": _groups,
-    "published_conv": _published_conv,
-    "tiled_columns": tiled_columns,
-    "tiled_heads": tiled_heads,
-    "groups_behind_gate": _groups_behind_gate,
-    "decay": _decay,
-    "decay_column": lambda weight, settings: _column(_decay(weight, settings), settings),
-    "qkv_of_qkvz": lambda weight, settings: of_qkvz(weight, settings, slice(3)),
-    "k_of_kv_b": lambda weight, settings: _of_kv_b(weight, settings, "k"),
-    "v_of_kv_b": lambda weight, settings: _of_kv_b(weight, settings, "v"),
-    "z_of_qkvz": lambda weight, settings: of_qkvz(weight, settings, slice(3, 4)),
-}
 
 
 def _sampling(directory: HfDirectory) -> dict[str, MetadataValue]:

@@ -8,7 +8,7 @@ from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.sentence_transformers import EmbeddingFiles
 from camelid.model.encoder_specs import MAX_LENGTH, POOLINGS
-from camelid.model.hf_metadata import HfSettings
+from camelid.model.hf_settings import HfSettings
 
 PROMPT, DEFAULT_PROMPT = "embedding.prompt.", "embedding.default_prompt"  # keys; llama.cpp ignores them
 

@@ -311,7 +311,7 @@ class HfRow:
     Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `ranking`
     those of a ranking head, which classes ...ForSequenceClassification have; `mlp_names` the MLP's by kind,
     for models whose dense and expert MLPs share published names, `named_by` (of config.json) those that
-    depend on a setting. `folds` maps a GGUF name to one or more folds (`hf.FOLDS`), in order, `scales` to
+    depend on a setting. `folds` maps a GGUF name to one or more folds (`hf_folds.FOLDS`), in order, `scales` to
     factors of its rows, from config.json and the number of rows. Tensors that begin or end with an item of
     `ignored` are not weights.
     Keys. `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as

@@ -15,7 +15,7 @@ from camelid.model.hf import (
     read_settings,
     stacked_names,
 )
-from camelid.model.hf_metadata import HfSettings
+from camelid.model.hf_settings import HfSettings
 from camelid.model.mlx_rows import MLX_FORMS
 from camelid.plan.weights import Weight
 
