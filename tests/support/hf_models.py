@@ -109,6 +109,11 @@ def load_cases() -> list[HfCase]:
     return [load_case(path.stem) for path in sorted(FOLDER.glob("*.json"))]
 
 
+def decoders() -> list[HfCase]:
+    """The cases with logits of every row."""
+    return [case for case in load_cases() if case.head == GENERATES]
+
+
 def load_case(name: str) -> HfCase:
     raw: Json = json.loads((FOLDER / f"{name}.json").read_text())
     packed = [np.frombuffer(base64.b64decode(text), "<f4") for text in raw.pop("logits")]
