@@ -21,9 +21,11 @@ FOUND = sorted(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.m
 PAGES = [FRONT, *(page for page in FOUND if "node_modules" not in page.parts)]
 ACTIVATIONS = {"q8_1", "q8_k"}  # types of llama.cpp's rounded activations, which no file stores
 PAGE = ROOT / "core/camelid/model/ARCHITECTURES.md"
-REFUSAL = r"refused: [\w, ]+"
-FIGURE = r"[\d.]+e-\d+"
-ROW = re.compile(rf"^\| `([\w-]+)` \| .* \| (\d+) \| {FIGURE} \| (?:{FIGURE}|{REFUSAL}) \|$", re.MULTILINE)
+FIGURE = r"(?:[\d.]+e-\d+|with images)"
+REFUSAL = r"refused: [\w,' ]+"
+CELLS = (r"[\w ]+", FIGURE, FIGURE, f"(?:{FIGURE}|{REFUSAL})", r"[\w, .]+")  # oracle to refused settings
+AFTER = r" \| ".join(CELLS)
+ROW = re.compile(rf"^\| `([\w-]+)` \| .* \| (\d+) \| {AFTER} \|$", re.MULTILINE)
 
 
 def named_files(page: Path) -> list[str]:

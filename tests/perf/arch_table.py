@@ -20,7 +20,14 @@ from pathlib import Path
 from tests.golden.definitions import DEFINITIONS
 from tests.support.arch_rows import row_lines
 from tests.support.hf_models import HfCase, load_cases, nmse, write_hf
-from tests.support.model.file_runs import Loaded, Logits, load_hf, reference_logits, run
+from tests.support.model.file_runs import (
+    Loaded,
+    Logits,
+    encode_plan,
+    load_hf,
+    reference_logits,
+    run,
+)
 from tests.support.model.runs import make_plan
 
 from camelid.backends.base import Backend, check_plan
@@ -35,6 +42,7 @@ HEAD = (
     "|---|---|---|---|---|---|---|---|",
 )
 TABLE = re.compile(r"^\| GGUF architecture .*?(?=\n\n)", re.MULTILINE | re.DOTALL)
+BY_IMAGES = ("with images",) * 3  # golden models of tests/golden/vision alone
 NO_KERNEL = re.compile(r"(?:no kernel for the op|kernel of|the load op) (.*?)(?: of|[.;]|$)")
 
 
@@ -46,7 +54,7 @@ def figures(case: HfCase) -> tuple[str, str, str]:
     """NMSE of the reference, cpu and webgpu; or the ops that a backend lacks."""
     with tempfile.TemporaryDirectory() as folder:
         loaded = load_hf(write_hf(Path(folder) / case.name, case))
-        want = alone(loaded, case.token_ids)
+        want = alone(loaded, case)
         longest = max(map(len, case.token_ids))
         oracle = nmse(want, case.logits)
         together = reference_logits(loaded, case.token_ids, context=longest)
@@ -59,9 +67,12 @@ def oracle_of(case: HfCase) -> str:
     return "definition" if case.model_type in DEFINITIONS else "transformers"
 
 
-def alone(loaded: Loaded, sequences: Sequence[Sequence[int]]) -> Logits:
+def alone(loaded: Loaded, case: HfCase) -> Logits:
     """The reference's logits, each sequence with the model loaded for its length (LongRoPE)."""
-    return [reference_logits(loaded, [ids], context=len(ids))[0] for ids in sequences]
+    return [
+        reference_logits(loaded, [ids], context=len(ids), types=[case.token_types(ids)])[0]
+        for ids in case.token_ids
+    ]
 
 
 def on_backend(name: str, loaded: Loaded, case: HfCase, want: Logits) -> str:
@@ -79,7 +90,10 @@ def on_backend(name: str, loaded: Loaded, case: HfCase, want: Logits) -> str:
 async def run_all(
     backend: Backend, loaded: Loaded, sequences: Sequence[Sequence[int]], longest: int
 ) -> Logits:
-    plan = make_plan(loaded.model, longest, len(sequences), context=longest)
+    model, n = loaded.model, len(sequences)
+    plan = (
+        encode_plan(model, longest, n) if model.spec.embeds else make_plan(model, longest, n, context=longest)
+    )
     check_plan(plan, backend.capabilities())
     return await run(backend, loaded, sequences, context=longest)
 
@@ -87,15 +101,15 @@ async def run_all(
 def worst(cells: Sequence[str]) -> str:
     """The largest figure, or a refusal if a case has one."""
     refusals = [cell for cell in cells if cell.startswith("refused")]
-    return max(refusals, default="") or max(cells, key=float)
+    return max(refusals, default="") or (cells[0] if len(cells) == 1 else max(cells, key=float))
 
 
 def line(arch: str) -> str:
     cases = cases_of(arch)
-    cells = zip(*map(figures, cases), strict=True)
+    cells = [[*column] for column in zip(*map(figures, cases), strict=True)] or [[cell] for cell in BY_IMAGES]
     types = ", ".join(f"`{name}`" for name, row in HF_ROWS.items() if row.arch == arch)
     keys = sorted({key for row in HF_ROWS.values() if row.arch == arch for key in row.refused})
-    kinds = " and ".join(sorted({oracle_of(case) for case in cases}, reverse=True))
+    kinds = " and ".join(sorted({oracle_of(case) for case in cases}, reverse=True)) or "transformers"
     counted = [f"`{arch}`", types, str(row_lines()[arch]), kinds]
     columns = [*counted, *map(worst, cells), ", ".join(keys) or "none"]
     return f"| {' | '.join(columns)} |"
