@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +30,10 @@ from camelid.loading.devices import devices_of
 from camelid.loading.forecast import estimate_devices, likely_backend
 from camelid.loading.model_file import open_model
 from camelid.loading.options import LoadOptions
-from camelid.model.arch import Model
-from camelid.model.parallel import shares
+from camelid.model.arch import Arch, Model
+from camelid.model.archs import ARCHS
+from camelid.model.parallel import COLS, HEAD_NORMS, MLPS, ROWS, ROWS_OF_EACH, SUB_NORMS, shares
+from camelid.model.spec import LayerSpec
 from camelid.plan.ops import make_op
 from camelid.plan.parallel import SUM, segments
 from camelid.plan.plan import whole
@@ -40,25 +43,25 @@ from cria.graded_items import first_prompts
 CASES = load_cases()
 BOUND = 1e-5
 CRIA = Path(camelid.__file__).with_name("data") / "cria.gguf"
-# Families that run on one device, with the words of the reason.
-REFUSED = {
-    "granitemoehybrid": "layers of kind 'mamba2'",
-    "granitemoehybrid_dense": "layers of kind 'mamba2'",
-    "qwen3_next": "layers of kind 'delta'",
-    "lfm2": "layers of kind 'shortconv'",
-    "lfm2_old": "layers of kind 'shortconv'",
-    "lfm2_moe": "layers of kind 'shortconv'",
-    **dict.fromkeys(("qwen3_5", "qwen3_5_moe"), "layers of kind 'delta'"),
-    **dict.fromkeys(("mamba", "mamba_bias", "falcon_mamba", "jamba"), "layers of kind 'mamba'"),
-    **dict.fromkeys(("mamba2", "mamba2_bias"), "layers of kind 'mamba2'"),
-    **dict.fromkeys(("falcon_h1", "falcon_h1_norm"), "layers of kind 'attention_mamba2'"),
-    "nemotron_h": "layers of kind 'mamba2'",
-    "nemotron_h_bias": "layers of kind 'single'",
-    "bitnet": "norms whole rows inside a block",
-    "olmo2": "norms all heads together",
-    "olmo3": "norms all heads together",
+# Words of a reason -> families that run on one device for it.
+REASONS = {
+    "layers of kind 'mamba'": "mamba mamba_bias falcon_mamba jamba",
+    "layers of kind 'mamba2'": "granitemoehybrid granitemoehybrid_dense mamba2 mamba2_bias nemotron_h",
+    "layers of kind 'attention_mamba2'": "falcon_h1 falcon_h1_norm",
+    "layers of kind 'single'": "nemotron_h_bias",
+    "layers of kind 'delta'": "qwen3_next qwen3_5 qwen3_5_moe",
+    "layers of kind 'shortconv'": "lfm2 lfm2_old lfm2_moe",
+    "layers of kind 'mla'": "deepseek_v2 deepseek_v3 deepseek_v3_plain minicpm3 plm",
+    "layers of kind 'sparse_glu'": "gemma3n",
+    "layers of different sizes": "deci nemotron_nas openelm",
+    "one head of keys and values": "falcon gpt_bigcode",
+    "norms whole rows inside a block": "bitnet",
+    "norms all heads together": "olmo2 olmo3 olmoe minimax_m2",
+    "a model with an encoder": "bert bert_ranking gemma_embedding jina_embeddings_v3 modernbert "
+    "modernbert_ranking nomic_bert qwen3_embedding xlm_roberta xlm_roberta_ranking",
 }
-OF_FOUR = {"gpt2", "gpt2_bare_names"}  # the others have 2 heads of keys
+REFUSED = {name: words for words, names in REASONS.items() for name in names.split()}
+OF_PARTS = "QKAkFXSx"  # letters of dimensions that are divided: heads, inner columns of MLPs
 
 
 def in_f32(weight: Weight) -> Weight:
@@ -78,9 +81,9 @@ IDS = SHAPES["gpt_oss"].token_ids[:9]
 @pytest.mark.parametrize("case", every(4, [case for case in CASES if case.name not in REFUSED]), ids=str)
 def test_logits_equal_those_of_one_device(case: HfCase, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, dtype="f32"))
-    longest = max(map(len, case.token_ids))
+    longest, n_heads = max(map(len, case.token_ids)), loaded.model.spec.n_kv_heads
     want = reference_logits(loaded, case.token_ids)
-    for n in (2, 4) if case.name in OF_FOUR else (2,):
+    for n in (n for n in (2, 3, 4) if n_heads % n == 0):
         backend = parallel(open_parallel, loaded.model, n, longest)
         got = asyncio.run(run(backend, loaded, case.token_ids, 13))
         assert all(np.abs(a - b).max() <= BOUND for a, b in zip(got, want, strict=True))
@@ -92,6 +95,19 @@ def test_families_of_one_device_are_refused_by_name(case: HfCase, tmp_path: Path
     with pytest.raises(RequestError, match=REFUSED[case.name]) as caught:
         shares(model, 2)
     assert caught.value.field == "tensor_parallel"
+
+
+def layer_tensors(arch: Arch) -> Iterator[tuple[str, str]]:
+    """(name, letters of its dimensions) of the tensors in all layers that can be divided."""
+    for mlp in sorted(MLPS):
+        yield from {**arch.layer_tensors(LayerSpec(mlp=mlp)), **arch.optional}.items()
+
+
+@pytest.mark.parametrize("name", [n for n, a in ARCHS.items() if a.mixers[0] == "attention"])
+def test_tensors_of_heads_and_inner_columns_are_divided_or_refused(name: str) -> None:
+    known = ROWS | ROWS_OF_EACH | COLS | HEAD_NORMS | SUB_NORMS
+    left = {n for n, letters in layer_tensors(ARCHS[name]) if {*letters} & {*OF_PARTS}} - known
+    assert not left
 
 
 async def logits_and_state(backend: Any) -> tuple[Any, bytes, bytes]:

@@ -15,6 +15,7 @@ from camelid.errors import RequestError
 from camelid.formats.quants import quant
 from camelid.model.arch import Model
 from camelid.model.kv_types import check_columns
+from camelid.model.relative import alibi_weights
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import StateSpec
 from camelid.plan.weights import Weight, cut_cols, cut_each, cut_rows
@@ -28,8 +29,9 @@ ROWS = frozenset({
 ROWS_OF_EACH = frozenset({"ffn_gate_exps", "ffn_up_exps", "ffn_gate_chexps", "ffn_up_chexps"})
 COLS = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps", "ffn_down_chexps"})
 MIXERS, MLPS = {"attention"}, {"", "glu", "mlp", "experts"}
-RESIDUALS = {"sequential", "parallel", "post"}
-WIDE_NORMS = frozenset({"attn_q_norm", "attn_k_norm"})  # of all heads together, unless as wide as a head
+RESIDUALS = {"sequential", "parallel", "post", "early_router", "early_experts"}
+# Gains of one head [D], of each head [heads, D], or of all heads together [heads * D].
+HEAD_NORMS = frozenset({"attn_q_norm", "attn_k_norm"})
 SUB_NORMS = frozenset({"attn_sub_norm", "ffn_sub_norm"})  # of all heads, of all inner columns
 SHARED_STATES = frozenset({"paged", "window"})
 
@@ -79,10 +81,10 @@ def _reason(model: Model) -> str:
         for kind, known in ((layer.mixer, MIXERS), (layer.mlp, MLPS), (layer.residual, RESIDUALS)):
             if kind not in known:
                 return f"{spec.name} has layers of kind {kind!r}, which run on one device"
-    if spec.max_alibi_bias:
-        return f"{spec.name} has a bias by distance for all heads (ALiBi), which one device does"
+    if spec.n_kv_heads == 1:
+        return f"{spec.name} has one head of keys and values for all queries, which runs on one device"
     for name, weight in model.weights.items():
-        if _kind(name) in WIDE_NORMS and weight.shape != (spec.head_dim,):
+        if _kind(name) in HEAD_NORMS and weight.cols != spec.head_dim:
             return f"{spec.name} norms all heads together ({name}), which one device does"
         if _kind(name) in SUB_NORMS:
             return f"{spec.name} norms whole rows inside a block ({name}), which one device does"
@@ -109,6 +111,7 @@ def _share_spec(spec: ModelSpec, n: int) -> ModelSpec:
         n_kv_heads=spec.n_kv_heads // n,
         ffn_size=spec.ffn_size // n,
         experts=experts,
+        max_alibi_bias=0.0,  # the bias of a device's heads is among its weights
         attention_scale=spec.attention_scale or spec.head_dim**-0.5,
         tensor_parallel=n,
     )
@@ -123,6 +126,9 @@ def _share_weights(model: Model, rank: int, n: int) -> Iterator[tuple[str, Weigh
                 yield name, weight
         else:
             yield name, _share(weight, kind, rank, n, is_bias=is_bias)
+    size = model.spec.n_heads // n
+    for name, weight in alibi_weights(model.spec).items():
+        yield name, cut_cols(weight, name, rank * size, size)
 
 
 def _share(weight: Weight, kind: str, rank: int, n: int, *, is_bias: bool) -> Weight:
@@ -132,7 +138,7 @@ def _share(weight: Weight, kind: str, rank: int, n: int, *, is_bias: bool) -> We
     if kind in ROWS_OF_EACH:
         size = weight.shape[1] // n
         return cut_each(weight, weight.name, rank * size, size)
-    if kind in ROWS:
+    if kind in ROWS or (kind in HEAD_NORMS and len(weight.shape) > 1):
         size = weight.shape[0] // n
         return cut_rows(weight, weight.name, rank * size, size)
     return weight
