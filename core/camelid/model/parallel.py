@@ -2,7 +2,7 @@
 
 A device has whole heads with their keys and values, and a part of each MLP's inner columns: rows of the
 matrices that enter attention and MLP, columns of those that leave. `all_reduce` adds what the devices made.
-Embedding, norms, router and head are on every device, so each draws the same ids.
+Embedding, norms of the stream, router and head are on every device, so each draws the same ids.
 """
 
 from __future__ import annotations
