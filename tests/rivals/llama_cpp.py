@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from tests.golden.cases import mixtures
-from tests.support.hf_models import load_case, load_cases, nmse, write_hf
+from tests.support.hf_models import decoders, load_case, nmse, write_hf
 from tests.support.model.file_runs import Loaded, Logits, load_gguf, reference_logits
 
 from camelid.loading.convert import convert
@@ -44,6 +44,10 @@ class Reading:
 
 NO_WINDOW = "llama.cpp has no window for the architectures llama and starcoder2"
 SCALE = "llama.cpp derives the attention scale, and which layers are full, from the size of the model"
+BETAS = "llama.cpp's deepseek2 has YaRN's published betas, and one magnitude"
+YARN = {
+    "type": "yarn", "factor": 4, "mscale": 1.0, "mscale_all_dim": 1.0, "original_max_position_embeddings": 64,
+}  # fmt: skip
 READINGS: Mapping[str, Reading] = {
     "smallthinker": Reading("llama.cpp's window is of 4096 rows, whatever the file states", rows=12),
     "minicpm3": Reading("llama.cpp has one epsilon for all norms", {"rms_norm_eps": 1e-6}),
@@ -62,6 +66,12 @@ READINGS: Mapping[str, Reading] = {
     "grove_moe": Reading(
         "llama.cpp gives the experts of chunks the output of the others", neutral=mixtures.CHUNKS
     ),
+    "afmoe": Reading(
+        "llama.cpp's afmoe has its own pattern of windows", {"layer_types": ["sliding_attention"] * 3}
+    ),
+    "gpt_oss": Reading("llama.cpp has YaRN's published betas, and rounds its ramp", {"rope_scaling": None}),
+    "deepseek_v2": Reading(BETAS, {"rope_scaling": YARN}),
+    "deepseek_v3": Reading(BETAS, {"rope_scaling": YARN}),
 }
 PLAIN = Reading("")
 UNREAD: Mapping[str, str] = {
@@ -80,6 +90,14 @@ UNREAD: Mapping[str, str] = {
     "opt": "the name opt is ours",
     "seed_oss_bias": "llama.cpp does not open a seed_oss with biases of its MLP",
     "internlm2_bias": "llama.cpp does not open an internlm2 with biases",
+    "deepseek_v3_plain": "llama.cpp does not open a deepseek2 with biases of attention",
+    "dots1": "llama.cpp opens a dots1 with as many heads of keys as of queries alone",
+    "ernie4_5_moe": "llama.cpp does not open an ernie4_5-moe with a last dense layer",
+    "exaone_moe": "llama.cpp opens an exaone-moe with one shared expert alone",
+    "gemma3n": "llama.cpp opens a gemma3n with four streams alone",
+    "hunyuan_v1_moe": "llama.cpp does not open a hunyuan-moe with biases",
+    "olmoe": "llama.cpp opens an olmoe with as many heads of keys as of queries alone",
+    "qwen2_moe": "llama.cpp does not open a qwen2moe with a dense layer",
     "starcoder2_bare": "llama.cpp does not open a starcoder2 without biases",
 }
 
@@ -124,7 +142,7 @@ def main(words: Sequence[str]) -> None:
     """The table for the given types and the cases whose names begin with another word; by default all."""
     types = [word for word in words if word in TYPES] or TYPES
     begun = tuple(word for word in words if word not in TYPES) or ("",)
-    for case in (case for case in load_cases() if case.name.startswith(begun)):
+    for case in (case for case in decoders() if case.name.startswith(begun)):
         if case.name in UNREAD:
             print(f"{case.name:<26}({UNREAD[case.name]})")
             continue

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from tests.rivals.llama_cpp import UNREAD, compare
-from tests.support.hf_models import load_cases
+from tests.support.hf_models import decoders
 
-NAMES = [case.name for case in load_cases() if case.name not in UNREAD]
+NAMES = [case.name for case in decoders() if case.name not in UNREAD]
 # f16: llama.cpp also rounds activations to float16. q8_0, q4_0: it quantizes activations to 8 bits, which can
 # select other experts.
 BOUNDS = {"f32": 1e-6, "f16": 1e-5, "q8_0": 2e-2, "q4_0": 2e-2}

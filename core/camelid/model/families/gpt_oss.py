@@ -42,6 +42,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "gpt_oss": hf.HfRow(
         arch="gpt-oss",
         names=NAMES,
+        keys={**hf.KEYS, "expert_feed_forward_length": "intermediate_size"},
         folds={"ffn_gate_exps": "even", "ffn_up_exps": "odd", "ffn_down_exps": "transpose_each"},
         defaults={
             "num_key_value_heads": 8,
