@@ -14,6 +14,7 @@ import pytest
 from tests.golden.mlx_cases import COMMITTED, MlxCase
 from tests.support.exhaustive import every
 from tests.support.hf_models import (
+    GENERATES,
     HfCase,
     Weights,
     load_case,
@@ -26,7 +27,7 @@ from tests.support.hf_models import (
 from tests.support.mlx_dirs import FOLDER, logits_of, source_of
 from tests.support.mlx_oracle import as_published, dequantized, raw_tensors
 
-from camelid.errors import CamelidError, ModelFormatError, RequestError
+from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.hf_config import open_hf
 from camelid.formats.mlx_quant import fold_planes, read_quantization
 from camelid.loading import convert_mlx as converting
@@ -40,6 +41,22 @@ ERRORS = {
     "q2": 0.3, "q3": 0.07, "q4": 0.015, "q5": 0.004, "q6": 0.001, "q8": 0.0001, "mxfp4": 0.03, "mxfp8": 0.002,
     "nvfp4": 0.06,
 }  # fmt: skip
+# model_type -> why mlx-lm's form is not written, beside the models that make no logits.
+REFUSED = {
+    "falcon_h1": "other values",  # multipliers are folded into matrices
+    "qwen3_5_text": "other values",  # norm gains are 1 + weight, under the prefix language_model.
+    "qwen3_5_moe_text": "other values",
+    "gpt_oss": "another name",  # interleaved rows of experts.gate_up_proj are two tensors
+}
+
+
+def refusal_of(case: HfCase) -> str:
+    """Words of the error for a case that is not written, else none."""
+    no_logits = case.head != GENERATES or case.pooling
+    return "not embedding or ranking models" if no_logits else REFUSED.get(case.model_type, "")
+
+
+WRITTEN = [case for case in CASES if not refusal_of(case)]
 
 
 def group_of(to: str) -> int | None:
@@ -68,7 +85,8 @@ def values_of(case: HfCase, out: Path) -> Weights:
 @pytest.mark.parametrize(
     ("case", "to"),
     every(
-        4, [(case, to) for i, case in enumerate(CASES) for to in dict.fromkeys(("q4", TYPES[i % len(TYPES)]))]
+        4,
+        [(case, to) for i, case in enumerate(WRITTEN) for to in dict.fromkeys(("q4", TYPES[i % len(TYPES)]))],
     ),
     ids=str,
 )
@@ -201,6 +219,14 @@ def test_other_files_are_copied_and_weights_are_not(tmp_path: Path) -> None:
 
 
 # ---- Refusals and failures
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if refusal_of(case)], ids=str)
+def test_families_that_mlx_lm_stores_otherwise_are_refused(case: HfCase, tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModelError, match=f"{refusal_of(case)}.*; write a GGUF") as caught:
+        made(case, tmp_path, "q4")
+    assert caught.value.facts["name"] == case.model_type
+    assert [path.name for path in tmp_path.iterdir()] == ["hf"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 Values = dict[str, NDArray[np.float32]]
 Raw = tuple[str, tuple[int, ...], bytes]  # dtype, shape, data
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
-W_OF_MIXTRAL = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+W_OF_PROJECTION = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+NAMED_W = ("mixtral", "lfm2_moe")  # families whose projections are published as w1, w2 and w3
 NORMS_PLUS_1 = (
     "input_layernorm.weight", "post_attention_layernorm.weight", "model.norm.weight", "q_norm.weight",
     "k_norm.weight",
@@ -87,7 +88,7 @@ def published(model_type: str, name: str, values: Values) -> Iterator[tuple[str,
     value = values[name]
     if ".switch_mlp." in name and model_type != "granitemoehybrid":
         path, projection, ending = name.replace("switch_mlp", "experts.{e}").rsplit(".", 2)
-        word = W_OF_MIXTRAL[projection] if model_type == "mixtral" else projection
+        word = W_OF_PROJECTION[projection] if model_type in NAMED_W else projection
         yield from ((f"{path}.{word}.{ending}".format(e=e), expert) for e, expert in enumerate(value))
     elif model_type == "granitemoehybrid" and ".gate_proj." in name:
         up = values[name.replace("gate_proj", "up_proj")]
@@ -98,7 +99,10 @@ def published(model_type: str, name: str, values: Values) -> Iterator[tuple[str,
         yield stem.replace("down_proj", "output_linear"), value
     elif model_type == "granitemoehybrid" and ".up_proj." in name:
         return
-    elif name.endswith("conv1d.weight"):
+    elif model_type == "lfm2_moe" and ".feed_forward." in name and "_proj." in name:
+        path, projection, ending = name.rsplit(".", 2)
+        yield f"{path}.{W_OF_PROJECTION[projection]}.{ending}", value
+    elif name.endswith(("conv1d.weight", "conv.conv.weight")):
         yield name, np.moveaxis(value, 1, 2)
     elif model_type == "qwen3_next" and name.endswith(NORMS_PLUS_1):
         yield name, value - 1

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from camelid.errors import UnsupportedModelError, shown
 from camelid.formats.hf_config import HfDirectory
 from camelid.model.archs import HF_ROWS, row_name
 from camelid.model.hf import (
@@ -18,6 +19,10 @@ from camelid.model.hf import (
 from camelid.model.hf_settings import HfSettings
 from camelid.model.mlx_rows import MLX_FORMS
 from camelid.plan.weights import Weight
+
+PUBLISHED_ONLY = (
+    "published_conv"  # the fold of families that are not read in mlx-lm's form, nor written in it
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +40,41 @@ class MlxWeight:
 def mlx_weights(directory: HfDirectory) -> dict[str, MlxWeight]:
     """The tensors by mlx-lm's name, without those that it drops, such as the output matrix of a tied model.
 
-    Only the folds of mlx-lm's `sanitize` are applied. Raises the errors of `checkpoint_of_hf`.
+    Only the folds of mlx-lm's `sanitize` are applied. Raises UnsupportedModelError for a model that mlx-lm
+    does not run or stores in a form without a rule, and the errors of `checkpoint_of_hf`.
     """
     settings = read_settings(directory)
+    if settings.arch.is_encoder or settings.is_ranking or directory.embedding.pooling:
+        raise _refused(settings, "mlx-lm opens models that generate, not embedding or ranking models")
     plain = HF_ROWS[row_name(settings.config)]
     form = MLX_FORMS.get(settings.config.text("model_type"))
+    if not form and any(PUBLISHED_ONLY in fold.split() for fold in plain.folds.values()):
+        raise _refused(settings, "mlx-lm stores its weights with other values, for which there is no rule")
     stored = replace(settings, row=form.row(plain) if form else plain)
     folds = {name: fold for name, fold in settings.row.folds.items() if name not in stored.row.folds}
     folding = replace(settings, row=replace(settings.row, folds=folds, scales={}))
     found: dict[str, MlxWeight] = {}
     for name, weight in _weights(directory, settings, folding, stored):
         found.setdefault(name, MlxWeight(name, _shape(weight, stored), weight))
+    _check_names(settings, found)
     return found
+
+
+def _check_names(settings: HfSettings, found: Mapping[str, MlxWeight]) -> None:
+    """Refuses matrices without the ending .weight, as planes replace that ending."""
+    for name, each in found.items():
+        is_matrix = each.weight.name.endswith(".weight") and len(each.shape) > 1
+        if is_matrix and not name.endswith(".weight"):
+            raise _refused(settings, f"mlx-lm stores {name} under another name")
+
+
+def _refused(settings: HfSettings, why: str) -> UnsupportedModelError:
+    name = settings.config.text("model_type")
+    return UnsupportedModelError(
+        f"model_type {shown(name)} has no form of MLX: {why}; write a GGUF, without --format mlx",
+        kind="model_type",
+        name=name,
+    )
 
 
 def _weights(

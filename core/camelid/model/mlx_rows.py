@@ -52,6 +52,13 @@ MLX_FORMS: Mapping[str, MlxForm] = {
         names=_experts("mlp"),
         folded=("attn_norm", "post_attention_norm", *hf.HEAD_NORMS, "output_norm"),
     ),
+    "lfm2_moe": MlxForm(
+        marks=(".switch_mlp.",),
+        names={
+            **_experts("feed_forward"),
+            **{f"ffn_{kind}": f"feed_forward.{kind}_proj" for kind in ("gate", "up", "down")},
+        },
+    ),
     "granitemoehybrid": MlxForm(
         marks=(".switch_mlp.", ".mlp.gate_proj."),
         mlp_names={"glu": hf.GLU, "experts": _experts("block_sparse_moe")},
