@@ -58,7 +58,7 @@ def choice(row: MlxCase, path: str) -> bool | dict[str, Any]:
     ends = [other for end, other in row.others.items() if path.endswith(end)]
     if ends:
         return ends[0] or False
-    is_router = path.endswith(("block_sparse_moe.gate", "mlp.gate", "router.layer"))
+    is_router = path.endswith(("block_sparse_moe.gate", "mlp.gate", "router.layer", "feed_forward.gate"))
     return {"group_size": row.group, "bits": 8} if is_router and row.mode == "affine" else True
 
 

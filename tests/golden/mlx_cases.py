@@ -70,6 +70,8 @@ COMMITTED = (
     MlxCase(name="mixtral", arch="mixtral"),
     MlxCase(name="qwen3_moe", arch="qwen3_moe"),
     MlxCase(name="qwen3_next", arch="qwen3_next"),
+    MlxCase(name="granitemoe", arch="granitemoe"),
+    MlxCase(name="lfm2_moe", arch="lfm2_moe"),
     MlxCase(name="granitemoehybrid", arch="granitemoehybrid", **ONE_GROUP),
     MlxCase(name="granitemoehybrid_dense", arch="granitemoehybrid_dense", config=ONE_WIDTH),
 )

@@ -119,6 +119,15 @@ def test_names_and_shapes_are_those_of_mlx_lm(row: MlxCase, tmp_path: Path) -> N
     assert shapes(out) == shapes(FOLDER / row.name)
 
 
+@pytest.mark.parametrize("arch", ["ernie4_5_moe", "granitemoe", "lfm2_moe", "mixtral", "qwen3_moe"])
+def test_experts_are_stacked(arch: str, tmp_path: Path) -> None:
+    """mlx-lm stacks the floats of experts when it loads them, and leaves their scales behind."""
+    names = raw_tensors(made(load_case(arch), tmp_path, "q4"))
+    projections = {name.split(".")[-2] for name in names if ".switch_mlp." in name}
+    assert projections == {"gate_proj", "up_proj", "down_proj"}
+    assert not [name for name in names if ".experts." in name or "input_linear" in name]
+
+
 @pytest.mark.parametrize("name", [row.name for row in COMMITTED if row.dtype != "f32"])
 def test_a_quantized_directory_is_quantized_again(name: str, tmp_path: Path) -> None:
     written = convert_mlx(FOLDER / name, tmp_path / "out", to="q8", group_size=32)

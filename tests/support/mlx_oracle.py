@@ -15,6 +15,10 @@ Values = dict[str, NDArray[np.float32]]
 Raw = tuple[str, tuple[int, ...], bytes]  # dtype, shape, data
 E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
 W_OF_PROJECTION = {"gate_proj": "w1", "down_proj": "w2", "up_proj": "w3"}
+HALVES = (
+    "granitemoe",
+    "granitemoehybrid",
+)  # families whose gates and up-projections are published as one matrix
 NAMED_W = ("mixtral", "lfm2_moe")  # families whose projections are published as w1, w2 and w3
 NORMS_PLUS_1 = (
     "input_layernorm.weight", "post_attention_layernorm.weight", "model.norm.weight", "q_norm.weight",
@@ -86,18 +90,18 @@ def as_published(model_type: str, values: Values) -> Values:
 
 def published(model_type: str, name: str, values: Values) -> Iterator[tuple[str, NDArray[np.float32]]]:
     value = values[name]
-    if ".switch_mlp." in name and model_type != "granitemoehybrid":
+    if ".switch_mlp." in name and model_type not in HALVES:
         path, projection, ending = name.replace("switch_mlp", "experts.{e}").rsplit(".", 2)
         word = W_OF_PROJECTION[projection] if model_type in NAMED_W else projection
         yield from ((f"{path}.{word}.{ending}".format(e=e), expert) for e, expert in enumerate(value))
-    elif model_type == "granitemoehybrid" and ".gate_proj." in name:
+    elif model_type in HALVES and ".gate_proj." in name:
         up = values[name.replace("gate_proj", "up_proj")]
         stem = name.replace("switch_mlp.", "").replace(".mlp.", ".shared_mlp.")
         yield stem.replace("gate_proj", "input_linear"), np.concatenate([value, up], axis=-2)
-    elif model_type == "granitemoehybrid" and ".down_proj." in name:
+    elif model_type in HALVES and ".down_proj." in name:
         stem = name.replace("switch_mlp.", "").replace(".mlp.", ".shared_mlp.")
         yield stem.replace("down_proj", "output_linear"), value
-    elif model_type == "granitemoehybrid" and ".up_proj." in name:
+    elif model_type in HALVES and ".up_proj." in name:
         return
     elif model_type == "lfm2_moe" and ".feed_forward." in name and "_proj." in name:
         path, projection, ending = name.rsplit(".", 2)

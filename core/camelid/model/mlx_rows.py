@@ -52,6 +52,12 @@ MLX_FORMS: Mapping[str, MlxForm] = {
         names=_experts("mlp"),
         folded=("attn_norm", "post_attention_norm", *hf.HEAD_NORMS, "output_norm"),
     ),
+    "ernie4_5_moe": MlxForm(marks=(".switch_mlp.",), names=_experts("mlp")),
+    "granitemoe": MlxForm(
+        marks=(".switch_mlp.",),
+        mlp_names={"experts": _experts("block_sparse_moe")},
+        folded=("ffn_gate_exps", "ffn_up_exps"),
+    ),
     "lfm2_moe": MlxForm(
         marks=(".switch_mlp.",),
         names={
