@@ -16,13 +16,12 @@ from camelid.model.hf import (
     read_settings,
     stacked_names,
 )
+from camelid.model.hf_rows import HfRow
 from camelid.model.hf_settings import HfSettings
 from camelid.model.mlx_rows import MLX_FORMS
 from camelid.plan.weights import Weight
 
-PUBLISHED_ONLY = (
-    "published_conv"  # the fold of families that are not read in mlx-lm's form, nor written in it
-)
+PUBLISHED_ONLY = "published_conv"  # the fold of families without a rule for mlx-lm's form
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,7 @@ def mlx_weights(directory: HfDirectory) -> dict[str, MlxWeight]:
     settings = read_settings(directory)
     if settings.arch.is_encoder or settings.is_ranking or directory.embedding.pooling:
         raise _refused(settings, "mlx-lm opens models that generate, not embedding or ranking models")
-    plain = HF_ROWS[row_name(settings.config)]
-    form = MLX_FORMS.get(settings.config.text("model_type"))
-    if not form and any(PUBLISHED_ONLY in fold.split() for fold in plain.folds.values()):
-        raise _refused(settings, "mlx-lm stores its weights with other values, for which there is no rule")
-    stored = replace(settings, row=form.row(plain) if form else plain)
+    stored = replace(settings, row=_stored_row(settings))
     folds = {name: fold for name, fold in settings.row.folds.items() if name not in stored.row.folds}
     folding = replace(settings, row=replace(settings.row, folds=folds, scales={}))
     found: dict[str, MlxWeight] = {}
@@ -58,6 +53,15 @@ def mlx_weights(directory: HfDirectory) -> dict[str, MlxWeight]:
         found.setdefault(name, MlxWeight(name, _shape(weight, stored), weight))
     _check_names(settings, found)
     return found
+
+
+def _stored_row(settings: HfSettings) -> HfRow:
+    """The row of mlx-lm's form. Refuses families that mlx-lm stores with other values."""
+    plain = HF_ROWS[row_name(settings.config)]
+    form = MLX_FORMS.get(settings.config.text("model_type"))
+    if not form and any(PUBLISHED_ONLY in fold.split() for fold in plain.folds.values()):
+        raise _refused(settings, "mlx-lm stores its weights with other values, for which there is no rule")
+    return form.row(plain) if form else plain
 
 
 def _check_names(settings: HfSettings, found: Mapping[str, MlxWeight]) -> None:
