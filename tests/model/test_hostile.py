@@ -122,7 +122,7 @@ def test_impossible_metadata(
     key: str, value: Any, error: type[CamelidError], words: str, tmp_path: Path
 ) -> None:
     write_tiny_llama(tmp_path / "m.gguf", seed=1)
-    experts = {"llama.expert_count": 4} if key.startswith("expert") else {}
+    experts = {"llama.expert_count": 4, "llama.expert_used_count": 2} if key.startswith("expert") else {}
     yarn = {"llama.rope.scaling.type": "yarn"} if key.startswith("rope.scaling.yarn") else {}
     changes = {**experts, **yarn, f"llama.{key}": value}
     with pytest.raises(error, match=words):
