@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from camelid.formats.hf_config import Config
+from camelid.formats.settings import Config
 from camelid.model.hf_settings import SLIDING, HfSettings, Pairs, unsupported
 from camelid.model.rope import yarn_magnitude
 

@@ -9,7 +9,7 @@ from typing import TypeAlias, cast
 
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf_header import MetadataValue
-from camelid.formats.hf_config import Config
+from camelid.formats.settings import Config
 from camelid.model.arch import Arch
 from camelid.model.archs import ARCHS
 from camelid.model.hf_rows import HfRow

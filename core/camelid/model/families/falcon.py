@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camelid.formats.hf_config import Config
+from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import ATTENTION, FUSED_QKV, Arch
 
