@@ -29,7 +29,7 @@ from camelid_native.wasm.backend import WasmBackend
 pytestmark = pytest.mark.parity
 
 HERE = Path(__file__).parent
-OWN = {"cam_abi", "cam_decode", "cam_encode", "cam_unpack_row", "cam_work", "cam_done_at"}
+OWN = {"cam_abi", "cam_quantize", "cam_decode", "cam_encode", "cam_unpack_row", "cam_work", "cam_done_at"}
 RUNS = 12  # of wasm_pool.mjs
 SHARED = "env.memory memory"  # the only import of a module for threads; other modules have none
 VARIANTS = {"wasm-simd": "wasm", "wasm-relaxed": "wasm_relaxed"}
