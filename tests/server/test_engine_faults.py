@@ -14,7 +14,7 @@ from tests.support.undisturbed import undisturbed, witness_of
 
 from camelid.errors import BackendError
 from camelid.server.http import listen
-from camelid.server.service.service import Limits
+from camelid.server.service.limits import Limits
 
 pytestmark = pytest.mark.faults
 PATH = "/v1/chat/completions"

@@ -20,7 +20,8 @@ from camelid.server.service.admission import Admission
 from camelid.server.service.fingerprint import model_mark
 from camelid.server.service.host import EngineHost
 from camelid.server.service.job import Job
-from camelid.server.service.service import Limits, Service
+from camelid.server.service.limits import Limits
+from camelid.server.service.service import Service
 from camelid.version import __version__
 
 LOAD: dict[str, Any] = {"backend": "cpu", "context": 64, "parallel": 1}

@@ -15,7 +15,7 @@ from tests.support.exhaustive import share_of
 from tests.support.served_here import ServedHere, served_here
 from tests.support.undisturbed import undisturbed
 
-from camelid.server.service.service import Limits
+from camelid.server.service.limits import Limits
 
 pytestmark = pytest.mark.faults
 CHAT, PATH = "/v1/chat/completions", "/v1/completions"

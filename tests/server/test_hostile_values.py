@@ -13,7 +13,7 @@ from tests.support.undisturbed import undisturbed
 
 from camelid.server.app import ROUTES
 from camelid.server.http.route import Route
-from camelid.server.service.service import Limits
+from camelid.server.service.limits import Limits
 
 # As JSON texts: some have no value in Python.
 VALUES = (

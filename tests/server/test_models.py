@@ -14,10 +14,11 @@ from camelid.formats.progress import Progress
 from camelid.loading.options import LoadOptions
 from camelid.server.http.errors import ApiError
 from camelid.server.service.admission import Admission
+from camelid.server.service.limits import Limits
 from camelid.server.service.memory import Memory
 from camelid.server.service.models import Models
 from camelid.server.service.rows import ModelRow
-from camelid.server.service.service import Limits, Service
+from camelid.server.service.service import Service
 
 
 @dataclass

@@ -23,7 +23,7 @@ from camelid.server import faces
 from camelid.server.app import FACES, ROUTES
 from camelid.server.faces import native_text
 from camelid.server.faces.openapi import document, path_of
-from camelid.server.service.service import Limits
+from camelid.server.service.limits import Limits
 
 DOCUMENT = document(ROUTES)
 SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)

@@ -23,9 +23,10 @@ from camelid.server.http.keys import Key
 from camelid.server.service.admission import Admission
 from camelid.server.service.host import EngineHost
 from camelid.server.service.job import Job
+from camelid.server.service.limits import Limits
 from camelid.server.service.models import Models
 from camelid.server.service.rows import ModelRow
-from camelid.server.service.service import Limits, Service
+from camelid.server.service.service import Service
 from camelid.server.witness import WitnessObserver, asked_prompt, is_chat
 from camelid.witness.log import WitnessLog
 from camelid.witness.replay import replay

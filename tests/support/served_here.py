@@ -20,9 +20,10 @@ from camelid.server.http.keys import KeyRing
 from camelid.server.http.listen import listen
 from camelid.server.process import Listening, serve
 from camelid.server.server import Server
+from camelid.server.service.limits import Limits
 from camelid.server.service.memory import Memory
 from camelid.server.service.models import ModelRow, Models
-from camelid.server.service.service import Limits, Service
+from camelid.server.service.service import Service
 from camelid.server.settings import Settings
 
 WAIT_S = 20.0

@@ -8,21 +8,21 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
+from camelid.api.logits import logits_on_device, read_logits
 from camelid.api.runner import Runner
+from camelid.api.streams import read
 from camelid.backends.base import Capabilities, DeviceArray, MemoryReport
 from camelid.engine.metrics import Counters, EngineStats, StepHook
-from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.recovery import Notice
 from camelid.engine.request import Request
-from camelid.engine.sequence import Stream
-from camelid.errors import BackendError, DeviceLostError, RequestError, shown
+from camelid.errors import RequestError, shown
 from camelid.loading.model_file import ModelSource, find_source
 from camelid.loading.start import RunningModel
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
-from camelid.requests.build import RequestBuilder, check_generates
+from camelid.requests.build import RequestBuilder
 from camelid.requests.options import Message, Options, Prompt
 from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
 from camelid.sampling.params import SamplingParams
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from camelid.requests.embedding import EmbedOptions, RerankOptions, Text
 
 __all__ = ["LLM", "Completion", "Event", "ModelSource"]
-
-C = TypeVar("C")
 
 
 class LLM:
@@ -156,7 +154,7 @@ class LLM:
 
     async def agenerate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
         """Generates a complete answer. Raises RequestError, ContextOverflowError, or the backend's error."""
-        return await _read(await self._start(prompt, options))
+        return await read(await self._start(prompt, options))
 
     async def astream(self, prompt: Prompt, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """Generates an answer token by token. Leaving the loop cancels the request."""
@@ -182,11 +180,13 @@ class LLM:
         if most < 1:
             return ()
         request = Request(prompt_ids=tuple(token_ids), sampling=sampling, max_tokens=most)
-        return (await _read(self._engine.submit(request))).token_ids
+        return (await read(self._engine.submit(request))).token_ids
 
     async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
         """The logits after each token: float32, [T, V]."""
-        joined = b"".join(bytes(row) for row in await self._logits(token_ids))
+        self._check_open()
+        rows = await read_logits(self._running, token_ids)
+        joined = b"".join(bytes(row) for row in rows)
         return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
 
     async def alogits_on_device(self, token_ids: Sequence[int]) -> DeviceArray:
@@ -196,25 +196,7 @@ class LLM:
         Raises RequestError on a backend other than cuda on one GPU; OutOfMemoryError.
         """
         self._check_open()
-        while True:
-            array = self._running.backend.array(len(token_ids), self.spec.vocab_size)
-            try:
-                await self._logits(token_ids, array)
-            except BackendError as error:
-                if isinstance(error, DeviceLostError) or not array.is_lost:
-                    raise
-            else:
-                return array
-
-    async def _logits(self, token_ids: Sequence[int], into: DeviceArray | None = None) -> list[Any]:
-        self._check_open()
-        check_generates(self.spec)
-        await self._running.compile(ALL_LOGITS)
-        greedy = SamplingParams(temperature=0.0).seeded()
-        request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True, into=into)
-        stream = self._engine.submit(request)
-        await _read(stream)
-        return stream.logits
+        return await logits_on_device(self._running, token_ids)
 
     async def aembed(self, texts: str | Iterable[Text], **options: Unpack[EmbedOptions]) -> list[list[float]]:
         """The embedding of each text, which is a string or token ids.
@@ -386,16 +368,6 @@ class LLM:
     def _check_open(self) -> None:
         if self._is_closed:
             raise RequestError("this model was closed; load the model again", field="llm")
-
-
-async def _read(stream: Stream[Any, C]) -> C:
-    """Reads a stream to its end and returns the completion."""
-    try:
-        async for _ in stream:
-            pass
-    finally:
-        await stream.aclose()
-    return stream.completion
 
 
 async def _next(stream: TextStream) -> Event | None:

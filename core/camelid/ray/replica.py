@@ -22,9 +22,9 @@ from camelid.server.app import App
 from camelid.server.http.guard import Guard
 from camelid.server.http.keys import KeyRing, plain_keys
 from camelid.server.server import Server
+from camelid.server.service.limits import Limits
 from camelid.server.service.models import ModelRow, Models
 from camelid.server.service.response_store import ResponseStore
-from camelid.server.service.service import Limits
 from camelid.server.service.watch import watch
 
 MAX_BODY = 16 << 20

@@ -20,10 +20,11 @@ from camelid.server.operations import Operations, open_operations
 from camelid.server.operations_settings import OperationsSettings, otel_of
 from camelid.server.process import Listening, serve
 from camelid.server.server import Server
+from camelid.server.service.limits import Limits
 from camelid.server.service.memory import Memory
 from camelid.server.service.models import Models
 from camelid.server.service.rows import folder_rows, model_rows
-from camelid.server.service.service import Limits, Service
+from camelid.server.service.service import Service
 from camelid.server.service.slots import ENABLED_TAG, SlotSettings
 from camelid.server.settings import Settings
 from camelid.server.sources import Configured, is_loopback

@@ -15,9 +15,10 @@ from camelid.server.service.admission import Admission
 from camelid.server.service.entry import FIRST_PAUSE_S, Entry, State
 from camelid.server.service.file_mark import mark_of
 from camelid.server.service.host import EngineHost
+from camelid.server.service.limits import Limits
 from camelid.server.service.memory import Memory, never_fits, no_room
 from camelid.server.service.rows import ModelRow
-from camelid.server.service.service import Limits, Observer, Service
+from camelid.server.service.service import Observer, Service
 
 LOG = logging.getLogger("camelid.server")
 Rows = Mapping[str, ModelRow]

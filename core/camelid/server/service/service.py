@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -21,6 +20,7 @@ from camelid.server.service.answer_time import AnswerTime
 from camelid.server.service.fingerprint import model_mark, named_fingerprint
 from camelid.server.service.host import Answer, Batch, EngineHost, unloaded
 from camelid.server.service.job import Job
+from camelid.server.service.limits import Limits
 from camelid.server.service.scoring import scoring_request
 from camelid.server.service.slots import Slots
 from camelid.server.service.text_size import INLINE_CHARS, size_of
@@ -29,20 +29,6 @@ from camelid.text.templates.template import STANDARD
 
 POOL_THREADS = 2
 MAX_TEXTS = 64  # requests that wait for a thread of text work without an answer, such as counts of tokens
-SCHEMAS = frozenset({"grammar", "json_schema", "regex", "choice", "response_format", "tools"})
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds on one request, in the order in which they are checked."""
-
-    max_choices: int = 16
-    max_tokens: int | None = None  # of an answer; None: up to the context
-    max_prompt_tokens: int | None = None
-    timeout_s: float | None = None
-    queue_timeout_s: float | None = None
-    max_tools: int = 512
-    max_schema: int = 256 << 10  # bytes of a schema, a grammar, or all tools as JSON
 
 
 class Observer(Protocol):
@@ -249,7 +235,7 @@ class Service:
 
         Raises ApiError for a size beyond the limits, RequestError or ContextOverflowError.
         """
-        self._check_sizes(job)
+        self.limits.check_sizes(job.options)
         given = self._bounded(job)
         began, limit = time.monotonic(), given.get("timeout_s")
         try:
@@ -344,32 +330,9 @@ class Service:
         if self.template is not None:
             _ = self.builder.chat.variables
 
-    def _check_sizes(self, job: Job) -> None:
-        """Raises ApiError for too many tools, and for a schema or grammar that is too large."""
-        n_tools = len(job.options.get("tools") or ())
-        if n_tools > self.limits.max_tools:
-            raise ApiError(
-                400, f"{n_tools} tools, at most {self.limits.max_tools} are allowed", param="tools"
-            )
-        for name in SCHEMAS & job.options.keys():
-            value = job.options[name]
-            size = len(value if isinstance(value, str) else json.dumps(value, default=str))
-            if size > self.limits.max_schema:
-                raise ApiError(
-                    400, f"{name} has {size:,} characters as JSON, at most {self.limits.max_schema:,} are "
-                    "allowed", param=name,
-                )  # fmt: skip
-
     def _bounded(self, job: Job) -> Mapping[str, Any]:
         """The options within the server's limits, in the key's own prefix cache."""
-        options = {**self.defaults, **job.options}
-        most = self.limits.max_tokens
-        if most is not None:
-            options["max_tokens"] = min(options.get("max_tokens") or most, most)
-        for name in ("timeout_s", "queue_timeout_s"):
-            bound = getattr(self.limits, name)
-            if bound is not None:
-                options[name] = min(options.get(name) or bound, bound)
+        options = self.limits.bounded({**self.defaults, **job.options})
         salt = str(options.get("cache_salt") or "")
         options["cache_salt"] = f"{job.key.salt}/{salt}" if job.key.salt else salt
         return options

@@ -1,0 +1,41 @@
+"""Logits after each token of a prompt, in the process's memory or on the device."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from camelid.api.streams import read
+from camelid.backends.base import DeviceArray
+from camelid.engine.programs import ALL_LOGITS
+from camelid.engine.request import Request
+from camelid.errors import BackendError, DeviceLostError
+from camelid.loading.start import RunningModel
+from camelid.requests.build import check_generates
+from camelid.sampling.params import SamplingParams
+
+
+async def read_logits(
+    running: RunningModel, token_ids: Sequence[int], into: DeviceArray | None = None
+) -> list[Any]:
+    """A row of logits per token; with `into`, the rows are in the device's array instead."""
+    check_generates(running.file.model.spec)
+    await running.compile(ALL_LOGITS)
+    greedy = SamplingParams(temperature=0.0).seeded()
+    request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True, into=into)
+    stream = running.engine.submit(request)
+    await read(stream)
+    return stream.logits
+
+
+async def logits_on_device(running: RunningModel, token_ids: Sequence[int]) -> DeviceArray:
+    """As `LLM.alogits_on_device`; an array that its lost device took along is made and filled again."""
+    while True:
+        array = running.backend.array(len(token_ids), running.file.model.spec.vocab_size)
+        try:
+            await read_logits(running, token_ids, array)
+        except BackendError as error:
+            if isinstance(error, DeviceLostError) or not array.is_lost:
+                raise
+        else:
+            return array
