@@ -74,6 +74,14 @@ def test_dry_run_prints_what_is_written(model: Path) -> None:
     assert dry.stdout.splitlines()[-1].startswith(f"{n_bytes:,} bytes of weights")
 
 
+@pytest.mark.parametrize("alias", ["q3_k", "Q4_K", "q5_k"])
+def test_an_alias_is_the_mix_of_middle_size(model: Path, alias: str) -> None:
+    short, whole = model.with_name("short.gguf"), model.with_name("whole.gguf")
+    assert call("quantize", model, short, alias).exit_code == 0
+    assert call("quantize", model, whole, f"{alias}_m").exit_code == 0
+    assert short.read_bytes() == whole.read_bytes()
+
+
 def test_importance_changes_the_bytes(model: Path) -> None:
     imatrix = imatrix_of(model, model.with_name("i.gguf"))
     plain, weighted = model.with_name("a.gguf"), model.with_name("b.gguf")

@@ -18,11 +18,11 @@ from camelid.formats.imatrix import read_imatrix
 from camelid.formats.quants import GGUF_TYPES, QUANTS
 from camelid.loading.convert_mlx import MLX_TYPES, convert_mlx, groups_of
 from camelid.loading.quantize.choice import Wishes
-from camelid.loading.quantize.mixes import MIXES
+from camelid.loading.quantize.mixes import ALIASES, MIXES
 from camelid.loading.quantize.run import QuantizeOptions, QuantizePlan, plan_quantization, quantize
 
 TYPES = {"gguf": tuple(MIXES), "mlx": tuple(MLX_TYPES)}
-ALL_TYPES = list(dict.fromkeys((*MIXES, *MLX_TYPES)))
+ALL_TYPES = list(dict.fromkeys((*MIXES, *ALIASES, *MLX_TYPES)))
 TENSOR_TYPES = sorted(GGUF_TYPES - {"q8_1", "q8_k", "i8", "i16", "i32", "i64", "f64"})
 GGUF_ONLY = ("imatrix", "tensor_types", "output_type", "embedding_type", "leave_output", "keep_split",
              "allow_requantize", "dry_run", "threads")  # fmt: skip
@@ -105,11 +105,11 @@ def command(
 ) -> None:
     """Quantize the model IN (a GGUF or a directory) to OUT, a GGUF file or, with --format mlx, a directory.
 
-    TYPE, in upper or lower case, is a mix of llama.cpp, such as q4_k_m, iq3_xs or mxfp4_moe (--list prints
-    all); with --format mlx q2, q3, q4, q5, q6, q8, mxfp4, mxfp8 or nvfp4. Norms, biases and routers stay
-    floats.
+    TYPE, in upper or lower case, is a mix of llama.cpp, such as q4_k_m (or q4_k), iq3_xs or mxfp4_moe (--list
+    prints all); with --format mlx q2, q3, q4, q5, q6, q8, mxfp4, mxfp8 or nvfp4. Norms, biases and routers
+    stay floats.
     """
-    to = to.lower()
+    to = ALIASES.get(to.lower(), to.lower())
     _check(to, form, group_size, gguf)
     path = local_path(model)
     if form == "gguf":

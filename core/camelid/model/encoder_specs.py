@@ -12,6 +12,7 @@ from camelid.model.spec import EncoderSpec, LayerSpec, ModelSpec
 from camelid.plan.weights import Weight
 
 POOLINGS = ("", "mean", "cls", "last", "rank")  # by GGUF's pooling_type
+PROMPT, DEFAULT_PROMPT = "embedding.prompt.", "embedding.default_prompt"  # keys; llama.cpp ignores them
 MAX_LENGTH = "max_sequence_length"  # key of the length at which training cut texts
 
 

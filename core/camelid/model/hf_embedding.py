@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf_header import MetadataValue
-from camelid.model.encoder_specs import MAX_LENGTH, POOLINGS
+from camelid.formats.sentence_transformers import EmbeddingFiles
+from camelid.model.encoder_specs import DEFAULT_PROMPT, MAX_LENGTH, POOLINGS, PROMPT
 from camelid.model.hf_settings import HfSettings
-
-if TYPE_CHECKING:
-    from camelid.formats.sentence_transformers import EmbeddingFiles  # a page has no directories
-
-PROMPT, DEFAULT_PROMPT = "embedding.prompt.", "embedding.default_prompt"  # keys; llama.cpp ignores them
 
 
 def embedding_metadata(files: EmbeddingFiles, settings: HfSettings) -> dict[str, MetadataValue]:

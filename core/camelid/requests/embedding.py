@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 
 from camelid.engine.request import Request, check_integer
 from camelid.errors import ContextOverflowError, RequestError, shown
-from camelid.model.hf_embedding import DEFAULT_PROMPT, PROMPT
+from camelid.model.encoder_specs import DEFAULT_PROMPT, PROMPT
 from camelid.requests.build import ModelHeader, ranks
 from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer

@@ -169,4 +169,5 @@ MIXES: Mapping[str, Mix] = {
     "q1_0": _mix("q1_0", 40),
     "mxfp4_moe": Mix(type="mxfp4", file_type=38),
 }  # fmt: skip
+ALIASES = {"q3_k": "q3_k_m", "q4_k": "q4_k_m", "q5_k": "q5_k_m"}  # as in llama.cpp
 NEEDS_IMATRIX = frozenset({"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs"})
