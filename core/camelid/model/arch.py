@@ -99,6 +99,7 @@ MLP_TENSORS: Mapping[str, Shapes] = {
 KV_TENSORS = ("attn_k", "attn_v", "attn_k_norm")  # of no use in a layer that reads another layer's
 ABSENT = "JSq"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
+PLAIN_MLP = ("ffn_up", "ffn_down")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")
 # Fused tensor of a file -> the weights cut from its rows. An entry with a single part renames the tensor.
 FUSED_QKV = {"attn_qkv": (("attn_q", "Q"), ("attn_k", "K"), ("attn_v", "K"))}
@@ -244,6 +245,13 @@ class Arch:
         norms = {n: shape for n, shape in self.tensors.items() if not self.varies or blocks.get(n, n)}
         shared = KV_TENSORS if layer.kv_layer >= 0 else ()
         return {name: s for name, s in {**norms, **mixer, **mlp}.items() if name not in shared}
+
+
+# GPT-2's layer without its positions: norms with biases, a plain MLP, and a bias beside each matrix.
+GPT = Arch(
+    rope_style="", norm_kind="layer", mlp="mlp", act="gelu",
+    biases=(*PRE_NORMS, *ATTENTION, *PLAIN_MLP, "output_norm"), splits=FUSED_QKV,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

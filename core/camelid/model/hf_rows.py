@@ -16,6 +16,7 @@ from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 
 Names = Mapping[str, str]
+Refused: TypeAlias = Mapping[str, tuple[object, ...]]  # supported values of a key
 Runs: TypeAlias = Sequence[tuple[int, float]]  # (number of rows, factor), for all rows of a matrix
 
 ATTENTION: Names = {
@@ -32,7 +33,6 @@ POST_NORMS: Names = {
 }
 SANDWICH: Names = {"attn_norm": "input_layernorm", "ffn_norm": "pre_feedforward_layernorm", **POST_NORMS}
 GLU: Names = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
-GLM_MLP: Names = {"ffn_up": "mlp.gate_up_proj", "ffn_down": "mlp.down_proj"}
 LLAMA: Names = {**PRE_NORMS, **ATTENTION, **GLU}
 MAMBA2: Names = {
     "ssm_in": "mamba.in_proj",
@@ -43,21 +43,11 @@ MAMBA2: Names = {
     "ssm_norm": "mamba.norm",
     "ssm_out": "mamba.out_proj",
 }
-SHARED_EXPERT: Names = {
-    "ffn_gate_shexp": "shared_mlp.input_linear",
-    "ffn_up_shexp": "shared_mlp.input_linear",
-    "ffn_down_shexp": "shared_mlp.output_linear",
-}
-# Granite publishes the dense MLP and the shared expert under the same names.
-GRANITE_MLPS: Mapping[str, Names] = {
-    "glu": {name.removesuffix("_shexp"): inner for name, inner in SHARED_EXPERT.items()},
-    "experts": {
-        "ffn_gate_inp": "block_sparse_moe.router.layer",
-        "ffn_gate_exps": "block_sparse_moe.input_linear",
-        "ffn_up_exps": "block_sparse_moe.input_linear",
-        "ffn_down_exps": "block_sparse_moe.output_linear",
-        **SHARED_EXPERT,
-    },
+MAMBA2_COUNTS: Names = {
+    "ssm.conv_kernel": "mamba_d_conv",
+    "ssm.state_size": "mamba_d_state",
+    "ssm.time_step_rank": "mamba_n_heads",
+    "ssm.group_count": "mamba_n_groups",
 }
 QWEN_EXPERTS: Names = {
     "ffn_gate_inp": "mlp.gate",
@@ -82,36 +72,7 @@ MIXTRAL_EXPERTS: Names = {
     "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
     "ffn_down_exps": "block_sparse_moe.experts.{e}.w2",
 }
-BAILING: Names = {
-    **PRE_NORMS,
-    "attn_output": "attention.dense",
-    **GLU,
-    **QWEN_EXPERTS,
-    **SHARED_EXPERTS,
-}
-BAILING_2: Names = {
-    "attn_qkv": "attention.query_key_value",
-    "attn_q_norm": "attention.query_layernorm",
-    "attn_k_norm": "attention.key_layernorm",
-    "exp_probs_b.bias": "mlp.gate.expert_bias",
-}
 ROUTER_BIAS: Names = {"exp_probs_b.bias": "mlp.gate.e_score_correction_bias"}
-QWEN_NEXT: Names = {
-    "attn_norm": "input_layernorm",
-    "post_attention_norm": "post_attention_layernorm",
-    **ATTENTION,
-    **HEAD_NORMS,
-    "attn_qkv": "linear_attn.in_proj_qkvz",
-    "attn_gate": "linear_attn.in_proj_qkvz",
-    "ssm_ba": "linear_attn.in_proj_ba",
-    "ssm_conv1d": "linear_attn.conv1d",
-    "ssm_dt.bias": "linear_attn.dt_bias",
-    "ssm_a": "linear_attn.A_log",
-    "ssm_norm": "linear_attn.norm",
-    "ssm_out": "linear_attn.out_proj",
-    **QWEN_EXPERTS,
-    **QWEN_SHARED,
-}
 GPT2: Names = {
     "attn_norm": "ln_1",
     "attn_qkv": "attn.c_attn",
@@ -120,9 +81,28 @@ GPT2: Names = {
     "ffn_up": "mlp.c_fc",
     "ffn_down": "mlp.c_proj",
 }
-OUTER: Names = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
-BAILING_OUTER: Names = {**OUTER, "token_embd": "model.word_embeddings"}
-GPT_OUTER: Names = {"token_embd": "transformer.wte", "output_norm": "transformer.ln_f", "output": "lm_head"}
+
+
+def renamed(names: Names, old: str, new: str) -> Names:
+    """The names with another module name."""
+    return {name: published.replace(old, new) for name, published in names.items()}
+
+
+def neox_names(attention: str) -> Names:
+    """GPT-NeoX's matrices of a layer, with this name of its attention."""
+    return {
+        "attn_qkv": f"{attention}.query_key_value", "attn_output": f"{attention}.dense",
+        "ffn_up": "mlp.dense_h_to_4h", "ffn_down": "mlp.dense_4h_to_h",
+    }  # fmt: skip
+
+
+def outer(token_embd: str, output_norm: str, output: str = "lm_head") -> Names:
+    """Names of the tensors outside layers."""
+    return {"token_embd": token_embd, "output_norm": output_norm, "output": output}
+
+
+OUTER: Names = outer("model.embed_tokens", "model.norm")
+GPT_OUTER: Names = outer("transformer.wte", "transformer.ln_f")
 
 # Rotation of halves becomes rotation of adjacent pairs: rows of each head are permuted.
 PAIRS: Names = {"attn_q": "pairs_of_q", "attn_k": "pairs_of_k"}
@@ -136,11 +116,6 @@ HALVES: Names = {
 }
 MAMBA2_FOLDS: Names = {
     "ssm_conv1d": "squeeze", "ssm_a": "decay_column", "ssm_d": "column", "ssm_norm": "groups",
-}  # fmt: skip
-GEMMA_FOLDS: Names = dict.fromkeys((*SANDWICH, *HEAD_NORMS, "output_norm"), "add_one")
-QWEN_NEXT_FOLDS: Names = {
-    **dict.fromkeys(("attn_norm", "post_attention_norm", *HEAD_NORMS, "output_norm"), "add_one"),
-    "attn_qkv": "qkv_of_qkvz", "attn_gate": "z_of_qkvz", "ssm_conv1d": "squeeze", "ssm_a": "decay",
 }  # fmt: skip
 
 # GGUF key -> config.json key.
@@ -167,138 +142,10 @@ GPT2_KEYS: Names = {
     "norm_eps": "layer_norm_epsilon",
     "hidden_activation": "activation_function",
 }
-BAILING_COUNTS: Names = {
-    "leading_dense_block_count": "first_k_dense_replace",
-    "expert_shared_count": "num_shared_experts",
-}
-BAILING_REFUSED: Mapping[str, tuple[object, ...]] = {
-    "use_bias": (False,), "use_qkv_bias": (False,), "use_sliding_window": (False,),
-}  # fmt: skip
-OPENELM_KEYS: Names = {
-    **KEYS,
-    "embedding_length": "model_dim",
-    "block_count": "num_transformer_layers",
-    "context_length": "max_context_length",
-    "rope.freq_base": "rope_freq_constant",
-    "hidden_activation": "activation_fn_name",
-}
-OPENELM_REFUSED: Mapping[str, tuple[object, ...]] = {
-    "normalize_qk_projections": (True,), "share_input_output_layers": (True,), "ffn_with_glu": (True,),
-    "normalization_layer_name": ("rms_norm",),
-}  # fmt: skip
-JAIS_REFUSED: Mapping[str, tuple[object, ...]] = {
-    "position_embedding_type": ("alibi",), "activation_function": ("swiglu",), "tie_word_embeddings": (True,),
-    "scale_qk_dot_by_d": (True,), "mup_scale_qk_dot_by_d": (True,), "scale_attn_weights": (True,),
-    "scale_attn_by_inverse_layer_idx": (False,),
-}  # fmt: skip
-SMALLTHINKER_KEYS: Names = {
-    **KEYS,
-    "feed_forward_length": "moe_ffn_hidden_size",
-    "expert_used_count": "moe_num_active_primary_experts",
-    "expert_feed_forward_length": "moe_ffn_hidden_size",
-}
-QWEN1_KEYS: Names = {
-    **KEYS,
-    "attention.key_length": "kv_channels",
-    "attention.head_count_kv": "num_attention_heads",
-    "context_length": "seq_length",  # longer contexts scale attention by the length
-    "norm_eps": "layer_norm_epsilon",
-    "rope.freq_base": "rotary_emb_base",
-}
-EXAONE_KEYS: Names = {
-    **KEYS,
-    "block_count": "num_layers",
-    "norm_eps": "layer_norm_epsilon",
-    "hidden_activation": "activation_function",
-}
-CODESHELL_KEYS: Names = {**GPT2_KEYS, "attention.head_count_kv": "num_query_groups"}
-CHATGLM_KEYS: Names = {
-    **KEYS,
-    "block_count": "num_layers",
-    "feed_forward_length": "ffn_hidden_size",
-    "attention.head_count_kv": "multi_query_group_num",
-    "attention.key_length": "kv_channels",
-    "context_length": "seq_length",
-    "norm_eps": "layernorm_epsilon",
-}
-CHATGLM_REFUSED: Mapping[str, tuple[object, ...]] = {
-    "multi_query_attention": (True,), "rmsnorm": (True,), "post_layer_norm": (True,),
-    "original_rope": (True,), "apply_residual_connection_post_layernorm": (False,),
-    "add_bias_linear": (False,), "quantization_bit": (0,), "pre_seq_len": (),
-}  # fmt: skip
-MPT_KEYS: Names = {
-    "embedding_length": "d_model",
-    "block_count": "n_layers",
-    "feed_forward_length": "ffn_size",
-    "attention.head_count": "n_heads",
-    "attention.head_count_kv": "n_heads",
-    "context_length": "max_seq_len",
-    "norm_eps": "layer_norm_epsilon",
-    "hidden_activation": "activation",
-}
-GRANITE_SCALES: Names = {
-    "attention.scale": "attention_multiplier",
-    "embedding_scale": "embedding_multiplier",
-    "residual_scale": "residual_multiplier",
-    "logit_scale": "logits_scaling",
-}
-GRANITE_HYBRID_COUNTS: Names = {
-    "ssm.conv_kernel": "mamba_d_conv",
-    "ssm.state_size": "mamba_d_state",
-    "ssm.time_step_rank": "mamba_n_heads",
-    "ssm.group_count": "mamba_n_groups",
-    "expert_shared_feed_forward_length": "shared_intermediate_size",
-}
-GRANITE_HYBRID_DEFAULTS = {
-    "attention_multiplier": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2,
-    "shared_intermediate_size": 1024, "position_embedding_type": "nope", "mamba_n_heads": 128,
-    "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4, "mamba_expand": 2,
-}  # fmt: skip
-GRANITE_MOE_DEFAULTS = {
-    "attention_multiplier": 1.0, "num_local_experts": 8, "num_experts_per_tok": 2,
-}  # fmt: skip
-QWEN_NEXT_COUNTS: Names = {
-    "ssm.conv_kernel": "linear_conv_kernel_dim",
-    "ssm.state_size": "linear_key_head_dim",
-    "ssm.group_count": "linear_num_key_heads",
-    "ssm.time_step_rank": "linear_num_value_heads",
-    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
-}
-QWEN_NEXT_DEFAULTS = {
-    "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "num_experts": 512,
-    "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
-    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
-    "linear_num_key_heads": 16, "linear_num_value_heads": 32,
-}  # fmt: skip
-GLM = {
-    "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5,
-}  # fmt: skip
 OLMO: Names = {**POST_NORMS, **ATTENTION, **HEAD_NORMS, **GLU}
 QWEN_DEFAULTS = {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28}
-GEMMA_DEFAULTS = {
-    "num_key_value_heads": 4, "head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096,
-}  # fmt: skip
-GEMMA3_DEFAULTS = {  # the settings inside a multimodal model's leave out most keys
-    "rope_theta": 1e6, "hidden_size": 2304, "num_hidden_layers": 26, "intermediate_size": 9216,
-    "num_attention_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
-    "hidden_activation": "gelu_pytorch_tanh",
-}  # fmt: skip
 
 
-def mrope_sections(config: Config) -> list[int]:
-    """Pairs of a head that turn by time, height and width, and by a fourth axis that no model has."""
-    name = "rope_parameters" if config.has("rope_parameters") else "rope_scaling"
-    return [*config.section(name).counts("mrope_section", most=MAX_SECTION), 0]
-
-
-def n_deepstack(config: Config) -> int:
-    """Layers that add embeddings of images, which `vision/hf.py` counts."""
-    return config.count("n_deepstack_layers", 0, least=0)
-
-
-MAX_SECTION = 1 << 12
-MROPE: Mapping[str, Callable[[Config], MetadataValue]] = {"rope.dimension_sections": mrope_sections}
-SOFTCAPS: Names = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
 PARALLEL: Mapping[str, Callable[[Config], MetadataValue]] = {
     "use_parallel_residual": lambda config: config.flag("use_parallel_residual", False)
 }

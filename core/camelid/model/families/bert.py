@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, BERT_NORMS, BERT_OUTER, FUSED_GATE_UP, FUSED_QKV, RANKING, Arch
+from camelid.model.arch import (
+    ATTENTION,
+    BERT_NORMS,
+    BERT_OUTER,
+    FUSED_GATE_UP,
+    FUSED_QKV,
+    PLAIN_MLP,
+    RANKING,
+    Arch,
+)
 
 BERT: hf.Names = {
     "attn_q": "attention.self.query",
@@ -72,7 +80,7 @@ NOMIC_ALIASES: hf.Names = {
     "layer_norm_epsilon": "layer_norm_eps", "rotary_emb_base": "rope_theta",
     "rotary_emb_fraction": "partial_rotary_factor",
 }  # fmt: skip
-NOMIC_REFUSED: Mapping[str, tuple[object, ...]] = {
+NOMIC_REFUSED: hf.Refused = {
     "prenorm": (False,), "parallel_block": (False,), "qkv_proj_bias": (False,), "mlp_fc1_bias": (False,),
     "mlp_fc2_bias": (False,), "activation_function": ("swiglu",), "rotary_emb_interleaved": (False,),
     "rotary_emb_scale_base": (), "use_rms_norm": (False,), "causal": (False,), "num_experts": (0,),
@@ -82,11 +90,11 @@ MODERN_ALIASES: hf.Names = {
     "global_rope_theta": "rope_theta", "local_rope_theta": "rope_local_base_freq",
     "local_attention": "sliding_window", "global_attn_every_n_layers": "sliding_window_pattern",
 }  # fmt: skip
-MODERN_REFUSED: Mapping[str, tuple[object, ...]] = {
+MODERN_REFUSED: hf.Refused = {
     "attention_bias": (False,), "mlp_bias": (False,), "norm_bias": (False,),
     "classifier_activation": ("gelu",), "position_embedding_type": ("absolute", "rope"),
 }  # fmt: skip
-REFUSED: Mapping[str, tuple[object, ...]] = {
+REFUSED: hf.Refused = {
     "is_decoder": (False,),
     "add_cross_attention": (False,),
     "position_embedding_type": ("absolute", "rope"),
@@ -110,7 +118,7 @@ BERT_ARCH = Arch(
     optional_outer={"token_types": "TC", **RANKING},
     has_positions=True,
     splits=FUSED_QKV,
-    biases=("token_embd_norm", *BERT_NORMS, *ATTENTION, "ffn_up", "ffn_down"),
+    biases=("token_embd_norm", *BERT_NORMS, *ATTENTION, *PLAIN_MLP),
     optional_biases=(*RANKING,),
 )
 TURNED = replace(BERT_ARCH, rope_style="neox", has_positions=False, optional_outer={"token_types": "TC"})

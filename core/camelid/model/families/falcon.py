@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, FUSED_QKV, Arch
+from camelid.model.arch import ATTENTION, GPT, PLAIN_MLP, Arch
 
 ARCHS: dict[str, Arch] = {
     # Two norms per layer in Falcon 40B (attn_norm_2 before attention) and in RW models (ffn_norm).
-    "falcon": Arch(
+    "falcon": replace(
+        GPT,
         rope_style="neox",
-        norm_kind="layer",
-        mlp="mlp",
         act="gelu_erf",
         tensors={"attn_norm": "C"},
         optional={"attn_norm_2": "C", "ffn_norm": "C"},
         biases=("attn_norm", "output_norm"),
-        optional_biases=("attn_norm_2", "ffn_norm", *ATTENTION, "ffn_up", "ffn_down"),
-        splits=FUSED_QKV,
+        optional_biases=("attn_norm_2", "ffn_norm", *ATTENTION, *PLAIN_MLP),
         scales_alibi=True,
         residual="parallel",
     ),
@@ -33,30 +33,19 @@ def _norms(config: Config) -> hf.Names:
     return {"attn_norm": "input_layernorm"}
 
 
+KEYS: hf.Names = {
+    **hf.KEYS, "feed_forward_length": "ffn_hidden_size", "attention.head_count_kv": "num_kv_heads",
+    "norm_eps": "layer_norm_epsilon", "hidden_activation": "activation",
+}  # fmt: skip
 HF_ROWS: dict[str, hf.HfRow] = {
     "falcon": hf.HfRow(
         arch="falcon",
-        names={
-            "attn_qkv": "self_attention.query_key_value",
-            "attn_output": "self_attention.dense",
-            "ffn_up": "mlp.dense_h_to_4h",
-            "ffn_down": "mlp.dense_4h_to_h",
-        },
+        names=hf.neox_names("self_attention"),
         named_by=_norms,
-        outer={
-            "token_embd": "transformer.word_embeddings",
-            "output_norm": "transformer.ln_f",
-            "output": "lm_head",
-        },
+        outer=hf.outer("transformer.word_embeddings", "transformer.ln_f"),
         layer="transformer.h.{i}.",
         folds=hf.QKV_OF_GROUPS,
-        keys={
-            **hf.KEYS,
-            "feed_forward_length": "ffn_hidden_size",
-            "attention.head_count_kv": "num_kv_heads",
-            "norm_eps": "layer_norm_epsilon",
-            "hidden_activation": "activation",
-        },
+        keys=KEYS,
         derived={
             "use_parallel_residual": lambda config: config.flag("parallel_attn", True),
             "attention.max_alibi_bias": lambda config: 8.0 if config.flag("alibi", False) else 0.0,

@@ -62,6 +62,17 @@ def _thresholds(config: Config) -> list[float]:
     return [NormalDist().inv_cdf(share) if share > 0.0 else 0.0 for share in own]
 
 
+GEMMA_DEFAULTS = {
+    "num_key_value_heads": 4, "head_dim": 256, "query_pre_attn_scalar": 256, "sliding_window": 4096,
+}  # fmt: skip
+GEMMA3_DEFAULTS = {  # the settings inside a multimodal model's leave out most keys
+    "rope_theta": 1e6, "hidden_size": 2304, "num_hidden_layers": 26, "intermediate_size": 9216,
+    "num_attention_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6,
+    "hidden_activation": "gelu_pytorch_tanh",
+}  # fmt: skip
+SOFTCAPS: hf.Names = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
+GEMMA_FOLDS: hf.Names = dict.fromkeys((*hf.SANDWICH, *hf.HEAD_NORMS, "output_norm"), "add_one")
+
 ARCHS: dict[str, Arch] = {
     "gemma": Arch(rope_style="neox", act="gelu", scales_embeddings=True),
     "gemma2": Arch(
@@ -118,7 +129,7 @@ ARCHS: dict[str, Arch] = {
 HF_ROWS: dict[str, hf.HfRow] = {
     "gemma": hf.HfRow(
         arch="gemma",
-        folds=hf.GEMMA_FOLDS,
+        folds=GEMMA_FOLDS,
         acts={"gelu": "gelu"},  # early files name the tanh approximation so
         defaults={"num_key_value_heads": 16, "head_dim": 256},
         refused={"use_bidirectional_attention": (False,)},
@@ -127,20 +138,20 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "gemma2": hf.HfRow(
         arch="gemma2",
         names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU},
-        folds=hf.GEMMA_FOLDS,
+        folds=GEMMA_FOLDS,
         keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
-        numbers=hf.SOFTCAPS,
-        defaults={**hf.GEMMA_DEFAULTS, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
+        numbers=SOFTCAPS,
+        defaults={**GEMMA_DEFAULTS, "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0},
         is_tied=True,
     ),
     "gemma3_text": hf.HfRow(
         arch="gemma3",
         bidirectional="gemma-embedding",
         names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU, **hf.HEAD_NORMS},
-        folds=hf.GEMMA_FOLDS,
+        folds=GEMMA_FOLDS,
         keys={**hf.KEYS, "hidden_activation": "hidden_activation"},
         numbers={"final_logit_softcapping": "final_logit_softcapping"},  # transformers' only softcap
-        defaults={**hf.GEMMA_DEFAULTS, **hf.GEMMA3_DEFAULTS},
+        defaults={**GEMMA_DEFAULTS, **GEMMA3_DEFAULTS},
         refused={"use_bidirectional_attention": (False,)},
         is_tied=True,
     ),

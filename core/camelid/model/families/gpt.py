@@ -2,46 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, FUSED_QKV, GLU_NAMES, PRE_NORMS, QKV, Arch
+from camelid.model.arch import ATTENTION, FUSED_QKV, GLU_NAMES, GPT, PLAIN_MLP, PRE_NORMS, QKV, Arch
+
+JAIS_REFUSED: hf.Refused = {
+    "position_embedding_type": ("alibi",), "activation_function": ("swiglu",), "tie_word_embeddings": (True,),
+    "scale_qk_dot_by_d": (True,), "mup_scale_qk_dot_by_d": (True,), "scale_attn_weights": (True,),
+    "scale_attn_by_inverse_layer_idx": (False,),
+}  # fmt: skip
+CODESHELL_KEYS: hf.Names = {**hf.GPT2_KEYS, "attention.head_count_kv": "num_query_groups"}
 
 ARCHS: dict[str, Arch] = {
-    "gpt2": Arch(
-        rope_style="",
-        norm_kind="layer",
-        mlp="mlp",
-        act="gelu",
-        biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
-        has_positions=True,
-        splits=FUSED_QKV,
-    ),
-    "starcoder": Arch(
-        rope_style="",
-        norm_kind="layer",
-        mlp="mlp",
-        act="gelu",
-        biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
-        has_positions=True,
-        splits=FUSED_QKV,
-    ),
+    "gpt2": replace(GPT, has_positions=True),
+    "starcoder": replace(GPT, has_positions=True),
     "starcoder2": Arch(
         rope_style="neox",
         norm_kind="layer",
         mlp="mlp",
         act="gelu",
         biases=(*PRE_NORMS, "output_norm"),
-        optional_biases=(*ATTENTION, "ffn_up", "ffn_down"),
+        optional_biases=(*ATTENTION, *PLAIN_MLP),
     ),
-    "codeshell": Arch(
-        rope_style="neox",
-        norm_kind="layer",
-        mlp="mlp",
-        act="gelu",
-        biases=(*PRE_NORMS, *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
-        splits=FUSED_QKV,
-    ),
-    # StableLM 2 12B: no ffn_norm, and norms of heads with a row per head.
+    "codeshell": replace(GPT, rope_style="neox"),
     "jais": Arch(
         rope_style="",
         norm_kind="layer",
@@ -50,6 +35,7 @@ ARCHS: dict[str, Arch] = {
         max_alibi_bias=8.0,
         scale_power=-1.0,
     ),
+    # StableLM 2 12B: no ffn_norm, and norms of heads with a row per head.
     "stablelm": Arch(
         rope_style="neox",
         norm_kind="layer",
@@ -90,7 +76,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         names=hf.GPT2,
         outer=hf.GPT_OUTER,
         layer="transformer.h.{i}.",
-        keys=hf.CODESHELL_KEYS,
+        keys=CODESHELL_KEYS,
         refused={"position_embedding_type": ("rope",), "scale_attn_weights": (True,)},
     ),
     # StarCoder 1: GPT-2 with one key/value head, or with rows of heads side by side.
@@ -116,7 +102,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         scales={"token_embd": _jais_embeddings, "output": _jais_logits},
         keys=hf.GPT2_KEYS,
         derived={"attention.max_alibi_bias": lambda config: 8.0},
-        refused=hf.JAIS_REFUSED,
+        refused=JAIS_REFUSED,
         ignored=("attn.bias", "attn.masked_bias", "relative_pe.slopes", "lm_head.weight"),
         is_tied=True,
     ),

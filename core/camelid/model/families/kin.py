@@ -22,6 +22,38 @@ from camelid.model.arch import (
 BAICHUAN2_VOCAB = 125696
 MINICPM_DEPTH = (12.0, 1.4, 256.0)  # of files of before November 2024
 
+QWEN1_KEYS: hf.Names = {
+    **hf.KEYS,
+    "attention.key_length": "kv_channels",
+    "attention.head_count_kv": "num_attention_heads",
+    "context_length": "seq_length",  # longer contexts scale attention by the length
+    "norm_eps": "layer_norm_epsilon",
+    "rope.freq_base": "rotary_emb_base",
+}
+EXAONE_KEYS: hf.Names = {
+    **hf.KEYS,
+    "block_count": "num_layers",
+    "norm_eps": "layer_norm_epsilon",
+    "hidden_activation": "activation_function",
+}
+CHATGLM_OUTER = hf.outer(
+    "transformer.embedding.word_embeddings", "transformer.encoder.final_layernorm", "transformer.output_layer"
+)
+CHATGLM_KEYS: hf.Names = {
+    **hf.KEYS,
+    "block_count": "num_layers",
+    "feed_forward_length": "ffn_hidden_size",
+    "attention.head_count_kv": "multi_query_group_num",
+    "attention.key_length": "kv_channels",
+    "context_length": "seq_length",
+    "norm_eps": "layernorm_epsilon",
+}
+CHATGLM_REFUSED: hf.Refused = {
+    "multi_query_attention": (True,), "rmsnorm": (True,), "post_layer_norm": (True,),
+    "original_rope": (True,), "apply_residual_connection_post_layernorm": (False,),
+    "add_bias_linear": (False,), "quantization_bit": (0,), "pre_seq_len": (),
+}  # fmt: skip
+
 ARCHS: dict[str, Arch] = {
     "internlm2": Arch(optional_biases=(*ATTENTION,)),
     "orion": Arch(rope_style="neox", norm_kind="layer", biases=(*PRE_NORMS, "output_norm")),
@@ -73,7 +105,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_up": "feed_forward.w3",
             "ffn_down": "feed_forward.w2",
         },
-        outer={"token_embd": "model.tok_embeddings", "output_norm": "model.norm", "output": "output"},
+        outer=hf.outer("model.tok_embeddings", "model.norm", "output"),
         folds={
             "attn_q": "q_of_groups pairs_of_q",
             "attn_k": "k_of_groups pairs_of_k",
@@ -118,7 +150,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         },
         outer=hf.GPT_OUTER,
         layer="transformer.h.{i}.",
-        keys=hf.EXAONE_KEYS,
+        keys=EXAONE_KEYS,
         defaults={"num_key_value_heads": 8, "rope_theta": 500000.0, "layer_norm_epsilon": 1e-5},
         ignored=(".rotary_emb.inv_freq", "transformer.rotary.inv_freq"),
     ),
@@ -136,27 +168,21 @@ HF_ROWS: dict[str, hf.HfRow] = {
         },
         outer=hf.GPT_OUTER,
         layer="transformer.h.{i}.",
-        keys=hf.QWEN1_KEYS,
+        keys=QWEN1_KEYS,
         refused={"no_bias": (True,), "rotary_pct": (1.0,), "scale_attn_weights": (True,)},
     ),
     "chatglm": hf.HfRow(
         arch="chatglm",
-        names={
-            **hf.PRE_NORMS,
-            "attn_qkv": "self_attention.query_key_value",
-            "attn_output": "self_attention.dense",
-            "ffn_up": "mlp.dense_h_to_4h",
-            "ffn_down": "mlp.dense_4h_to_h",
-        },
-        outer={
-            "token_embd": "transformer.embedding.word_embeddings",
-            "output_norm": "transformer.encoder.final_layernorm",
-            "output": "transformer.output_layer",
-        },
+        names={**hf.PRE_NORMS, **hf.neox_names("self_attention")},
+        outer=hf.outer(
+            "transformer.embedding.word_embeddings",
+            "transformer.encoder.final_layernorm",
+            "transformer.output_layer",
+        ),
         layer="transformer.encoder.layers.{i}.",
-        keys=hf.CHATGLM_KEYS,
+        keys=CHATGLM_KEYS,
         defaults={"partial_rotary_factor": 0.5, "layernorm_epsilon": 1e-5},
-        refused=hf.CHATGLM_REFUSED,
+        refused=CHATGLM_REFUSED,
         ignored=(".rotary_pos_emb.inv_freq",),
     ),
 }

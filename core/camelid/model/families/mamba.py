@@ -8,9 +8,10 @@ from math import ceil, inf, prod
 
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import Arch
+from camelid.model.arch import PLAIN_MLP, Arch
 
 NO_LIMIT = ([0.0, inf],)  # of time steps
+SSM_BIASES = ("ssm_in", "ssm_conv1d", "ssm_out")
 ARCHS: dict[str, Arch] = {
     "mamba": Arch(
         rope_style="",
@@ -18,7 +19,7 @@ ARCHS: dict[str, Arch] = {
         mixers=("mamba",),
         mlp="",
         biases=("ssm_dt",),
-        optional_biases=("ssm_in", "ssm_conv1d", "ssm_out"),
+        optional_biases=SSM_BIASES,
         residual="single",
     ),
     # Layers with attention or mamba, with experts or dense.
@@ -27,7 +28,7 @@ ARCHS: dict[str, Arch] = {
         mixers=("attention", "mamba"),
         added={"mamba": {"ssm_dt_norm": "r", "ssm_b_norm": "s", "ssm_c_norm": "s"}},
         biases=("ssm_dt",),
-        optional_biases=("ssm_in", "ssm_conv1d", "ssm_out"),
+        optional_biases=SSM_BIASES,
         normalizes=False,
     ),
     "mamba2": Arch(
@@ -35,7 +36,7 @@ ARCHS: dict[str, Arch] = {
         tensors={"attn_norm": "C"},
         mixers=("mamba2",),
         mlp="",
-        optional_biases=("ssm_in", "ssm_conv1d", "ssm_out"),
+        optional_biases=SSM_BIASES,
         residual="single",
     ),
     "falcon-h1": Arch(
@@ -52,13 +53,13 @@ ARCHS: dict[str, Arch] = {
         mixers=("attention", "mamba2"),
         mlp="mlp",
         act="relu2",
-        optional_biases=("ssm_in", "ssm_conv1d", "ssm_out", "ffn_up", "ffn_down"),
+        optional_biases=(*SSM_BIASES, *PLAIN_MLP),
         residual="single",
     ),
 }
 
-OUTER: hf.Names = {"token_embd": "backbone.embeddings", "output_norm": "backbone.norm_f", "output": "lm_head"}
-MIXER: hf.Names = {name: inner.replace("mamba.", "mixer.") for name, inner in hf.MAMBA2.items()}
+OUTER: hf.Names = hf.outer("backbone.embeddings", "backbone.norm_f")
+MIXER: hf.Names = hf.renamed(hf.MAMBA2, "mamba.", "mixer.")
 MAMBA1: hf.Names = {
     "ssm_in": "mamba.in_proj", "ssm_conv1d": "mamba.conv1d", "ssm_x": "mamba.x_proj",
     "ssm_dt": "mamba.dt_proj", "ssm_a": "mamba.A_log", "ssm_d": "mamba.D", "ssm_out": "mamba.out_proj",
@@ -92,6 +93,21 @@ def _in_proj(config: Config, _rows: int) -> hf.Runs:
     whole = config.number("ssm_in_multiplier", 1.0)
     sizes = (inner, inner, bc, bc, n_heads)
     return [(n, whole * _number(config, f"ssm_multipliers.{i}")) for i, n in enumerate(sizes)]
+
+
+# muP's multipliers, which Falcon-H1 publishes beside its matrices.
+FALCON_H1_SCALES = {
+    "token_embd": _factor("embedding_multiplier"),
+    "attn_q": _factor("attention_in_multiplier"),
+    "attn_k": _factor("attention_in_multiplier", "key_multiplier"),
+    "attn_v": _factor("attention_in_multiplier"),
+    "attn_output": _factor("attention_out_multiplier"),
+    "ssm_in": _in_proj,
+    "ssm_out": _factor("ssm_out_multiplier"),
+    "ffn_gate": _factor("mlp_multipliers.0"),
+    "ffn_down": _factor("mlp_multipliers.1"),
+    "output": _factor("lm_head_multiplier"),
+}
 
 
 def _rank(key: str) -> Callable[[Config], int]:
@@ -128,7 +144,7 @@ def _mlp_widths(config: Config) -> list[int]:
 
 MAMBA_ROW = hf.HfRow(
     arch="mamba",
-    names={"attn_norm": "norm", **{k: name.replace("mamba.", "mixer.") for k, name in MAMBA1.items()}},
+    names={"attn_norm": "norm", **hf.renamed(MAMBA1, "mamba.", "mixer.")},
     outer=OUTER,
     layer="backbone.layers.{i}.",
     folds=MAMBA1_FOLDS,
@@ -165,8 +181,8 @@ HF_ROWS: dict[str, hf.HfRow] = {
             **hf.ATTENTION,
             **MAMBA1,
             **{f"ssm_{name}_norm": f"mamba.{name}_layernorm" for name in ("dt", "b", "c")},
-            **{name: inner.replace("mlp.", "feed_forward.") for name, inner in hf.GLU.items()},
-            **{name: inner.replace("mlp.", "feed_forward.") for name, inner in hf.QWEN_EXPERTS.items()},
+            **hf.renamed(hf.GLU, "mlp.", "feed_forward."),
+            **hf.renamed(hf.QWEN_EXPERTS, "mlp.", "feed_forward."),
             "ffn_gate_inp": "feed_forward.router",
         },
         outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
@@ -206,29 +222,12 @@ HF_ROWS: dict[str, hf.HfRow] = {
             **hf.ATTENTION,
             "attn_norm": "input_layernorm",
             "ffn_norm": "pre_ff_layernorm.weight",  # without an ending of its own
-            **{name: inner.replace("mlp.", "feed_forward.") for name, inner in hf.GLU.items()},
+            **hf.renamed(hf.GLU, "mlp.", "feed_forward."),
         },
         outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
         folds={**hf.MAMBA2_FOLDS, "ssm_conv1d": "published_conv", "ssm_norm": "groups_behind_gate"},
-        scales={
-            "token_embd": _factor("embedding_multiplier"),
-            "attn_q": _factor("attention_in_multiplier"),
-            "attn_k": _factor("attention_in_multiplier", "key_multiplier"),
-            "attn_v": _factor("attention_in_multiplier"),
-            "attn_output": _factor("attention_out_multiplier"),
-            "ssm_in": _in_proj,
-            "ssm_out": _factor("ssm_out_multiplier"),
-            "ffn_gate": _factor("mlp_multipliers.0"),
-            "ffn_down": _factor("mlp_multipliers.1"),
-            "output": _factor("lm_head_multiplier"),
-        },
-        counts={
-            "ssm.conv_kernel": "mamba_d_conv",
-            "ssm.state_size": "mamba_d_state",
-            "ssm.group_count": "mamba_n_groups",
-            "ssm.time_step_rank": "mamba_n_heads",
-            "ssm.inner_size": "mamba_d_ssm",
-        },
+        scales=FALCON_H1_SCALES,
+        counts={**hf.MAMBA2_COUNTS, "ssm.inner_size": "mamba_d_ssm"},
         defaults={
             "num_key_value_heads": 8, "mamba_d_ssm": 1024, "mamba_n_heads": 128, "mamba_n_groups": 1,
             "mamba_d_state": 256, "mamba_d_conv": 4, "rms_norm_eps": 1e-5,
@@ -244,7 +243,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         names={
             "attn_norm": "norm",
             **MIXER,
-            **{name: inner.replace("self_attn.", "mixer.") for name, inner in hf.ATTENTION.items()},
+            **hf.renamed(hf.ATTENTION, "self_attn.", "mixer."),
             "ffn_up": "mixer.up_proj",
             "ffn_down": "mixer.down_proj",
         },

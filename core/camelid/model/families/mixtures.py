@@ -17,6 +17,34 @@ GROVE: hf.Names = {
     "ffn_down_chexps": "mlp.chunk_experts.{h}.down_proj",
 }
 
+BAILING: hf.Names = {
+    **hf.PRE_NORMS,
+    "attn_output": "attention.dense",
+    **hf.GLU,
+    **hf.QWEN_EXPERTS,
+    **hf.SHARED_EXPERTS,
+}
+BAILING_2: hf.Names = {
+    "attn_qkv": "attention.query_key_value",
+    "attn_q_norm": "attention.query_layernorm",
+    "attn_k_norm": "attention.key_layernorm",
+    "exp_probs_b.bias": "mlp.gate.expert_bias",
+}
+BAILING_OUTER: hf.Names = {**hf.OUTER, "token_embd": "model.word_embeddings"}
+BAILING_COUNTS: hf.Names = {
+    "leading_dense_block_count": "first_k_dense_replace",
+    "expert_shared_count": "num_shared_experts",
+}
+BAILING_REFUSED: hf.Refused = {
+    "use_bias": (False,), "use_qkv_bias": (False,), "use_sliding_window": (False,),
+}  # fmt: skip
+SMALLTHINKER_KEYS: hf.Names = {
+    **hf.KEYS,
+    "feed_forward_length": "moe_ffn_hidden_size",
+    "expert_used_count": "moe_num_active_primary_experts",
+    "expert_feed_forward_length": "moe_ffn_hidden_size",
+}
+
 ARCHS: dict[str, Arch] = {
     "deepseek": Arch(normalizes=False),
     "bailingmoe": Arch(),
@@ -70,14 +98,14 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "bailing_moe": hf.HfRow(
         arch="bailingmoe",
-        names={**hf.BAILING, **dict.fromkeys(QKV, "attention.query_key_value")},
-        outer=hf.BAILING_OUTER,
+        names={**BAILING, **dict.fromkeys(QKV, "attention.query_key_value")},
+        outer=BAILING_OUTER,
         folds={"attn_q": "q_of_stack pairs_of_q", "attn_k": "k_of_stack pairs_of_k", "attn_v": "v_of_stack"},
-        counts=hf.BAILING_COUNTS,
+        counts=BAILING_COUNTS,
         derived={"expert_weights_norm": lambda config: config.flag("norm_topk_prob", True)},
         defaults={"first_k_dense_replace": 0},
         refused={
-            **hf.BAILING_REFUSED,
+            **BAILING_REFUSED,
             "norm_head": (False,),
             "norm_softmax": (False,),
             "multi_gate": (False,),
@@ -85,10 +113,10 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "bailing_moe_v2": hf.HfRow(
         arch="bailingmoe2",
-        names={**hf.BAILING, **hf.BAILING_2},
-        outer=hf.BAILING_OUTER,
+        names={**BAILING, **BAILING_2},
+        outer=BAILING_OUTER,
         counts={
-            **hf.BAILING_COUNTS,
+            **BAILING_COUNTS,
             "expert_group_count": "n_group",
             "expert_group_used_count": "topk_group",
         },
@@ -96,7 +124,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         derived={"expert_gating_func": lambda _: 2, "expert_weights_norm": lambda _: True},
         defaults={"first_k_dense_replace": 0, "rms_norm_eps": 1e-6, "partial_rotary_factor": 0.5},
         refused={
-            **hf.BAILING_REFUSED,
+            **BAILING_REFUSED,
             "use_qk_norm": (True,),
             "num_nextn_predict_layers": (0,),
             "score_function": ("sigmoid",),
@@ -128,7 +156,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_up_exps": "block_sparse_moe.experts.{e}.up",
             "ffn_down_exps": "block_sparse_moe.experts.{e}.down",
         },
-        keys=hf.SMALLTHINKER_KEYS,
+        keys=SMALLTHINKER_KEYS,
         derived={
             "expert_gating_func": lambda c: 1 if c.flag("moe_primary_router_apply_softmax") else 2,
             "attention.sliding_window": _window,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, PRE_NORMS, Arch
+from camelid.model.arch import ATTENTION, PLAIN_MLP, PRE_NORMS, Arch
 
 ARCHS: dict[str, Arch] = {
     "nemotron": Arch(
@@ -12,9 +12,9 @@ ARCHS: dict[str, Arch] = {
         mlp="mlp",
         act="relu2",
         biases=(*PRE_NORMS, "output_norm"),
-        optional_biases=(*ATTENTION, "ffn_up", "ffn_down"),
+        optional_biases=(*ATTENTION, *PLAIN_MLP),
     ),
-    "arcee": Arch(mlp="mlp", act="relu2", optional_biases=(*ATTENTION, "ffn_up", "ffn_down")),
+    "arcee": Arch(mlp="mlp", act="relu2", optional_biases=(*ATTENTION, *PLAIN_MLP)),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, FUSED_QKV, PRE_NORMS, Arch
+from camelid.model.arch import ATTENTION, GPT, PLAIN_MLP, PRE_NORMS, Arch
 
 ARCHS: dict[str, Arch] = {
     "gptj": Arch(
@@ -11,18 +13,16 @@ ARCHS: dict[str, Arch] = {
         mlp="mlp",
         act="gelu",
         tensors={"attn_norm": "C"},
-        biases=("attn_norm", "ffn_up", "ffn_down", "output_norm"),
+        biases=("attn_norm", *PLAIN_MLP, "output_norm"),
         optional_biases=("output",),
         residual="parallel",
     ),
-    "gptneox": Arch(
+    "gptneox": replace(
+        GPT,
         rope_style="neox",
-        norm_kind="layer",
-        mlp="mlp",
         act="gelu_erf",
-        biases=(*PRE_NORMS, "ffn_up", "ffn_down", "output_norm"),
+        biases=(*PRE_NORMS, *PLAIN_MLP, "output_norm"),
         optional_biases=tuple(ATTENTION),
-        splits=FUSED_QKV,
         residual="parallel",
     ),
 }
@@ -47,18 +47,8 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "gpt_neox": hf.HfRow(
         arch="gptneox",
-        names={
-            **hf.PRE_NORMS,
-            "attn_qkv": "attention.query_key_value",
-            "attn_output": "attention.dense",
-            "ffn_up": "mlp.dense_h_to_4h",
-            "ffn_down": "mlp.dense_4h_to_h",
-        },
-        outer={
-            "token_embd": "gpt_neox.embed_in",
-            "output_norm": "gpt_neox.final_layer_norm",
-            "output": "embed_out",
-        },
+        names={**hf.PRE_NORMS, **hf.neox_names("attention")},
+        outer=hf.outer("gpt_neox.embed_in", "gpt_neox.final_layer_norm", "embed_out"),
         layer="gpt_neox.layers.{i}.",
         folds=hf.QKV_OF_GROUPS,
         keys={**hf.LAYER_KEYS, "rope.freq_base": "rotary_emb_base"},

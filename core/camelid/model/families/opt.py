@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, PRE_NORMS, Arch
+from camelid.model.arch import ATTENTION, GPT, PLAIN_MLP, PRE_NORMS, Arch
 
 ARCHS: dict[str, Arch] = {
-    "opt": Arch(
-        rope_style="",
-        norm_kind="layer",
-        mlp="mlp",
+    "opt": replace(
+        GPT,
         act="relu",
         has_positions=True,
         biases=(*PRE_NORMS, "output_norm"),
-        optional_biases=(*ATTENTION, "ffn_up", "ffn_down"),
+        optional_biases=(*ATTENTION, *PLAIN_MLP),
+        splits={},
     ),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
-    # 350M norms after the sums and projects its embeddings, which `do_layer_norm_before` tells.
+    # 350M norms after the sums and projects its embeddings (`do_layer_norm_before`).
     "opt": hf.HfRow(
         arch="opt",
         names={
@@ -30,10 +31,8 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_down": "fc2",
         },
         outer={
-            "token_embd": "model.decoder.embed_tokens",
+            **hf.outer("model.decoder.embed_tokens", "model.decoder.final_layer_norm"),
             "position_embd": "model.decoder.embed_positions",
-            "output_norm": "model.decoder.final_layer_norm",
-            "output": "lm_head",
         },
         layer="model.decoder.layers.{i}.",
         folds={"position_embd": "without_offset"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, FUSED_GATE_UP, FUSED_QKV, Arch
+from camelid.model.arch import ATTENTION, FUSED_GATE_UP, FUSED_QKV, PLAIN_MLP, Arch
 
 ARCHS: dict[str, Arch] = {
     "phi2": Arch(
@@ -12,7 +12,7 @@ ARCHS: dict[str, Arch] = {
         mlp="mlp",
         act="gelu",
         tensors={"attn_norm": "C"},
-        biases=("attn_norm", *ATTENTION, "ffn_up", "ffn_down", "output_norm"),
+        biases=("attn_norm", *ATTENTION, *PLAIN_MLP, "output_norm"),
         optional_biases=("output",),
         splits=FUSED_QKV,
         residual="parallel",

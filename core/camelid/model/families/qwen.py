@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import BETA_ALPHA, GATED_Q, HEAD_NORMS, QKV, Arch
@@ -26,6 +28,55 @@ QWEN35 = replace(
     splits={"post_attention_norm": (("ffn_norm", "C"),), **GATED_Q},
     tiles_key_heads=True,
 )
+QWEN_NEXT: hf.Names = {
+    "attn_norm": "input_layernorm",
+    "post_attention_norm": "post_attention_layernorm",
+    **hf.ATTENTION,
+    **hf.HEAD_NORMS,
+    "attn_qkv": "linear_attn.in_proj_qkvz",
+    "attn_gate": "linear_attn.in_proj_qkvz",
+    "ssm_ba": "linear_attn.in_proj_ba",
+    "ssm_conv1d": "linear_attn.conv1d",
+    "ssm_dt.bias": "linear_attn.dt_bias",
+    "ssm_a": "linear_attn.A_log",
+    "ssm_norm": "linear_attn.norm",
+    "ssm_out": "linear_attn.out_proj",
+    **hf.QWEN_EXPERTS,
+    **hf.QWEN_SHARED,
+}
+QWEN_NEXT_FOLDS: hf.Names = {
+    **dict.fromkeys(("attn_norm", "post_attention_norm", *hf.HEAD_NORMS, "output_norm"), "add_one"),
+    "attn_qkv": "qkv_of_qkvz", "attn_gate": "z_of_qkvz", "ssm_conv1d": "squeeze", "ssm_a": "decay",
+}  # fmt: skip
+QWEN_NEXT_COUNTS: hf.Names = {
+    "ssm.conv_kernel": "linear_conv_kernel_dim",
+    "ssm.state_size": "linear_key_head_dim",
+    "ssm.group_count": "linear_num_key_heads",
+    "ssm.time_step_rank": "linear_num_value_heads",
+    "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
+}
+QWEN_NEXT_DEFAULTS = {
+    "num_key_value_heads": 2, "head_dim": 256, "partial_rotary_factor": 0.25, "num_experts": 512,
+    "num_experts_per_tok": 10, "moe_intermediate_size": 512, "shared_expert_intermediate_size": 512,
+    "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 32,
+}  # fmt: skip
+MAX_SECTION = 1 << 12
+
+
+def mrope_sections(config: Config) -> list[int]:
+    """Pairs of a head that turn by time, height and width, and by a fourth axis that no model has."""
+    name = "rope_parameters" if config.has("rope_parameters") else "rope_scaling"
+    return [*config.section(name).counts("mrope_section", most=MAX_SECTION), 0]
+
+
+def n_deepstack(config: Config) -> int:
+    """Layers that add embeddings of images, which `vision/hf.py` counts."""
+    return config.count("n_deepstack_layers", 0, least=0)
+
+
+MROPE: Mapping[str, Callable[[Config], MetadataValue]] = {"rope.dimension_sections": mrope_sections}
+
 ARCHS: dict[str, Arch] = {
     "qwen2": Arch(rope_style="neox", biases=QKV),
     "qwen3": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
@@ -55,7 +106,7 @@ def _sections(config: Config) -> list[int]:
 QWEN35_ROW = hf.HfRow(
     arch="qwen35",
     names={
-        **{name: inner for name, inner in hf.QWEN_NEXT.items() if name not in hf.QWEN_EXPERTS},
+        **{name: inner for name, inner in QWEN_NEXT.items() if name not in hf.QWEN_EXPERTS},
         "attn_qkv": "linear_attn.in_proj_qkv",
         "attn_gate": "linear_attn.in_proj_z",
         "ssm_beta": "linear_attn.in_proj_b",
@@ -63,16 +114,16 @@ QWEN35_ROW = hf.HfRow(
         **hf.GLU,
     },
     folds={
-        **hf.QWEN_NEXT_FOLDS,
+        **QWEN_NEXT_FOLDS,
         **dict.fromkeys(("attn_qkv", "attn_gate", "ssm_beta", "ssm_alpha", "ssm_dt"), "tiled_heads"),
         "ssm_conv1d": "published_conv tiled_heads",
         "ssm_a": "tiled_heads decay",
         "ssm_out": "tiled_columns",
     },
-    counts={k: name for k, name in hf.QWEN_NEXT_COUNTS.items() if k.startswith("ssm.")},
+    counts={k: name for k, name in QWEN_NEXT_COUNTS.items() if k.startswith("ssm.")},
     products={"ssm.inner_size": ("linear_num_value_heads", "linear_value_head_dim")},
     derived={"rope.dimension_sections": _sections},
-    defaults={k: value for k, value in hf.QWEN_NEXT_DEFAULTS.items() if "expert" not in k and "moe" not in k}
+    defaults={k: value for k, value in QWEN_NEXT_DEFAULTS.items() if "expert" not in k and "moe" not in k}
     | {"num_key_value_heads": 4},
     refused={"hidden_act": ("silu",)},
     ignored=(".rotary_emb.inv_freq", "mtp."),
@@ -86,13 +137,13 @@ HF_ROWS: dict[str, hf.HfRow] = {
         has_window_switch=True,
     ),
     "qwen2_5_vl_text": hf.HfRow(
-        arch="qwen2vl", defaults=hf.QWEN_DEFAULTS, derived=hf.MROPE, has_window_switch=True
+        arch="qwen2vl", defaults=hf.QWEN_DEFAULTS, derived=MROPE, has_window_switch=True
     ),
     "qwen3_vl_text": hf.HfRow(
         arch="qwen3vl",
         names={**hf.LLAMA, **hf.HEAD_NORMS},
         defaults={"num_key_value_heads": 32, "head_dim": 128},
-        derived={**hf.MROPE, "n_deepstack_layers": hf.n_deepstack},
+        derived={**MROPE, "n_deepstack_layers": n_deepstack},
     ),
     "qwen3_moe": hf.HfRow(
         arch="qwen3moe",
@@ -117,11 +168,11 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "qwen3_next": hf.HfRow(
         arch="qwen3next",
-        names=hf.QWEN_NEXT,
-        folds=hf.QWEN_NEXT_FOLDS,
-        counts=hf.QWEN_NEXT_COUNTS,
+        names=QWEN_NEXT,
+        folds=QWEN_NEXT_FOLDS,
+        counts=QWEN_NEXT_COUNTS,
         products={"ssm.inner_size": ("linear_num_value_heads", "linear_value_head_dim")},
-        defaults=hf.QWEN_NEXT_DEFAULTS,
+        defaults=QWEN_NEXT_DEFAULTS,
         refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "hidden_act": ("silu",)},
         ignored=(".rotary_emb.inv_freq", "mtp."),
     ),
@@ -130,7 +181,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         QWEN35_ROW,
         arch="qwen35moe",
         names={**QWEN35_ROW.names, **hf.QWEN_EXPERTS, **hf.QWEN_SHARED},
-        counts=hf.QWEN_NEXT_COUNTS,
-        defaults={**hf.QWEN_NEXT_DEFAULTS, "num_experts": 256, "num_experts_per_tok": 8},
+        counts=QWEN_NEXT_COUNTS,
+        defaults={**QWEN_NEXT_DEFAULTS, "num_experts": 256, "num_experts_per_tok": 8},
     ),
 }

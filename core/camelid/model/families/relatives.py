@@ -15,6 +15,11 @@ from camelid.model.arch import (
     Arch,
 )
 
+GLM = {
+    "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5,
+}  # fmt: skip
+GLM_MLP: hf.Names = {"ffn_up": "mlp.gate_up_proj", "ffn_down": "mlp.down_proj"}
+
 ARCHS: dict[str, Arch] = {
     "glm4": Arch(
         tensors={**PRE_NORMS, **POST_NORMS}, optional_biases=QKV, splits={**FUSED_QKV, **FUSED_GATE_UP}
@@ -43,17 +48,17 @@ ARCHS: dict[str, Arch] = {
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
-    "glm": hf.HfRow(arch="chatglm", names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.GLM_MLP}, defaults=hf.GLM),
+    "glm": hf.HfRow(arch="chatglm", names={**hf.PRE_NORMS, **hf.ATTENTION, **GLM_MLP}, defaults=GLM),
     "glm4": hf.HfRow(
         arch="glm4",
         names={
             **hf.PRE_NORMS,
             **hf.ATTENTION,
-            **hf.GLM_MLP,
+            **GLM_MLP,
             "post_attention_norm": "post_self_attn_layernorm",
             "post_ffw_norm": "post_mlp_layernorm",
         },
-        defaults=hf.GLM,
+        defaults=GLM,
     ),
     "ernie4_5": hf.HfRow(
         arch="ernie4_5",

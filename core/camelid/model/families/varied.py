@@ -7,6 +7,19 @@ from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import ATTENTION, FUSED_QKV, GLU_NAMES, HEAD_NORMS, Arch
 
+OPENELM_KEYS: hf.Names = {
+    **hf.KEYS,
+    "embedding_length": "model_dim",
+    "block_count": "num_transformer_layers",
+    "context_length": "max_context_length",
+    "rope.freq_base": "rope_freq_constant",
+    "hidden_activation": "activation_fn_name",
+}
+OPENELM_REFUSED: hf.Refused = {
+    "normalize_qk_projections": (True,), "share_input_output_layers": (True,), "ffn_with_glu": (True,),
+    "normalization_layer_name": ("rms_norm",),
+}  # fmt: skip
+
 ARCHS: dict[str, Arch] = {
     "openelm": Arch(rope_style="neox", added={"attention": HEAD_NORMS}, splits=FUSED_QKV, varies=True),
     "deci": Arch(optional_biases=(*ATTENTION, *GLU_NAMES), varies=True),
@@ -76,14 +89,14 @@ HF_ROWS: dict[str, hf.HfRow] = {
         outer={"token_embd": "transformer.token_embeddings", "output_norm": "transformer.norm"},
         layer="transformer.layers.{i}.",
         folds=hf.HALVES,
-        keys=hf.OPENELM_KEYS,
+        keys=OPENELM_KEYS,
         derived={
             "attention.head_count": lambda config: config.counts("num_query_heads"),
             "attention.head_count_kv": lambda config: config.counts("num_kv_heads"),
             "feed_forward_length": _openelm_widths,
         },
         defaults={"rms_norm_eps": 1e-6},
-        refused=hf.OPENELM_REFUSED,
+        refused=OPENELM_REFUSED,
         is_tied=True,
     ),
     "deci": hf.HfRow(arch="deci", folds=hf.PAIRS, derived=DECI_COUNTS),
