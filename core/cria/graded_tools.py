@@ -37,7 +37,7 @@ RESULTS = split("rainy, low, hot, purple, narrow, broken, free, strong, warm, pi
 
 
 def value(rng: Random) -> str:
-    """What a question is about."""
+    """Subject of a question."""
     draw = rng.choice((graded_memory.name, graded_json.place, graded_memory.name))
     return str(rng.randint(1, 999)) if rng.random() < 0.12 else draw(rng)
 

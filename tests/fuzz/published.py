@@ -55,13 +55,14 @@ def parse_published(data: bytes) -> None:
         preprocessor={},
         chat_templates={},
         files={},
-        tensors=dict(_tensors(case)),
+        tensors=dict(tensors_of(case)),
     )
-    model: Model = drive(read_model(checkpoint_of_directory(directory)), _no_bytes)
+    model: Model = drive(read_model(checkpoint_of_directory(directory)), no_bytes)
     lower(at_context(model, min(CONTEXT, model.spec.context_length)), KEY)
 
 
-def _tensors(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
+def tensors_of(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
+    """The tensors of a case, as if all were in one file of float32."""
     at = 0
     for name, shape in case.tensors.items():
         n_bytes = 4
@@ -71,5 +72,6 @@ def _tensors(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
         at += n_bytes
 
 
-def _no_bytes(offset: int, n: int) -> bytes:
+def no_bytes(offset: int, n: int) -> bytes:
+    """A source of weights that must not be read."""
     raise AssertionError(f"{n} bytes at {offset} were requested")

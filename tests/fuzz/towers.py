@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -11,12 +10,12 @@ from tempfile import TemporaryDirectory
 
 from tests.fuzz.llama import Llama, changed_values, parts_of
 from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, damaged
-from tests.support.hf_models import HfCase
+from tests.fuzz.published import no_bytes, tensors_of
 from tests.support.vision_models import VisionCase, load_visions, write_vision
 
 from camelid.errors import RequestError
 from camelid.formats.gguf import read_gguf
-from camelid.formats.hf_config import HfDirectory, HfTensor
+from camelid.formats.hf_config import HfDirectory
 from camelid.formats.json_text import parse_object
 from camelid.formats.source import drive
 from camelid.loading.convert_tower import convert_tower
@@ -116,22 +115,8 @@ def parse_tower_config(data: bytes) -> None:
         preprocessor=case.processor,
         chat_templates={},
         files={},
-        tensors=dict(_tensors(case.model)),
+        tensors=dict(tensors_of(case.model)),
     )
     if has_tower(directory):
         parse_tower(tower_of_hf(directory))
-        drive(read_model(checkpoint_of_directory(text_part(directory))), _no_bytes)
-
-
-def _tensors(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
-    at = 0
-    for name, shape in case.tensors.items():
-        n_bytes = 4
-        for size in shape:
-            n_bytes *= size
-        yield name, HfTensor(name, "f32", tuple(shape), "model.safetensors", at, n_bytes)
-        at += n_bytes
-
-
-def _no_bytes(offset: int, n: int) -> bytes:
-    raise AssertionError(f"{n} bytes at {offset} were requested")
+        drive(read_model(checkpoint_of_directory(text_part(directory))), no_bytes)

@@ -1,4 +1,4 @@
-"""What the scripts that make archs/*.json share: token ids, the files' text, and the comparison with them."""
+"""Parts that the scripts of archs/*.json share: token ids, the files' text, and the comparison with them."""
 
 from __future__ import annotations
 

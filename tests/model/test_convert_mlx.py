@@ -72,7 +72,7 @@ def made(case: HfCase, folder: Path, to: str, **options: Any) -> Path:
 
 
 def values_of(case: HfCase, out: Path) -> Weights:
-    """What the directory holds, by the names of the published tensors."""
+    """Tensors of the directory, by the names of the published tensors."""
     prefix = "" if any(name.startswith("wte") for name in case.tensors) else "transformer."
     found = as_published(case.model_type, dequantized(out))
     if case.model_type != "gpt2":

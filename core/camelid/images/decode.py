@@ -18,7 +18,7 @@ from camelid.errors import RequestError, shown
 Image: TypeAlias = Any  # PIL.Image.Image; Pillow is an extra
 MAX_BYTES = 64 << 20  # of an encoded image
 MAX_PIXELS = 1 << 26  # 8,192 x 8,192; above that a decoded image takes more than 200 MB
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")  # those that clients send; PIL knows more readers
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")  # those that clients send; Pillow has more readers
 ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)  # EXIF's tag, and its values that exchange the sides
 INSTALL = 'pip install "camelid[vision]"'
 DATA = "data:"

@@ -171,7 +171,7 @@ class Settings:
     drain: float = row(
         30.0, Span(), "After SIGTERM, longest time for the requests under way.", "--shutdown-timeout"
     )
-    strict: bool = row(False, Switch(), "Refuse fields of a request that no API knows; else a warning.")
+    strict: bool = row(False, Switch(), "Refuse fields of a request that no API has; else a warning.")
 
     slots: bool = row(True, Switch(), "Offer GET /slots.", llama="ENDPOINT_SLOTS")
     slot_save_path: Path | None = row(

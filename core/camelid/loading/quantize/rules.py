@@ -13,8 +13,11 @@ from typing import TypeAlias
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What rules know of a model: `gqa` is the number of query heads per head of keys; `is_70b` is true for
-    the shape that llama.cpp calls 70B; `imatrix` is true if an importance matrix is given."""
+    """Facts of a model that rules read.
+
+    `gqa` is the number of query heads per head of keys; `is_70b` is true for the shape that llama.cpp calls
+    70B; `imatrix` is true if an importance matrix is given.
+    """
 
     arch: str
     gqa: int

@@ -48,7 +48,7 @@ class QuantizeSource:
         return [Named(w.name, self.kept[w.name], w.shape) for w in self.weights.values()]
 
     def facts(self, *, imatrix: bool) -> Facts:
-        """What mixes know of the model."""
+        """Facts of the model that mixes read."""
         arch = self.header.get("general.architecture", str)
         layers = self._count(f"{arch}.block_count", 0)
         heads = self._count(f"{arch}.attention.head_count", 0)

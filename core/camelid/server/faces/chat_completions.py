@@ -210,7 +210,7 @@ def with_image(part: object, place: str, service: Service) -> object:
 
 
 def is_text_parts(content: object) -> bool:
-    """True for parts of text alone, which are joined: not every template knows parts."""
+    """True for parts of text alone, which are joined: not every template takes parts."""
     parts = cast("list[object]", content) if isinstance(content, list) else []
     fields = [cast("dict[str, object]", part) for part in parts if isinstance(part, dict)]
     texts = [part for part in fields if part.get("type") == "text" and isinstance(part.get("text"), str)]

@@ -90,7 +90,7 @@ READERS: Mapping[str, Callable[[Conversation, Item], None]] = {
 
 
 def message_content(content: str | Sequence[Item]) -> str | list[Body]:
-    """Content as text: its parts as lines, since not every template knows parts. Images stay parts."""
+    """Content as text: its parts as lines, since not every template takes parts. Images stay parts."""
     if isinstance(content, str):
         return content
     return joined_contents([[image_of(p)] if p["type"] == IMAGE else part_text(p) for p in content])

@@ -136,7 +136,7 @@ SERIAL = {"disable_parallel_tool_use?": Flag()}
 SHOWN = {"display?": OneOf(("summarized", "omitted"))}
 SCHEMA_FORMAT = tagged(json_schema={"schema": Object()})
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
-# What a clearing of thoughts that keeps all of them asks for: nothing.
+# A clearing of thoughts that keeps all of them, which changes nothing.
 KEEPS_ALL = {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}
 PROMPT = (
     Field("model", Text(512)),
