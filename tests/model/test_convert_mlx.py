@@ -203,6 +203,14 @@ def test_matrices_that_groups_do_not_divide_stay_floats_with_a_note(tmp_path: Pa
     assert "2 matrices stay bf16, as groups of 64 do not divide their rows" in written.notes[0]
 
 
+@pytest.mark.parametrize(("name", "is_opened"), [("falcon", False), ("qwen2", True)])
+def test_a_model_type_that_mlx_lm_does_not_open_has_a_note(
+    name: str, is_opened: bool, tmp_path: Path
+) -> None:
+    written = convert_mlx(write_hf(tmp_path / "hf", load_case(name)), tmp_path / "out", to="q4")
+    assert any("mlx-lm 0.32 has no model type" in note for note in written.notes) != is_opened
+
+
 def test_a_tied_output_matrix_is_left_out_with_a_note(tmp_path: Path) -> None:
     case = load_case("qwen2")
     twin = {**weights_of(case), "lm_head.weight": weights_of(case)["model.embed_tokens.weight"]}

@@ -78,6 +78,13 @@ MLX_FORMS: Mapping[str, MlxForm] = {
     ),
 }
 
+# Model types that mlx-lm 0.32 does not open; Camelid reads their directories in its form.
+UNOPENED = frozenset({
+    "PanguEmbedded", "arcee", "arctic", "baichuan", "bailing_moe_v2", "bloom", "chatglm", "codeshell",
+    "deci", "falcon", "gemma3n_text", "granitemoeshared", "grove_moe", "hunyuan_v1_moe", "jais", "maincoder",
+    "ministral", "mpt", "opt", "orion", "plm", "smallthinker",
+})  # fmt: skip
+
 
 def row_of_mlx(model_type: str, row: HfRow, names: Iterable[str]) -> HfRow:
     """The row of a directory with tensors of these names: the published form's, or mlx-lm's."""
