@@ -33,6 +33,8 @@ from transformers import (  # noqa: E402
     AutoModel,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
+    LlamaConfig,
+    LlamaModel,
     logging,
 )
 
@@ -45,6 +47,26 @@ CLASSES = {
 }
 
 Logits = list[np.ndarray[Any, Any]]
+
+
+class LlamaBidirectionalConfig(LlamaConfig):
+    """config.json of a class that is published beside its weights, not in transformers."""
+
+    model_type = "llama_bidirec"
+
+
+class LlamaBidirectionalModel(LlamaModel):
+    """Rows attend to all rows of their sequence (arXiv 2511.07025), or with `use_bidirectional_attention`
+    false to earlier rows alone.
+    """
+
+    config_class = LlamaBidirectionalConfig
+
+    def forward(self, input_ids: torch.Tensor, **options: Any) -> Any:
+        n_rows = input_ids.shape[1]
+        mask = torch.zeros(1, 1, n_rows, n_rows, dtype=self.dtype)  # added to the scores
+        is_causal = not self.config.use_bidirectional_attention
+        return super().forward(input_ids, attention_mask=None if is_causal else mask, **options)
 
 
 def model_of(case: HfCase, folder: Path, *, dtype: torch.dtype, strict: bool) -> Any:
@@ -180,6 +202,8 @@ def main() -> int:
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     torch.manual_seed(0)
+    AutoConfig.register(LlamaBidirectionalConfig.model_type, LlamaBidirectionalConfig)
+    AutoModel.register(LlamaBidirectionalConfig, LlamaBidirectionalModel)
     chosen = tuple(word for word in sys.argv[1:] if not word.startswith("--")) or ("",)
     good = {row.case for row in WRONG} == {row.name for row in CASES} - {"gpt2_bare_names"}
     rows = (row for row in CASES if row.config["model_type"] not in DEFINITIONS)

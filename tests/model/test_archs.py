@@ -4,6 +4,7 @@ show.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from operator import attrgetter
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from tests.support.exhaustive import first_of_each
 from tests.support.hf_models import HfCase, load_case, load_cases, nmse, write_hf
 from tests.support.model.file_runs import Loaded, Logits, load_hf, reference_logits
 
-from camelid.errors import CamelidError
+from camelid.errors import CamelidError, UnsupportedModelError
 
 CASES = load_cases()
 MAX_NMSE = 1e-10  # the goldens are exact to about 1e-12
@@ -99,3 +100,27 @@ def test_a_stored_output_matrix_is_used(tmp_path: Path) -> None:
     assert "lm_head.weight" in case.tensors
     folder = write_hf(tmp_path / "m", case, config_changes={"tie_word_embeddings": True})
     assert nmse(alone(load_hf(folder), case), case.logits) <= MAX_NMSE
+
+
+def without_modules(folder: Path, **facts: object) -> Path:
+    """llama_bidirec with config.json's pooling alone, or with none."""
+    case = load_case("llama_bidirec")
+    config = {name: value for name, value in case.config.items() if name != "pooling"}
+    path = write_hf(folder, replace(case, config=config | facts))
+    (path / "modules.json").unlink()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("facts", "pooling"),
+    [({}, "mean"), ({"pooling": "avg"}, "mean"), ({"pooling": "cls"}, "cls"), ({"pooling": "last"}, "last")],
+)
+def test_config_json_states_a_pooling(facts: dict[str, object], pooling: str, tmp_path: Path) -> None:
+    loaded, case = load_hf(without_modules(tmp_path / "m", **facts)), load_case("llama_bidirec")
+    assert loaded.model.spec.encoder and loaded.model.spec.encoder.pooling == pooling
+    assert (nmse(alone(loaded, case), case.logits) <= MAX_NMSE) == (pooling == "mean")
+
+
+def test_an_unknown_pooling_of_config_json_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnsupportedModelError, match=r"pooling is 'weighted_avg'.*: avg, cls, last"):
+        load_hf(without_modules(tmp_path / "m", pooling="weighted_avg"))

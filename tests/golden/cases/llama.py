@@ -1,9 +1,9 @@
-"""Golden models of Llama, Mistral, Mixtral, SmolLM3, BitNet."""
+"""Golden models of Llama, Mistral, Mixtral, SmolLM3, BitNet, Llama with attention to both sides."""
 
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow, Json, config, modern
-from tests.golden.mutation import Mutation, common, key, within, without
+from tests.golden.mutation import Mutation, common, key, refused, within, without
 
 LLAMA3_ROPE: Json = {
     "factor": 8.0,
@@ -65,6 +65,17 @@ BITNET = config(
     rope_theta=500000.0,
     tie_word_embeddings=True,
 )
+# As NVIDIA's llama-embed-nemotron-8b, with biases, which LlamaConfig allows
+LLAMA_BIDIREC = LLAMA31 | {
+    "architectures": ["LlamaBidirectionalModel"],
+    "attention_bias": True,
+    "mlp_bias": True,
+    "model_type": "llama_bidirec",
+    "pooling": "avg",
+    "temperature": 1.0,
+    "use_bidirectional_attention": True,
+}
+LINEAR_MAPS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="llama31", seed=101, config=LLAMA31, lengths=(44, 19)),
@@ -76,6 +87,7 @@ CASES: tuple[CaseRow, ...] = (
     ),
     CaseRow(name="llama_linear", seed=103, config=LLAMA_LINEAR),
     CaseRow(name="llama_bias", seed=104, config=LLAMA | {"attention_bias": True, "mlp_bias": True}),
+    CaseRow(name="llama_bidirec", seed=105, config=LLAMA_BIDIREC, lengths=(44, 19), pooling="mean"),
     CaseRow(name="mistral", seed=111, config=MISTRAL),
     CaseRow(name="mixtral", seed=121, config=MIXTRAL),
     CaseRow(name="mixtral_window", seed=123, config=MIXTRAL | {"sliding_window": 12}),
@@ -102,6 +114,10 @@ WRONG: tuple[Mutation, ...] = (
     without("llama_bias", "gate bias", "gate_proj.bias"),
     without("llama_bias", "up bias", "up_proj.bias"),
     without("llama_bias", "down bias", "down_proj.bias"),
+    *common("llama_bidirec"),
+    key("llama_bidirec", "rope_scaling", None),
+    refused("llama_bidirec", "use_bidirectional_attention", False),
+    *(without("llama_bidirec", f"no {name} bias", f"{name}.bias") for name in LINEAR_MAPS),
     *common("mistral"),
     key("mistral", "sliding_window", None),
     Mutation("mistral", "sliding_window one wider", {"sliding_window": 13}),
