@@ -13,6 +13,7 @@ from tests.support.node_host import wasm_backend
 from camelid.backends.base import Backend, Capabilities, OpenSpec
 from camelid.backends.registry import open_backend
 from camelid.formats.quants import GGUF_TYPES, QUANTS
+from camelid.model.archs import ARCHS
 
 ROOT = Path(__file__).parents[1]
 FRONT = ROOT / "README.md"
@@ -40,6 +41,10 @@ def test_the_files_of_a_page_exist(page: Path) -> None:
     bases = (page.parent, ROOT, ROOT / "core/camelid", ROOT / "tests")
     missing = [name for name in named_files(page) if not any((base / name).exists() for base in bases)]
     assert not [name for name in missing if not any(page.parent.rglob(name))]
+
+
+def test_the_front_page_counts_the_architectures() -> None:
+    assert f"[{len(ARCHS)} architectures]" in FRONT.read_text()
 
 
 def test_the_table_of_architectures_is_true() -> None:

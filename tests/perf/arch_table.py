@@ -42,12 +42,19 @@ HEAD = (
     "|---|---|---|---|---|---|---|---|",
 )
 TABLE = re.compile(r"^\| GGUF architecture .*?(?=\n\n)", re.MULTILINE | re.DOTALL)
+BIDIRECTIONAL = "use_bidirectional_attention"  # selects the row of encoders
 BY_IMAGES = ("with images",) * 3  # golden models of tests/golden/vision alone
 NO_KERNEL = re.compile(r"(?:no kernel for the op|kernel of|the load op) (.*?)(?: of|[.;]|$)")
 
 
 def cases_of(arch: str) -> list[HfCase]:
-    return [case for case in load_cases() if HF_ROWS[case.model_type].arch == arch]
+    return [case for case in load_cases() if arch_of(case) == arch]
+
+
+def arch_of(case: HfCase) -> str:
+    """The key in ARCHS, on which a setting may decide."""
+    row = HF_ROWS[case.model_type]
+    return (case.config.get(BIDIRECTIONAL) and row.bidirectional) or row.arch
 
 
 def figures(case: HfCase) -> tuple[str, str, str]:
@@ -107,8 +114,12 @@ def worst(cells: Sequence[str]) -> str:
 def line(arch: str) -> str:
     cases = cases_of(arch)
     cells = [[*column] for column in zip(*map(figures, cases), strict=True)] or [[cell] for cell in BY_IMAGES]
-    types = ", ".join(f"`{name}`" for name, row in HF_ROWS.items() if row.arch == arch)
-    keys = sorted({key for row in HF_ROWS.values() if row.arch == arch for key in row.refused})
+    rows = {name: row for name, row in HF_ROWS.items() if arch in (row.arch, row.bidirectional)}
+    types = ", ".join(f"`{name}`" for name in rows)
+    refused = (
+        key for row in rows.values() for key in row.refused if key != BIDIRECTIONAL or not row.bidirectional
+    )
+    keys = sorted({*refused})
     kinds = " and ".join(sorted({oracle_of(case) for case in cases}, reverse=True)) or "transformers"
     counted = [f"`{arch}`", types, str(row_lines()[arch]), kinds]
     columns = [*counted, *map(worst, cells), ", ".join(keys) or "none"]
