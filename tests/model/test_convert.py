@@ -77,6 +77,19 @@ def test_folds_are_exact(tmp_path: Path) -> None:
     assert np.array_equal(values_of(tensors_of(tmp_path / "gpt2.gguf")["blk.0.attn_qkv.weight"]), qkv.T)
 
 
+def test_query_heads_of_plamo_follow_their_key_heads(tmp_path: Path) -> None:
+    """Published head 2 i + k reads key head k; in GGUF, head 4 k + i does."""
+    case = load_case("plamo")
+    convert(write_hf(tmp_path / "hf", case), tmp_path / "m.gguf", to="f32")
+    weights, tensors = weights_of(case), tensors_of(tmp_path / "m.gguf")
+    attention = "model.layers.layers.1.self_attn."
+    q = weights[f"{attention}q_proj.weight"].reshape(4, 2, 8, 64)  # [i, k, head_dim, in]
+    o = weights[f"{attention}o_proj.weight"].reshape(64, 4, 2, 8)  # [out, i, k, head_dim]
+    got = [values_of(tensors[f"blk.1.attn_{name}.weight"]) for name in ("q", "output")]
+    assert np.array_equal(got[0], q.swapaxes(0, 1).reshape(64, 64))
+    assert np.array_equal(got[1], o.swapaxes(1, 2).reshape(64, 64))
+
+
 def test_a_hybrid_has_the_layout_of_gguf(tmp_path: Path) -> None:
     """Names and shapes are those of llama.cpp's granitehybrid; what a scan takes stays float32."""
     case = load_case("granitemoehybrid")

@@ -26,6 +26,7 @@ from tests.support.hf_models import (
 )
 from tests.support.mlx_dirs import FOLDER, logits_of, source_of
 from tests.support.mlx_oracle import as_published, dequantized, raw_tensors
+from tests.support.model.file_runs import load_hf
 
 from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.hf_config import open_hf
@@ -80,6 +81,12 @@ def values_of(case: HfCase, out: Path) -> Weights:
         is_bare = not any(name.startswith(root) for name in case.tensors)
         return {name.removeprefix(root if is_bare else ""): value for name, value in found.items()}
     return {prefix + name.removeprefix("model."): value for name, value in found.items()}
+
+
+def test_blocks_whose_columns_move_are_loaded_as_f32(tmp_path: Path) -> None:
+    """A block's scale is that of its stored columns, so that other columns in a block would round again."""
+    weights = load_hf(made(load_case("plamo"), tmp_path, "q4")).model.weights
+    assert [weights[f"blk.0.attn_{name}"].type for name in ("q", "output")] == ["q4_1", "f32"]
 
 
 @pytest.mark.parametrize(

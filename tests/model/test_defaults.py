@@ -142,6 +142,20 @@ def test_baichuan_2_is_refused(tmp_path: Path) -> None:
             load_hf(folder)
 
 
+@pytest.mark.parametrize("shared", [2, 4, 8])
+def test_plamos_key_heads_follow_from_their_sharing(shared: int, tmp_path: Path) -> None:
+    """The published num_key_value_heads is that of the queries."""
+    folder = write_hf(tmp_path / "m", load_case("plamo"), config_changes={"n_shared_head": shared})
+    metadata = hf_metadata(read_settings(open_hf(folder)), name="m")
+    assert metadata["plamo.attention.head_count_kv"] == 8 // shared
+
+
+def test_plamos_unequal_sharing_is_refused(tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "m", load_case("plamo"), config_changes={"n_shared_head": 3})
+    with pytest.raises(UnsupportedModelError, match=r"n_shared_head is 3.* 8 query heads share 3 key heads"):
+        load_hf(folder)
+
+
 def test_minicpm_files_without_scales_have_those_of_the_published_model(tmp_path: Path) -> None:
     convert(write_hf(tmp_path / "hf", load_case("minicpm")), tmp_path / "m.gguf")
     header = open_gguf(tmp_path / "m.gguf")

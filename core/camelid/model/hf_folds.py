@@ -76,6 +76,27 @@ def _grouped(weight: Weight, settings: HfSettings, i: int) -> Weight:
     return take_rows(weight, weight.name, [(head + start, n) for head in heads])
 
 
+def _by_key_head(weight: Weight, settings: HfSettings) -> Weight:
+    """Rows of query heads by their key heads; stored head h reads key head h modulo their number."""
+    n_heads, n_keys = settings.n_heads, settings.n_kv_heads
+    if weight.shape[0] % n_heads:
+        return weight  # match_tensors refuses the shape
+    size = weight.shape[0] // n_heads
+    heads = (head for key in range(n_keys) for head in range(key, n_heads, n_keys))
+    return take_rows(weight, weight.name, ((head * size, size) for head in heads))
+
+
+def _columns_by_key_head(weight: Weight, settings: HfSettings) -> Weight:
+    """`by_key_head` of a matrix's columns; blocks become float32, since they cannot be transposed."""
+    n_heads, n_keys = settings.n_heads, settings.n_kv_heads
+    if len(weight.shape) != 2 or weight.cols % n_heads:
+        return weight  # match_tensors refuses the shape
+    size, each = weight.cols // n_heads, n_heads // n_keys
+    weight = _as_f32(weight) if weight.has_planes else weight
+    weight = weight.then("transpose", each, n_keys * size)  # [C, each, keys, D] -> [C, keys, D, each]
+    return weight.then("transpose", size, each)  # -> [C, keys, each, D]
+
+
 def _add_one(weight: Weight, _: HfSettings) -> Weight:
     """gain = 1 + weight, in float32: bf16 would round the small weights away. A bias stays as it is."""
     if weight.name.endswith(".bias"):
@@ -195,6 +216,8 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "pairs_of_k": lambda weight, settings: _pairs(weight, weight.shape[0] // settings.head_dim or 1),
     **{f"{name}_of_stack": partial(_stacked, i=i) for i, name in enumerate("qkv")},
     **{f"{name}_of_groups": partial(_grouped, i=i) for i, name in enumerate("qkv")},
+    "by_key_head": _by_key_head,
+    "columns_by_key_head": _columns_by_key_head,
     "add_one": _add_one,
     "first_half": lambda weight, _: _half(weight, 0),
     "second_half": lambda weight, _: _half(weight, 1),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow, Json, config
-from tests.golden.mutation import Mutation, common, key, within, without
+from tests.golden.mutation import Mutation, common, key, refused, within, without
 
 DYNAMIC: Json = {"factor": 2.0, "type": "dynamic"}  # beyond the context alone
 INTERNLM2 = config("InternLM2ForCausalLM", "internlm2", bias=False, pretraining_tp=1, rope_scaling=DYNAMIC)
@@ -55,6 +55,17 @@ MIMO = config(
     use_sliding_window=False,
 )
 PANGU = config("PanguEmbeddedForCausalLM", "PanguEmbedded", bias=True, rope_theta=16000000.0)
+# num_key_value_heads is published, and no class reads it.
+PLAMO = config(
+    "PlamoForCausalLM",
+    "plamo",
+    n_shared_head=4,
+    num_attention_heads=8,
+    num_key_value_heads=8,
+    rms_norm_eps=1e-6,
+)
+PLAMO.pop("hidden_act")
+PLAMO.pop("rope_theta")
 EXAONE = config(
     "ExaoneForCausalLM",
     "exaone",
@@ -154,6 +165,7 @@ CASES: tuple[CaseRow, ...] = (
     ),
     CaseRow(name="mimo", seed=6061, config=MIMO),
     CaseRow(name="pangu", seed=6071, config=PANGU),
+    CaseRow(name="plamo", seed=6121, config=PLAMO),
     CaseRow(name="exaone", seed=6101, config=EXAONE),
     CaseRow(name="qwen", seed=6081, config=QWEN),
     CaseRow(name="chatglm", seed=6091, config=CHATGLM),
@@ -200,6 +212,12 @@ WRONG: tuple[Mutation, ...] = (
     *common("pangu"),
     *heads("pangu", "q_proj.bias", "k_proj.bias", "v_proj.bias"),
     without("pangu", "o bias", "o_proj.bias"),
+    *base("plamo"),
+    without("plamo", "norms of layers", "0.norm.weight", "1.norm.weight"),
+    without("plamo", "last norm", "model.norm.weight"),
+    without("plamo", "attention", "self_attn.o_proj.weight"),
+    without("plamo", "mlp", "mlp.down_proj.weight"),
+    refused("plamo", "rope_traditional", True),
     *base("exaone", "rope_theta", "layer_norm_epsilon"),
     key("exaone", "activation_function", "relu"),
     key("exaone", "rope_scaling", None),

@@ -224,6 +224,34 @@ class Maincoder(Decoder):
         return {**super().attention_shapes(), "q_norm": [self.head_dim], "k_norm": [self.head_dim]}
 
 
+class Plamo(Decoder):
+    """PLaMo: attention and MLP read one norm; query head h reads key head h modulo their number."""
+
+    LAYER = "model.layers.layers.{i}."
+    NAMES: ClassVar = {"norm_1": "norm"}
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.kv_heads = int(np.ceil(self.heads / self.config["n_shared_head"]))
+
+    def layer(self, x: Array, i: int) -> Array:
+        h = self.norm(x, self.of(i, "norm_1"))
+        return x + self.attention(h, i) + self.mlp(h, i)
+
+    def qkv(self, x: Array, i: int) -> tuple[Array, Array, Array]:
+        """Keys and values repeated as a whole, one head for each of the queries."""
+        q, k, v = super().qkv(x, i)
+        n = self.config["n_shared_head"]
+        return q, np.tile(k, (1, n, 1))[:, : self.heads], np.tile(v, (1, n, 1))[:, : self.heads]
+
+    def rope(self, x: Array) -> Array:
+        """mlx-lm's rope_traditional rotates adjacent pairs."""
+        return rotate(x, self.theta, adjacent=self.config.get("rope_traditional", False))
+
+    def norm_shapes(self) -> Shapes:
+        return {"norm_1": [self.hidden]}
+
+
 class Plm(Decoder):
     """PLM (arXiv 2503.12167): latent attention, adjacent pairs of its last floats rotated; relu squared."""
 
@@ -281,5 +309,6 @@ LLAMAS: dict[str, Callable[..., Decoder]] = {
     "mimo": MiMo,
     "PanguEmbedded": Pangu,
     "maincoder": Maincoder,
+    "plamo": Plamo,
     "plm": Plm,
 }

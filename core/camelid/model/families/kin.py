@@ -1,4 +1,4 @@
-"""Models with Llama's layers under names of their own: InternLM, Orion, Baichuan, MiniCPM, Qwen, ChatGLM."""
+"""Models with Llama's layers under other names: InternLM, Orion, Baichuan, MiniCPM, Qwen, ChatGLM, PLaMo."""
 
 from __future__ import annotations
 
@@ -66,6 +66,7 @@ ARCHS: dict[str, Arch] = {
     "chatglm": Arch(optional_biases=QKV, splits={**FUSED_QKV, **FUSED_GATE_UP}),
     "exaone": Arch(rope_style="neox", optional_biases=(*ATTENTION, *GLU_NAMES)),
     "pangu-embedded": Arch(rope_style="neox", optional_biases=(*ATTENTION,)),
+    "plamo": Arch(rope_style="neox", tensors={"attn_norm": "C"}, residual="parallel"),
 }
 
 
@@ -88,6 +89,20 @@ def _baichuan_context(config: Config) -> int:
         )
     stated = config.has("max_position_embeddings")
     return config.count("max_position_embeddings" if stated else "model_max_length")
+
+
+def _plamo_kv_heads(config: Config) -> int:
+    """n_shared_head query heads share a key head, whatever num_key_value_heads states."""
+    n_heads, shared = config.count("num_attention_heads"), config.count("n_shared_head")
+    n_kv_heads = -(-n_heads // shared)
+    if n_heads % n_kv_heads:
+        raise UnsupportedModelError(
+            f"config.json: n_shared_head is {shared}, so that {n_heads} query heads share {n_kv_heads} "
+            "key heads unequally; supported: a divisor of num_attention_heads",
+            kind="n_shared_head",
+            name=str(shared),
+        )
+    return n_kv_heads
 
 
 MINICPM_SCALES: Mapping[str, Callable[[Config], MetadataValue]] = {
@@ -155,6 +170,15 @@ HF_ROWS: dict[str, hf.HfRow] = {
         ignored=(".rotary_emb.inv_freq", "transformer.rotary.inv_freq"),
     ),
     "PanguEmbedded": hf.HfRow(arch="pangu-embedded"),
+    "plamo": hf.HfRow(
+        arch="plamo",
+        names={"attn_norm": "norm", **hf.ATTENTION, **hf.GLU},
+        layer="model.layers.layers.{i}.",
+        folds={"attn_q": "by_key_head", "attn_output": "columns_by_key_head"},
+        derived={"attention.head_count_kv": _plamo_kv_heads},
+        defaults={"n_shared_head": 8, "max_position_embeddings": 2048},
+        refused={"rope_traditional": (False,)},  # a key of mlx-lm
+    ),
     "qwen": hf.HfRow(
         arch="qwen",
         names={
