@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from camelid.model.hf_settings import HfSettings
-from camelid.plan.weights import Weight, take_rows
+from camelid.plan.weights import Weight, swap_columns, take_rows
 
 COUNTS = ("state_size", "group_count", "time_step_rank")
 BEHIND_KEYS = ("attn_qkv.weight", "ssm_conv1d.weight")  # their first rows are those of queries and keys
@@ -39,14 +37,10 @@ def tiled_heads(weight: Weight, settings: HfSettings) -> Weight:
 
 def tiled_columns(weight: Weight, settings: HfSettings) -> Weight:
     """`tiled_heads` of the columns of a matrix."""
-    if len(weight.shape) != 2:
+    _, n_keys, n_heads = _sizes(settings)
+    if len(weight.shape) != 2 or n_heads % n_keys or weight.cols % n_heads:
         return weight  # match_tensors refuses the shape
-    return _turned(tiled_heads(_turned(weight), settings))
-
-
-def _turned(weight: Weight) -> Weight:
-    rows, cols = weight.shape
-    return replace(weight, shape=(cols, rows)).then("transpose", rows, cols)
+    return swap_columns(weight, n_keys, n_heads // n_keys)
 
 
 def _sizes(settings: HfSettings) -> list[int]:

@@ -11,14 +11,14 @@ from camelid.model.delta_folds import of_qkvz, tiled_columns, tiled_heads
 from camelid.model.hf_rows import Runs
 from camelid.model.hf_settings import MAX_EXPERTS, HfSettings, unsupported
 from camelid.model.latent import fits, k_of_kv_b, v_of_kv_b
-from camelid.plan.weights import Part, Weight, cut_each, cut_rows, take_rows
+from camelid.plan.weights import Part, Weight, as_f32, cut_each, cut_rows, swap_columns, take_rows
 
 
 def scaled(weight: Weight, runs: Runs) -> Weight:
     """Runs of rows times a number each, in float32."""
     if sum(n for n, _ in runs) != weight.rows:
         return weight  # match_tensors refuses the shape
-    return _as_f32(weight).then("scale_rows", *(number for run in runs for number in run))
+    return as_f32(weight).then("scale_rows", *(number for run in runs for number in run))
 
 
 def _transpose(weight: Weight, _: HfSettings) -> Weight:
@@ -87,25 +87,18 @@ def _by_key_head(weight: Weight, settings: HfSettings) -> Weight:
 
 
 def _columns_by_key_head(weight: Weight, settings: HfSettings) -> Weight:
-    """`by_key_head` of a matrix's columns; blocks become float32, since they cannot be transposed."""
+    """`by_key_head` of a matrix's columns."""
     n_heads, n_keys = settings.n_heads, settings.n_kv_heads
     if len(weight.shape) != 2 or weight.cols % n_heads:
         return weight  # match_tensors refuses the shape
-    size, each = weight.cols // n_heads, n_heads // n_keys
-    weight = _as_f32(weight) if weight.has_planes else weight
-    weight = weight.then("transpose", each, n_keys * size)  # [C, each, keys, D] -> [C, keys, D, each]
-    return weight.then("transpose", size, each)  # -> [C, keys, each, D]
+    return swap_columns(weight, n_heads // n_keys, n_keys)
 
 
 def _add_one(weight: Weight, _: HfSettings) -> Weight:
     """gain = 1 + weight, in float32: bf16 would round the small weights away. A bias stays as it is."""
     if weight.name.endswith(".bias"):
         return weight
-    return _as_f32(weight).then("add", 1.0)
-
-
-def _as_f32(weight: Weight) -> Weight:
-    return weight if weight.type == "f32" else replace(weight, type="f32").then("cast", weight.type)
+    return as_f32(weight).then("add", 1.0)
 
 
 def _half(weight: Weight, i: int) -> Weight:
@@ -174,7 +167,7 @@ def _groups_behind_gate(weight: Weight, settings: HfSettings) -> Weight:
 
 def _decay(weight: Weight, _: HfSettings) -> Weight:
     """-exp of the stored logarithm, in float32."""
-    return _as_f32(weight).then("neg_exp")
+    return as_f32(weight).then("neg_exp")
 
 
 def _of_kv_b(weight: Weight, settings: HfSettings, part: str) -> Weight:

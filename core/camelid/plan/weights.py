@@ -135,6 +135,22 @@ def take_rows(weight: Weight, name: str, ranges: Iterable[tuple[int, int]]) -> W
     return replace(weight, name=name, shape=shape, parts=tuple(parts))
 
 
+def swap_columns(weight: Weight, outer: int, inner: int) -> Weight:
+    """Columns [outer, inner, n] of a matrix in the order [inner, outer, n].
+
+    Blocks become float32: encoded again, they would round a second time.
+    """
+    n = weight.cols // (outer * inner)
+    weight = as_f32(weight) if weight.has_planes else weight
+    weight = weight.then("transpose", outer, inner * n)  # [rows, inner, n, outer]
+    return weight.then("transpose", n, outer)
+
+
+def as_f32(weight: Weight) -> Weight:
+    """The weight in float32, by a load op if it has another type."""
+    return weight if weight.type == "f32" else replace(weight, type="f32").then("cast", weight.type)
+
+
 def cut_rows(weight: Weight, name: str, start: int, n: int) -> Weight:
     """Rows `start .. start + n` as a new weight: a byte range if the weight is plain, else a load op."""
     n_rows, each = weight.shape[0], weight.n_bytes // weight.shape[0]
