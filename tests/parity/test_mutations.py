@@ -121,6 +121,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "scale": ("return BY * v", "return v"),
     "softcap": ("smooth_tanh(v / CAP)", "smooth_tanh(v)"),
     "mul": ("id.x / EACH", "id.x % EACH"),
+    "mul_within": ("* X_STRIDE + R_OFFSET", "* X_STRIDE + X_OFFSET"),
     "embed_position": ("+= weights_of", "= weights_of"),
     "rearrange": ("rest / c % b", "rest % b"),
     "embed": ("= SCALE * weights_of", "= weights_of"),
@@ -154,6 +155,9 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "attention_join": ("split++", "split += 2u"),
     "gather_rows": ("output_at(id.y)", "output_at(0u)"),
     "sample": ("top_p * sum", "sum"),
+    "slots": ("group.held > 0u", "true"),
+    "act_none": ("return v", "return -v"),
+    "conv1d": ("slot.rows + i, id.x", "slot.rows + i - 1u, id.x"),
 }
 
 # Files of activations "q8" alone.

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.parity
 
 # Ops of the reference alone: webgpu refuses them by name.
 REFERENCE_ONLY = {
-    "affine", "all_reduce", "attend_rows", "concat", "conv1d", "cutoff", "emit", "length",
+    "affine", "all_reduce", "attend_rows", "concat", "cutoff", "emit", "length",
     "linear_experts_glu", "linear_experts_sum", "linear_heads", "mix", "pool", "scan_delta", "scan_mamba2",
 }  # fmt: skip
 

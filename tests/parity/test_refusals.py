@@ -169,8 +169,8 @@ def test_unsupported_weights_are_refused_before_loading() -> None:
 
 def test_state_of_another_kind_is_refused() -> None:
     backend = WebGpuBackend(PaperHost())
-    with pytest.raises(BackendError, match="recurrent"):
-        asyncio.run(backend.allocate([replace(KV, kind="recurrent")], {}))
+    with pytest.raises(BackendError, match="static"):
+        asyncio.run(backend.allocate([replace(KV, kind="static")], {}))
     with pytest.raises(BackendError, match="q6_k"):
         asyncio.run(backend.allocate([replace(KV, kv_type="q6_k")], {}))
 

@@ -11,6 +11,7 @@ import numpy as np
 from tests.support.parity.case_tools import array, empty, loaded, vector, weight
 from tests.support.parity.cases_elementwise import act_cases, norm_cases, scaling_cases
 from tests.support.parity.cases_experts import expert_cases
+from tests.support.parity.cases_recurrent import recurrent_cases
 from tests.support.parity.cases_sampling import sample_cases
 from tests.support.parity.cases_state import attention_cases, state_cases, stored_cases, tail_cases
 
@@ -270,6 +271,7 @@ def make_cases() -> Sequence[OpCase]:
         attention_cases,
         stored_cases,
         tail_cases,
+        recurrent_cases,
         other_cases,
         sample_cases,
     )
@@ -298,12 +300,12 @@ OP_CASES = make_cases()
 
 def kind_of(case: OpCase) -> tuple[object, ...]:
     """Types of weights and their load ops, names, one row or more, and use of a window, a tail, candidates,
-    ring ids, output rows.
+    ring ids, output rows, views of one buffer.
     """
     types = tuple((role, w.type, *(op.name for op in w.load_ops)) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
     shape = (_n_rows(case) > 1, bool(case.attrs.get("window")), case.has_tail)
-    reads = (case.kv_type, case.features, bool(case.history), case.of_outputs)
+    reads = (case.kv_type, case.features, bool(case.history), case.of_outputs, case.joined)
     return (case.op, *types, *names, *shape, *reads)
 
 
@@ -314,7 +316,7 @@ def shaders_of(case: OpCase) -> tuple[object, ...]:
     types = tuple((role, w.type) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
     is_moved = any(op.name == "transpose" for w in case.weights.values() for op in w.load_ops)
-    return (case.op, *types, *names, case.kv_type, case.features, is_moved)
+    return (case.op, *types, *names, case.kv_type, case.features, is_moved, case.joined)
 
 
 def sample_of_types(cases: Iterable[OpCase]) -> list[OpCase]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 from tests.support.parity.case_tools import array, empty, f32, vector
@@ -49,7 +50,9 @@ def scaling_cases() -> Iterator[OpCase]:
         yield OpCase(op="softcap", views={"x": x}, attrs={"cap": 30.0})
     yield OpCase(op="softcap", views={"x": _huge()}, attrs={"cap": 0.5})
     for cols, factors in ((64, 64), (64, 1), (96, 3), (15, 5)):
-        yield OpCase(op="mul", views={"x": array(29, 2, cols), "r": array(30, 2, factors)})
+        case = OpCase(op="mul", views={"x": array(29, 2, cols), "r": array(30, 2, factors)})
+        yield case
+        yield replace(case, joined=("r", "x"))
 
 
 def act_cases() -> Iterator[OpCase]:

@@ -79,6 +79,7 @@ class OpCase:
       with the same history. `lengths` splits the rows among sequences; without it each sequence has all rows.
     - `slots` [n, cols] is the recurrent state of each sequence before the step; a sequence that starts at
       position 0 must ignore it.
+    - Views of the roles in `joined` are columns of one buffer, in this order.
     - `of_outputs`: each view has one row per output of a step of one token row, as for a row-wise op that
       runs on output rows only.
     """
@@ -105,6 +106,7 @@ class OpCase:
     lengths: Sequence[int] = ()
     slots: F32 | None = None
     features: frozenset[str] = frozenset()
+    joined: tuple[str, ...] = ()
     of_outputs: bool = False
     channels: int = 1
     margins: tuple[int, int] = (0, 0)
@@ -149,7 +151,7 @@ async def run_case(backend: Backend, case: OpCase) -> OpResult:
     step = encode_step(_case_step(case, pages), plan.layout)
     row = OPS[case.op]
     whole = {r: replace(view, offset=0, cols=view.stride) for r, view in roles.items()}
-    arrays = {whole[r]: _with_margins(a, case) for r, a in case.views.items() if r not in row.writes}
+    arrays = {whole[r]: _with_margins(case, r) for r in case.views if r not in row.writes}
     inputs = {view: store(a, view.dtype).tobytes() for view, a in arrays.items()}
     written = (*row.writes, *row.updates)
     ticket, raw = await backend.run_buffers(program, step, inputs, [whole[r] for r in written])
@@ -165,7 +167,7 @@ def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     """The plan of the single op, and its views by role."""
     n_rows, n_outputs = _counts(case)
     row = OPS[case.op]
-    roles = {role: View(_buffer(case, role), a.shape[1], case.margins[0]) for role, a in case.views.items()}
+    roles = {role: _view(case, role) for role in case.views}
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
     states = _states(case)
     places = dict(zip(("other", "state", "tokens", "tail"), states, strict=False))
@@ -185,9 +187,18 @@ def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     return Plan(key=key, stages=stages, states=states, n_channels=case.channels), roles
 
 
-def _buffer(case: OpCase, role: str) -> Buffer:
-    rows, cols = _output_roles(case).get(role, "T"), sum(case.margins) + case.views[role].shape[1]
-    return Buffer(role, rows, cols, case.dtypes.get(role, "f32"))
+def _view(case: OpCase, role: str) -> View:
+    """The columns of a role in its buffer, which is named by its first role."""
+    peers, rows = _peers(case, role), _output_roles(case).get(role, "T")
+    widths = [case.views[peer].shape[1] for peer in peers]
+    buffer = Buffer(peers[0], rows, sum(case.margins) + sum(widths), case.dtypes.get(role, "f32"))
+    at = peers.index(role)
+    return View(buffer, widths[at], case.margins[0] + sum(widths[:at]))
+
+
+def _peers(case: OpCase, role: str) -> tuple[str, ...]:
+    """Roles of the views in the role's buffer."""
+    return case.joined if role in case.joined else (role,)
 
 
 def _states(case: OpCase) -> tuple[StateSpec, ...]:
@@ -288,9 +299,10 @@ def _inline(name: str, weight: Quantized) -> Weight:
     return Weight(name=name, type=weight.type, shape=weight.shape, parts=(part,), load_ops=weight.load_ops)
 
 
-def _with_margins(array: F32, case: OpCase) -> F32:
-    """The buffer of a view. A kernel that reads the margins gives wrong results."""
-    return np.pad(array, ((0, 0), case.margins), constant_values=MARGIN)
+def _with_margins(case: OpCase, role: str) -> F32:
+    """The buffer of a role. A kernel that reads the margins gives wrong results."""
+    columns = np.hstack([case.views[peer] for peer in _peers(case, role)])
+    return np.pad(columns, ((0, 0), case.margins), constant_values=MARGIN)
 
 
 def _bytes(array: F32) -> bytes:

@@ -100,7 +100,8 @@ class Kernel:
       their supported values, each with the number of its constant.
     - `vec4` lists views that are read four floats at a time.
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
-    - `split` has the kernels that replace this one where they are faster.
+    - `split` has the kernels that replace this one where they are faster; `within` is the kernel in its place
+      where two views are of one buffer, which no dispatch binds twice if it writes one of them.
     - `both` makes the kernel of an op with weights of two types (`halves.py`), in which `second` names the
       weight of the second half, and `unbound` are variables of the shaders without a binding.
     - `parts` are the ops that the op consists of; `lower` chooses the ops that run in its place: itself, its
@@ -123,6 +124,7 @@ class Kernel:
     access: str = "write"
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
     split: Split | None = None
+    within: Kernel | None = None
     both: Callable[[Kernel, Op], Kernel] | None = None
     second: str = ""
     unbound: tuple[str, ...] = ()

@@ -6,8 +6,15 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 
-from camelid.backends.webgpu import halves, kernels_basic, kernels_matrix, kernels_qkv, kernels_state
-from camelid.backends.webgpu.kernel import ROUNDED_FILES, Constants, Context, Kernel
+from camelid.backends.webgpu import (
+    halves,
+    kernels_basic,
+    kernels_matrix,
+    kernels_qkv,
+    kernels_recurrent,
+    kernels_state,
+)
+from camelid.backends.webgpu.kernel import ROUNDED_FILES, Constants, Context, Kernel, roles_of
 from camelid.backends.webgpu.layouts import LAYOUTS, row_multiple
 from camelid.backends.webgpu.load import Join, check_weight
 from camelid.errors import BackendError
@@ -20,6 +27,7 @@ KERNELS: dict[str, Kernel] = {
     **kernels_basic.KERNELS,
     **kernels_matrix.KERNELS,
     **kernels_qkv.KERNELS,
+    **kernels_recurrent.KERNELS,
     **kernels_state.KERNELS,
 }
 
@@ -27,9 +35,18 @@ KERNELS: dict[str, Kernel] = {
 def kernels_of(op: Op, context: Context) -> tuple[Kernel, ...]:
     """The kernels of the op's dispatches, in order."""
     kernel = KERNELS[op.name]
+    if kernel.within and _shares_buffer(kernel, op):
+        return (kernel.within,)
     if kernel.both and op.has("v_weight"):
         return (kernel.both(kernel, op),)
     return kernel.split.kernels if kernel.split and scratch_bytes(op, context) else (kernel,)
+
+
+def _shares_buffer(kernel: Kernel, op: Op) -> bool:
+    """True if the kernel writes views, and two of its bindings are of one buffer."""
+    roles = [role for binding in kernel.bindings for role in roles_of(binding)]
+    buffers = [view.buffer.name for role, view in op.views() if role in roles]
+    return kernel.access == "write" and len({*buffers}) < len(buffers)
 
 
 def lowered(op: Op, context: Context) -> tuple[Op, ...]:
@@ -124,10 +141,9 @@ def _reasons(op: Op, kernel: Kernel) -> Iterator[str]:
 
 
 def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
-    buffers = [view.buffer.name for _, view in op.views()]
     # WebGPU forbids two bindings of one range if one is writable.
-    if kernel.access == "write" and len({*buffers}) < len(buffers):
-        yield f"two views of one buffer: {', '.join(buffers)}"
+    if not kernel.within and any(_shares_buffer(k, op) for k in (kernel, *_split_kernels(kernel))):
+        yield f"two views of one buffer: {', '.join(view.buffer.name for _, view in op.views())}"
     yield from (f"{role} = {view}: it is not float32" for role, view in op.views() if view.dtype != F32)
     for role in kernel.vec4:
         view = op.view(role)
@@ -136,6 +152,10 @@ def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
     for role, operand in op.operands:
         if isinstance(operand, Weight):
             yield from _codec_reasons(operand) if role == kernel.codec else _plain_reasons(operand)
+
+
+def _split_kernels(kernel: Kernel) -> tuple[Kernel, ...]:
+    return kernel.split.kernels if kernel.split else ()
 
 
 def _codec_reasons(weight: Weight) -> Iterator[str]:

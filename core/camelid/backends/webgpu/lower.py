@@ -47,7 +47,7 @@ from camelid.plan.weights import Weight
 
 Binding = tuple[str, int, int]
 
-STATE_KINDS = ("paged", "window", "ring")
+STATE_KINDS = ("paged", "window", "ring", "recurrent")
 # Results in the order of reading: binding name -> (op that writes it, bytes per output).
 RESULTS = {"result": ("sample", 4 * RESULT_WORDS), "candidates": ("candidates", 4 * CANDIDATE_WORDS)}
 SCRATCH = "scratch"  # binding of partial results
