@@ -10,7 +10,8 @@ const FIRST: u32 = 1u;  // index of the first element in the file
 const SOURCE_TYPE: u32 = 2u;
 const STAYS_16_BIT: u32 = 3u;
 const ADDEND: u32 = 4u;
-const MOVES: u32 = 5u;
+const NEGATES_EXP: u32 = 5u;  // 1: each value v becomes -exp(v)
+const MOVES: u32 = 6u;
 const F32: u32 = 0u;
 const BF16: u32 = 2u;
 
@@ -47,5 +48,6 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   }
   bits = widened(bits);
   if (task[ADDEND] != 0u) { bits = bitcast<u32>(bitcast<f32>(bits) + bitcast<f32>(task[ADDEND])); }
+  if (task[NEGATES_EXP] == 1u) { bits = bitcast<u32>(-fine_exp(bitcast<f32>(bits))); }
   atomicStore(&weights[at], bits);
 }

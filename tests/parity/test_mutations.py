@@ -156,6 +156,12 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "gather_rows": ("output_at(id.y)", "output_at(0u)"),
     "sample": ("top_p * sum", "sum"),
     "slots": ("group.held > 0u", "true"),
+    "scan": ("place.row * COLS + c] = part", "place.row * COLS + i] = part"),
+    "scan_inputs": ("return beta[row * BETA_STRIDE", "return beta[0u * BETA_STRIDE"),
+    "scan_mamba2": ("sum += sums[at + l]", "sum += sums[at]"),
+    "scan_delta": ("by, sum.z, decay * sum.y", "by, sum.z, sum.y"),
+    "fine_exp": ("0.693145751953125", "0.6931"),
+    "softplus": ("1.0 / 3.0), 1.0", "1.0 / 4.0), 1.0"),
     "act_none": ("return v", "return -v"),
     "conv1d": ("slot.rows + i, id.x", "slot.rows + i - 1u, id.x"),
 }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from tests.support.parity.case_tools import array, empty, vector, weight
+import numpy as np
+from tests.support.parity.case_tools import array, empty, f32, vector, weight
 
 from camelid.backends.common.op_runner import OpCase
 
@@ -31,10 +33,82 @@ def conv_cases() -> Iterator[OpCase]:
                 views={"y": empty(n, cols), "x": array(102, n, cols)},
                 weights={"weight": weight("f32", 103, cols, n_taps), **bias},
                 attrs={"act": act},
-                slots=array(104, len(rows["lengths"]), (n_taps - 1) * cols),
-                **rows,
+                **_slots(rows, (n_taps - 1) * cols),
             )
 
 
 def recurrent_cases() -> Iterator[OpCase]:
     yield from conv_cases()
+    yield from mamba2_cases()
+    yield from delta_cases()
+
+
+def mamba2_cases() -> Iterator[OpCase]:
+    """Groups of one and more heads; state rows on one lane and several, of odd sizes; decays by column."""
+    for rows in SEQUENCES:
+        n = sum(rows["lengths"])
+        for n_heads, head_rows, n_groups, cols, more in (
+            (4, 8, 2, 6, {"d": vector(113, 4), "dt_bias": vector(114, 4)}),
+            (6, 20, 3, 100, {}),
+            (2, 3, 1, 300, {"d": vector(113, 2)}),
+        ):
+            case = mamba2_case(n, n_heads, head_rows, n_groups, cols, n_heads)
+            case = replace(case, weights={**case.weights, **more}, **_slots(rows, n_heads * head_rows * cols))
+            yield case
+            yield replace(case, joined=("x", "b", "c"))
+        case = mamba2_case(n, 70, 1, 1, 16, 70 * 16)  # as in the first Mamba
+        yield replace(
+            case, weights={**case.weights, "d": vector(113, 70)}, **_slots(rows, 70 * 16), joined=("b", "c")
+        )
+
+
+def mamba2_case(n: int, n_heads: int, head_rows: int, n_groups: int, cols: int, n_decays: int) -> OpCase:
+    decays = -np.abs(array(109, n_heads, n_decays // n_heads))
+    return OpCase(
+        op="scan_mamba2",
+        views={
+            "y": empty(n, n_heads * head_rows),
+            "x": array(105, n, n_heads * head_rows),
+            "b": array(106, n, n_groups * cols),
+            "c": array(107, n, n_groups * cols),
+            "dt": array(108, n, n_heads, scale=3.0),
+        },
+        weights={"a": f32(decays)},
+        attrs={"n_groups": n_groups},
+    )
+
+
+def delta_cases() -> Iterator[OpCase]:
+    """Key heads with one head and with several; state rows on one lane and several, of odd sizes."""
+    for rows in SEQUENCES:
+        n = sum(rows["lengths"])
+        for n_heads, head_rows, n_keys, cols, more in (
+            (4, 8, 2, 8, {"dt_bias": vector(114, 4)}),
+            (2, 70, 2, 128, {}),
+            (3, 5, 1, 50, {"dt_bias": vector(114, 3)}),
+        ):
+            yield OpCase(
+                op="scan_delta",
+                views={
+                    "y": empty(n, n_heads * head_rows),
+                    "q": unit_vectors(110, n, n_keys, cols),
+                    "k": unit_vectors(111, n, n_keys, cols),
+                    "v": array(105, n, n_heads * head_rows),
+                    "dt": array(108, n, n_heads),
+                    "beta": np.abs(array(112, n, n_heads)) % np.float32(1.0),
+                },
+                weights={"a": f32(-np.abs(array(109, n_heads))), **more},
+                attrs={"n_key_heads": n_keys, "scale": 0.35},
+                joined=("q", "k") if n_heads > n_keys else (),
+                **_slots(rows, n_heads * head_rows * cols),
+            )
+
+
+def unit_vectors(seed: int, n: int, n_heads: int, cols: int) -> Any:  # [n, n_heads * cols]
+    """Head vectors of length 1, as the delta rule requires of its keys."""
+    heads = array(seed, n, n_heads, cols)
+    return (heads / np.linalg.norm(heads, axis=-1, keepdims=True)).reshape(n, -1)
+
+
+def _slots(rows: Mapping[str, Any], n_floats: int) -> dict[str, Any]:
+    return {"slots": array(104, len(rows["lengths"]), n_floats), **rows}

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from camelid.backends.webgpu.kernel import Constants, Context, Kernel, width_grid
+from collections.abc import Mapping
+
+from camelid.backends.webgpu.kernel import (
+    LANES,
+    Constants,
+    Context,
+    Grid,
+    Kernel,
+    Split,
+    rows_of,
+    tiles,
+    width_grid,
+)
 from camelid.backends.webgpu.kernels_basic import ACTS
-from camelid.plan.op_rows_recurrent import SLOT_TENSORS
+from camelid.plan.op_rows_recurrent import SLOT_TENSORS, decay_cols
 from camelid.plan.plan import Op, Plan
+from camelid.plan.step import StepLayout
+
+SEQUENCES_WORD = StepLayout.header_word("sequences")
+MOST_COLS = 16  # columns of a state row that one lane has; see scan.wgsl
+# Roles of a scan's values, keys and queries, and the attribute with the number of groups of keys.
+SCANS: Mapping[str, tuple[str, str, str, str]] = {
+    "scan_mamba2": ("x", "b", "c", "n_groups"),
+    "scan_delta": ("v", "k", "q", "n_key_heads"),
+}
 
 
 def _slot_constants(op: Op, c: Context) -> Constants:
@@ -29,7 +50,94 @@ def _conv_constants(op: Op, c: Context) -> Constants:
     return {"C": n_channels, "HELD": n_taps - 1} | _slot_constants(op, c)
 
 
+def _cols(op: Op) -> int:
+    """Columns of a head's state matrix."""
+    _, keys, _, groups = SCANS[op.name]
+    return op.view(keys).cols // op.integer(groups)
+
+
+def _row_lanes(op: Op) -> int:
+    """Lanes that share a row of a state matrix: as few as have its columns, a power of two."""
+    return 1 << (tiles(_cols(op), MOST_COLS) - 1).bit_length()
+
+
+def _is_by_column(op: Op) -> bool:
+    return op.name == "scan_mamba2" and decay_cols(op) > 1
+
+
+def _refuses_scan(op: Op, plan: Plan) -> str:
+    if _cols(op) > MOST_COLS * LANES:
+        return f"states with rows of {_cols(op)} floats; at most {MOST_COLS * LANES} are supported"
+    return _refuses_slots(op, plan)
+
+
+def _input_floats(op: Op) -> int:
+    """Floats of a row of `inputs` in scan_inputs.wgsl."""
+    _, keys, _, _ = SCANS[op.name]
+    return 2 * op.view(keys).cols + op.view("dt").cols * (1 if _is_by_column(op) else 2)
+
+
+def _scan_constants(op: Op, c: Context) -> Constants:
+    values, keys, queries, groups = SCANS[op.name]
+    places: Constants = {}
+    for name, role in (("X", values), ("KEYS", keys), ("QUERIES", queries)):
+        places |= {f"{name}_STRIDE": op.view(role).stride, f"{name}_OFFSET": op.view(role).offset}
+    n_heads, n_lanes = op.view("dt").cols, _row_lanes(op)
+    return places | {
+        "STATE_ROWS": op.view(values).cols,
+        "COLS": _cols(op),
+        "EACH": n_lanes,
+        "PER": tiles(_cols(op), n_lanes),
+        "TILE": LANES // n_lanes,
+        "HEAD_ROWS": op.view(values).cols // n_heads,
+        "KEY_HEADS": n_heads // op.integer(groups),
+        "KEY_FLOATS": op.view(keys).cols,
+        "HEADS": n_heads,
+        "INPUT_FLOATS": _input_floats(op),
+        "BY_COLUMN": int(_is_by_column(op)),
+        "HAS_BETA": int(op.has("beta")),
+        **({"SCALE": op.number("scale")} if op.name == "scan_delta" else {}),
+        **_slot_constants(op, c),
+    }
+
+
+def _inputs_grid(op: Op, _: Context) -> Grid:
+    return (tiles(_input_floats(op)), rows_of(op, "y"), 1)
+
+
+def _scan_grid(op: Op, _: Context) -> Grid:
+    return (tiles(op.view("y").cols, LANES // _row_lanes(op)), (SEQUENCES_WORD, 1), 1)
+
+
+def _input_bytes(op: Op, c: Context) -> int:
+    return 4 * _input_floats(op) * c.plan.rows[op.view("y").rows]
+
+
+# Keys, queries and values may be columns of one buffer: a kernel that reads only may bind it several times.
+INPUTS = Kernel(
+    ("fine_exp", "softplus", "scan_inputs"),
+    ("scratch+", "b|k", "c|q", "dt", "beta?", "a", "dt_bias?"),
+    _scan_constants, _inputs_grid, access="read",
+)  # fmt: skip
+
+
+def _scan(attrs: tuple[str, ...], operands: tuple[str, ...], scan: Kernel) -> Kernel:
+    """The row of a scan, which always runs as its two kernels."""
+    return Kernel((), operands, _scan_constants, _scan_grid, attrs=attrs, access="read",
+                  refuses=_refuses_scan, split=Split((INPUTS, scan), _input_bytes))  # fmt: skip
+
+
 KERNELS: dict[str, Kernel] = {
     "conv1d": Kernel(("slots", "conv1d"), ("y", "x", "weight", "bias?", "state.conv+"), _conv_constants,
                      width_grid("y"), acts={**ACTS, "none": ("act_none",)}, refuses=_refuses_slots),
+    "scan_mamba2": _scan(
+        ("n_groups",), ("y", "x", "b", "c", "dt", "a", "d?", "dt_bias?", "state.scan+"),
+        Kernel(("fine_exp", "slots", "scan", "scan_mamba2"),
+               ("y", "x", "scratch", "state.scan+", "a", "d?"), _scan_constants, _scan_grid),
+    ),
+    "scan_delta": _scan(
+        ("n_key_heads", "scale"), ("y", "q", "k", "v", "dt", "beta", "a", "dt_bias?", "state.scan+"),
+        Kernel(("slots", "scan", "scan_delta"), ("y", "v", "scratch", "state.scan+"),
+               _scan_constants, _scan_grid),
+    ),
 }  # fmt: skip

@@ -37,8 +37,9 @@ Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
 Move = tuple[int, int, int, int, int]
 
 LANES = 64
+NEGATE_EXP = "neg_exp"
 MOVABLE = {"f32": 0, "f16": 1, "bf16": 2}  # source type -> its number in rearrange.wgsl
-MAX_MOVES = (TASK_BYTES // 4 - 6) // 5
+MAX_MOVES = (TASK_BYTES // 4 - 7) // 5
 
 
 def add_weight(section: Section, weight: Weight, join: Join) -> None:
@@ -62,9 +63,11 @@ def check_weight(weight: Weight) -> list[Move]:
     moves = _moves(weight)
     if _is_plain(weight, moves):
         return moves
-    is_unchanged = weight.type == weight.stored_type and not _addend(weight)
+    if _addend(weight) and NEGATE_EXP in _names(weight):
+        raise _refusal(weight, f"load ops add and {NEGATE_EXP} of one weight have no kernel")
+    is_unchanged = weight.type == weight.stored_type and not _changes_values(weight)
     if weight.stored_type not in MOVABLE or not (weight.type == "f32" or is_unchanged):
-        names = ", ".join(op.name for op in weight.load_ops)
+        names = ", ".join(_names(weight))
         raise _refusal(
             weight, f"load ops ({names}) from {weight.stored_type} to {weight.type} have no kernel"
         )
@@ -73,7 +76,7 @@ def check_weight(weight: Weight) -> list[Move]:
 
 def _is_plain(weight: Weight, moves: Sequence[Move]) -> bool:
     """True if loading changes neither the values nor their places."""
-    return not moves and not _addend(weight) and weight.stored_type == weight.type
+    return not moves and not _changes_values(weight) and weight.stored_type == weight.type
 
 
 def _add_buffer(section: Section, weight: Weight, data: str = "") -> None:
@@ -154,10 +157,11 @@ def _split(section: Section, weight: Weight, kernel: tuple[int, int], first: int
 
 def _rearrange(section: Section, weight: Weight, moves: Sequence[Move], join: Join) -> None:
     """Moves every element to its place; 16-bit elements stay 16 bits wide unless cast to f32."""
-    kernel = _kernel(section, weight, ("rearrange",), join)
+    kernel = _kernel(section, weight, ("fine_exp", "rearrange"), join)
     element = QUANTS[weight.stored_type].block_bytes
     add_bits = struct.unpack("<I", struct.pack("<f", sum(_addend(weight))))[0]
-    how = (MOVABLE[weight.stored_type], int(weight.type != "f32"), add_bits, len(moves))
+    negates = int(NEGATE_EXP in _names(weight))
+    how = (MOVABLE[weight.stored_type], int(weight.type != "f32"), add_bits, negates, len(moves))
     first = 0
     for part in weight.parts:
         for start in range(0, part.n_bytes, STAGING_BYTES):
@@ -166,6 +170,14 @@ def _rearrange(section: Section, weight: Weight, moves: Sequence[Move], join: Jo
             _tile(section, part, start, n * element, words)
             section.dispatch(*kernel, [-(-n // LANES), 1, 1])
         first += part.n_bytes // element
+
+
+def _names(weight: Weight) -> list[str]:
+    return [op.name for op in weight.load_ops]
+
+
+def _changes_values(weight: Weight) -> bool:
+    return bool(_addend(weight)) or NEGATE_EXP in _names(weight)
 
 
 def _addend(weight: Weight) -> list[float]:
@@ -213,6 +225,7 @@ MOVES: dict[str, Callable[[LoadOp, int], Iterable[Move]]] = {
     "concat": lambda op, total: (),
     "cast": lambda op, total: (),
     "add": lambda op, total: (),
+    NEGATE_EXP: lambda op, total: (),
     "transpose": _transpose,
     "permute_rows": _permute_rows,
     "rows": _rows,
