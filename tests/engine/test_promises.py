@@ -142,14 +142,16 @@ def test_host_and_device_draw_equal_tokens(cases: dict[str, Case], context: int)
 
 @pytest.mark.parity
 @pytest.mark.parametrize("situation", COMPANY)
-@pytest.mark.parametrize("kv_type", share_of(["q8_0", "f32"]))
+@pytest.mark.parametrize(
+    ("model", "kv_type"), share_of([("llama", "q8_0"), ("recurrent", "f32"), ("llama", "f32")], 2)
+)
 def test_a_batch_changes_no_bit_on_webgpu(
-    cases: dict[str, Case], answers: Answers, kv_type: str, situation: str
+    cases: dict[str, Case], answers: Answers, model: str, kv_type: str, situation: str
 ) -> None:
-    case = replace(
-        cases["llama"], sampling=DRAWN, backend="webgpu", adapter=need_driver("llvmpipe"), kv_type=kv_type
-    )
-    holds(case, f"webgpu {kv_type}", situation, answers)
+    sampling = WILD if model == "recurrent" else DRAWN
+    adapter = need_driver("llvmpipe")
+    case = replace(cases[model], sampling=sampling, backend="webgpu", adapter=adapter, kv_type=kv_type)
+    holds(case, f"webgpu {model} {kv_type}", situation, answers)
 
 
 @pytest.mark.parity

@@ -14,9 +14,11 @@ from tests.support.hf_models import load_case, write_hf
 from tests.support.model.file_runs import Loaded, load_hf, reference_logits
 from tests.support.model.stress.shapes import SHAPES
 from tests.support.model.stress_runs import CONTEXT
+from tests.support.parity.adapters import need_driver
 
 from camelid.api.sessions.file import encode_session, rows_mismatch
-from camelid.backends.reference.backend import ReferenceBackend
+from camelid.backends.base import OpenSpec
+from camelid.backends.registry import open_backend
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.programs import DECODE, MIXED, Limits, ProgramTable, program_key
@@ -45,8 +47,9 @@ def loaded(name: str, folder: Path) -> Loaded:
     return Loaded(SHAPES[name].model(), {})
 
 
-async def engine_of(found: Loaded) -> StepEngine:
-    model, backend = found.model, ReferenceBackend()
+async def engine_of(found: Loaded, name: str) -> StepEngine:
+    model, backend = found.model, open_backend(name)
+    await backend.open(OpenSpec(adapter=need_driver("llvmpipe") if name == "webgpu" else ""))
     plans = {entry: lower(model, program_key(entry, LIMITS, PAGE_ROWS)) for entry in (DECODE, MIXED)}
     state = KVCacheManager(declare_states(model.spec), context=CONTEXT, n_sequences=LIMITS.parallel)
     await backend.load(list(plans[MIXED].weights().values()), found.sources)
@@ -68,17 +71,17 @@ def greedy(found: Loaded, token_ids: Sequence[int], n: int) -> list[int]:
     return logits[-n - 1 : -1].argmax(axis=1).tolist()
 
 
-async def moved(found: Loaded, n: int) -> tuple[list[int], set[str]]:
+async def moved(found: Loaded, n: int, backend: str = "reference") -> tuple[list[int], set[str]]:
     """A conversation's ids; the second half comes from an engine that restored the file."""
     states = declare_states(found.model.spec)
-    first = await engine_of(found)
+    first = await engine_of(found, backend)
     ids = await answer(first, PROMPT, n)
     exported = await first.export_rows(ids)
     assert exported.n_rows >= len(ids) - 1
     saved = replace(SAVED, transcript=(Segment("", tuple(ids)),))
     head, rows = read(b"".join(encode_session(saved, states, exported)))
     assert rows_mismatch(head, states) == ""
-    second = await engine_of(found)
+    second = await engine_of(found, backend)
     assert await second.import_rows(ids, rows) >= exported.n_rows
     ids = await answer(second, [*ids, *MORE], 6)
     assert second.counters.cached_rows >= exported.n_rows
@@ -94,3 +97,13 @@ def test_another_engine_continues_like_one_forward_pass(name: str, n: int, tmp_p
     ids, kinds = asyncio.run(moved(found, n))
     assert kinds == KINDS[name]
     assert ids[-6:] == greedy(found, ids, 6)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", ["mamba2 alone", "qwen3next"])
+def test_webgpu_continues_like_one_forward_pass_of_the_reference(name: str, tmp_path: Path) -> None:
+    found = loaded(name, tmp_path)
+    ids, kinds = asyncio.run(moved(found, 12, "webgpu"))
+    assert kinds == KINDS[name]
+    assert ids[-6:] == greedy(found, ids, 6)
+    assert ids[len(PROMPT) : len(PROMPT) + 12] == greedy(found, ids[: len(PROMPT) + 12], 12)
