@@ -152,6 +152,22 @@ def test_state_of_another_form_is_refused(tensors: Any, kv_type: str) -> None:
     assert "state 'kv'" in plan_refusal(plan_of(attention(), replace(KV, tensors=tensors, kv_type=kv_type)))
 
 
+SLOTS = StateSpec("kv", "recurrent", (0,), (("conv", 24), ("scan", 2 * 4 * 2048)), 1)
+
+
+def scan(cols: int) -> Op:
+    views = {"y": view("y", 8), "x": view("x", 8), "b": view("b", cols), "c": view("c", cols)}
+    more = {"dt": view("dt", 2), "a": blank("a", 2), "state": StateRef("kv")}
+    return make_op("scan_mamba2", views | more, {"n_groups": 1})
+
+
+def test_wide_rows_and_slots_of_another_form_are_refused() -> None:
+    assert plan_refusal(plan_of(scan(1024), SLOTS)) == ""
+    assert "rows of 2048 floats; at most 1024" in plan_refusal(plan_of(scan(2048), SLOTS))
+    for change in ({"kind": "static"}, {"kv_type": "f16"}, {"tensors": (("conv", 24),)}):
+        assert "recurrent slots of type f32" in plan_refusal(plan_of(scan(64), replace(SLOTS, **change)))
+
+
 @pytest.mark.parametrize(
     "change", [{"kv_type": "f32"}, {"tensors": (("k", 64), ("v", 32))}, {"unit_rows": 8}]
 )
@@ -230,6 +246,7 @@ def loading(weight: Quantized) -> OpCase:
         (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("rows", (4, 8, 8)),)), "does not fit 512"),
         (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("rows", (4, 2, 8)),)), "do not make"),
         (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("reverse"),)), "reverse"),
+        (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("add", (1.0,)), LoadOp("neg_exp"))), "of one weight"),
     ],
 )
 def test_load_ops_without_a_kernel_are_named(made: Quantized, match: str) -> None:

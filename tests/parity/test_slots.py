@@ -1,4 +1,6 @@
-"""Recurrent ops on webgpu: chunks of a prompt and company in a step change no bit of rows or state."""
+"""Recurrent ops on webgpu: chunks of a prompt and company in a step change no bit of rows or state, and NaN
+stays NaN.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.support.parity.adapters import need_driver
 from tests.support.parity.cases import OP_CASES
 
 from camelid.backends.base import OpenSpec
-from camelid.backends.common.op_runner import OpCase, run_case
+from camelid.backends.common.op_runner import OpCase, OpResult, run_case
 from camelid.backends.webgpu.backend import WebGpuBackend, open_backend
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 
@@ -59,3 +61,26 @@ def test_chunks_and_company_change_no_bit(i: int) -> None:
     for y, slot in alone:
         assert y.tobytes() == together[0].tobytes()
         assert slot.tobytes() == together[1].tobytes()
+
+
+ALONE = [case for case in OP_CASES if case.op.startswith("scan") and tuple(case.lengths) == (1,)]
+
+
+async def broken(case: OpCase) -> OpResult:
+    """The case with a time step of NaN in its first head."""
+    dt = case.views["dt"].copy()
+    dt[0, 0] = np.nan
+    backend = open_backend("Vulkan")
+    await backend.open(OpenSpec(adapter=need_driver("llvmpipe")))
+    found = await run_case(backend, replace(case, views={**case.views, "dt": dt}))
+    await backend.close()
+    return found
+
+
+@pytest.mark.parametrize("i", range(len(ALONE)), ids=lambda i: f"{i}-{ALONE[i].op}")
+def test_a_head_keeps_nan(i: int) -> None:
+    found, n_heads = asyncio.run(broken(ALONE[i])), ALONE[i].views["dt"].shape[1]
+    (y,) = (y.reshape(n_heads, -1) for y in found.views.values())
+    state = found.state["scan"].reshape(n_heads, -1)
+    for rows in (y, state):
+        assert np.isnan(rows[0]).all() and np.isfinite(rows[1:]).all()
