@@ -288,8 +288,8 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
             f"updates {step.updates} depend on their order; put them in different steps", op="tables"
         )
     counts = (len(step.rows), len(step.sequences), len(step.outputs), len(step.updates), len(step.copies))
-    words = [*counts, step.ordinal & 0xFFFFFFFF, *layout.places]
     sections: tuple[Seq[Iterable[int]], ...] = (
+        [counts, (step.ordinal & 0xFFFFFFFF,), layout.places],
         [row.words() for row in step.rows],
         [sequence.words() for sequence in step.sequences],
         step.outputs,
@@ -298,24 +298,24 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
         step.updates,
         step.copies,
     )
-    for records, start in zip(sections, layout.starts, strict=True):
+    data = bytearray(4 * layout.n_words)  # sections may be far apart: the gaps are most of a large step
+    ends = (*layout.starts, layout.n_words)
+    for records, start, end in zip(sections, (0, *ends), ends, strict=False):
         if records:
-            words += bytes(_checked_gap(words, start))  # zeros
-            for record in records:
-                words += record
-    _checked_gap(words, layout.n_words)
-    return struct.pack(f"<{len(words)}I", *words).ljust(4 * layout.n_words, b"\0")
+            words = tuple(chain.from_iterable(records))
+            _check_end(start + len(words), end)
+            struct.pack_into(f"<{len(words)}I", data, 4 * start, *words)
+    return bytes(data)
 
 
-def _checked_gap(words: list[int], start: int) -> int:
-    """The number of words up to a section. Raises PlanError if earlier records overlap the section."""
-    if len(words) > start:
+def _check_end(at: int, end: int) -> None:
+    """Raises PlanError if a section's records overlap the next section, which starts at word `end`."""
+    if at > end:
         raise PlanError(
-            f"a step's records end at word {len(words)}, but the next section starts at {start}; a row has "
+            f"a step's records end at word {at}, but the next section starts at {end}; a row has "
             "too many positions, or a sequence too many state groups",
             op="step",
         )
-    return start - len(words)
 
 
 def decode_step(data: bytes, layout: StepLayout) -> Step:

@@ -193,7 +193,7 @@ def embedding(row: Sequence[float], *, normalize: bool, dimensions: int | None) 
     values = list(row if dimensions is None else row[:dimensions])
     if not normalize:
         return values
-    length = math.sqrt(math.fsum(value * value for value in values))
+    length = math.hypot(*values)
     return [value / length for value in values] if length else values
 
 
