@@ -63,7 +63,7 @@ def _add_scheduled(
     assert s.allocation is not None, "a scheduled sequence has an allocation"
     step.updates += item.cache_update.updates
     step.copies += item.cache_update.copies
-    step.rows += [s.row(number, n_previous_rows + i) for i in range(item.n_rows)]
+    step.rows += s.rows(number, n_previous_rows, item.n_rows)
     groups = state.words(s.allocation, n_previous_rows, item.n_rows if is_image else 0)
     state.advance(s.allocation, n_previous_rows + item.n_rows)
     step.sequences.append(StepSequence(first_row=first, rows=item.n_rows, groups=groups, sampling=number))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
+from itertools import repeat
 from typing import Any, Generic, Protocol, TypeVar
 
 from camelid.backends.base import Result
@@ -167,6 +168,16 @@ class Sequence:
     def n_valid(self) -> int:
         """Retired rows whose tokens the host has read; rows beyond the end of the answer do not count."""
         return min(self.n_retired, len(self.token_ids))
+
+    def rows(self, number: int, first: int, n: int) -> list[StepRow]:
+        """The step rows from state row `first` on; those of known text are made all at once."""
+        end = first + n
+        types = self.request.token_types[first:end]
+        if self.request.media or end > len(self.token_ids) or 0 < len(types) < n:
+            return [self.row(number, i) for i in range(first, end)]
+        positions = zip(range(first, end), types, strict=True) if types else zip(range(first, end))
+        known = repeat(FROM_ID), self.token_ids[first:end], repeat(number), range(first, end), positions
+        return list(map(StepRow, *known))
 
     def row(self, number: int, state_row: int) -> StepRow:
         """The step row at `state_row`: its token is known, drafted, or still on the device."""
