@@ -141,8 +141,8 @@ if (first) {
 else void startEmbedded();
 // Models that are opened use the settings of the address, too.
 for (const id of ["file", "open-models"]) at(id).disabled = Boolean(flaw);
-// One file has no store for models, and no network; its policy permits no rival.
-for (const id of ["open-models", "open-glass"]) at(id).hidden = isOneFile;
+// One file has no store for models, no network and no second page; its policy permits no rival.
+for (const id of ["open-models", "open-glass", "open-search"]) at(id).hidden = isOneFile;
 listenToActions(chat, { openModel: start }); // the sidebar, a drawer on narrow screens, becomes active there
 for (const id of ["bar", "composer-row"]) at(id).inert = false;
 at("open-glass").addEventListener("click", () => showGlass().catch(({ message }) => showProblem(message)));

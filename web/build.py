@@ -27,7 +27,10 @@ from libraries import LICENCES, VENDOR, copy_libraries, copy_rival, write_licenc
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
-PAGE_FOLDERS = ("", "chat", "chat/texts", "client", "models", "models/texts", "glass", "glass/texts")
+PAGE_FOLDERS = (
+    "", "chat", "chat/texts", "client", "models", "models/texts", "glass", "glass/texts", "search",
+    "search/texts",
+)  # fmt: skip
 PACKAGE = ROOT / "web" / "package"
 # Files of the site that the npm package has, too; its worker.js is a bundle.
 PACKAGED = ("client", *KERNELS, "camelid.zip", "pyodide/pyodide.asm.wasm", "pyodide/python_stdlib.zip")

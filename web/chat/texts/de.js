@@ -47,6 +47,7 @@ export default {
     + "Sie eine solche Datei oder JSON.",
 
   "glass": "Glaskasten",
+  "semantic": "Semantische Suche",
   "models": "Modelle",
   "models.absent": "Die Auswahl der Modelle lässt sich nicht laden ({why}). Versuchen Sie es noch einmal, "
     + "oder öffnen Sie eine Datei über das Menü.",

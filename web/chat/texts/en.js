@@ -44,6 +44,7 @@ export const EN = {
   "import.markdown": "{name} has no messages marked by an export of this page. Choose such a file, or JSON.",
 
   "glass": "Glass box",
+  "semantic": "Semantic search",
   "models": "Models",
   "models.absent": "The models dialog cannot be loaded ({why}). Try again, or open a file by the menu.",
   "file.open": "Open a GGUF file",

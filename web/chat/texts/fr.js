@@ -46,6 +46,7 @@ export default {
     + "tel fichier, ou du JSON.",
 
   "glass": "Boîte de verre",
+  "semantic": "Recherche sémantique",
   "models": "Modèles",
   "models.absent": "Le choix des modèles ne peut pas être chargé ({why}). Réessayez, ou ouvrez un fichier "
     + "par le menu.",

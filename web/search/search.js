@@ -1,0 +1,134 @@
+// The search page: a model of the visitor's embeds the sentences, and a query ranks them by meaning.
+
+import { given, kept } from "../chat/kept.js";
+import { at, make } from "../elements.js";
+import { keepOffline, useNewest } from "../offline.js";
+import { Index } from "./index.js";
+import { sentences } from "./sentences.js";
+import { formatted, text, useTexts } from "./texts.js";
+
+const REST_MS = 150; // after a key, before the query is embedded
+
+document.documentElement.dataset.theme = kept("theme", "system");
+await useNewest();
+await useTexts();
+
+const all = sentences();
+let index = null;
+let opening = 0; // number of the model that was opened last
+let asked = 0; // number of the last query
+let state = "empty";
+
+/** Interface for tests and the console. */
+window.camelidSearch = {
+  get state() {
+    return state;
+  },
+  sentences: () => all,
+  search: (query, most) => index.search(query, most),
+};
+
+/** Loads a model in place of the last. */
+async function open(file) {
+  const mine = ++opening;
+  void index?.close();
+  index = null;
+  begin(file.name);
+  try {
+    const made = await Index.made(file, all, loadOptions(mine), (done, total) => {
+      if (mine === opening) showEmbedding(done, total);
+    });
+    if (mine !== opening) return void made.close(); // another model was opened
+    index = made;
+    ready(made.info);
+  } catch (error) {
+    if (mine === opening) fail(error.message);
+  }
+}
+
+function loadOptions(mine) {
+  const { backend, adapter = "", threads } = given;
+  const onProgress = ({ what, done, total }) => {
+    if (mine === opening && what === "model") at("progress").value = total ? (done / total) * 0.3 : 0;
+  };
+  const chosen = { backend: backend || (adapter ? "webgpu" : "auto"), adapter, onProgress };
+  return { ...chosen, ...(threads && { threads: Number(threads) }) };
+}
+
+function begin(name) {
+  show("loading", text("loading", { name }));
+  at("progress").value = 0;
+  at("problem").hidden = true;
+  at("note").hidden = true;
+  showResults([]);
+}
+
+/** Screen readers announce the begin and the end of the embeddings only: the figures change too often. */
+function showEmbedding(done, total) {
+  at("detail").textContent = text("embedding", { done: formatted(done), total: formatted(total) });
+  at("progress").value = 0.3 + (0.7 * done) / total;
+}
+
+function ready({ model, backend, device, why }) {
+  show("ready", text("ready", { model, backend, device, n: formatted(all.length) }));
+  at("note").textContent = why ? text("processor", { why }) : "";
+  at("note").hidden = !why;
+  void keepOffline();
+  at("query").focus();
+  void answer();
+}
+
+function fail(message) {
+  show("failed", text("failed"));
+  at("problem-text").textContent = message;
+  at("problem-hint").textContent = text("hint");
+  at("problem").hidden = false;
+}
+
+function show(next, line) {
+  state = next;
+  at("status").dataset.state = next;
+  at("status-text").textContent = line;
+  if (next !== "loading") at("detail").textContent = "";
+  at("query").disabled = next !== "ready";
+}
+
+/** Ranks the sentences for the query in the box; a later query wins. */
+async function answer() {
+  const mine = ++asked;
+  const query = at("query").value.trim();
+  if (!query || !index) return showResults([]);
+  try {
+    const found = await index.search(query);
+    if (mine === asked) showResults(found);
+  } catch (error) {
+    if (mine === asked) fail(error.message);
+  }
+}
+
+function showResults(found) {
+  at("results").replaceChildren(...found.map(row));
+  at("results-title").hidden = !found.length;
+  at("found").textContent = found.length ? text("found", { n: formatted(found.length) }) : "";
+}
+
+function row({ sentence, score }) {
+  const value = formatted(score, 3);
+  const bar = make("meter", { min: 0, max: 1, value: Math.max(score, 0), className: "bar" });
+  bar.setAttribute("aria-label", text("score", { score: value }));
+  return make("li", {}, make("p", { textContent: sentence }), bar, make("span", { textContent: value }));
+}
+
+at("about").textContent = text("about", { n: formatted(all.length) });
+show("empty", text("empty"));
+at("file").addEventListener("change", ({ target }) => {
+  const [file] = target.files;
+  target.value = ""; // the same file may be opened again
+  if (file) void open(file);
+});
+at("form").addEventListener("submit", (event) => (event.preventDefault(), void answer()));
+at("query").addEventListener("input", () => {
+  clearTimeout(answer.timer);
+  answer.timer = setTimeout(() => void answer(), REST_MS);
+});
+at("file").disabled = false;
