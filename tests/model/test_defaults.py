@@ -55,6 +55,11 @@ ROWS: list[tuple[str, str, str, Any]] = [
     ("lfm2", "rope_theta", "rope.freq_base", 1e6),
     ("lfm2_old", "block_multiple_of", "feed_forward_length", 256),
     ("starcoder2", "num_key_value_heads", "attention.head_count_kv", 2),
+    ("hy_v3", "head_dim", "attention.key_length", 128),
+    ("hy_v3", "moe_intermediate_size", "expert_shared_feed_forward_length", 3072),  # two experts of 1536
+    ("hy_v3", "num_key_value_heads", "attention.head_count_kv", 8),
+    ("hy_v3", "rope_parameters", "rope.freq_base", 11158840.0),
+    ("hy_v3", "router_scaling_factor", "expert_weights_scale", 2.826),
 ]
 
 
@@ -184,3 +189,40 @@ def test_a_sequential_falcon_needs_its_second_norm(tmp_path: Path) -> None:
     folder = write_hf(tmp_path / "hf", load_case("falcon"), config_changes={"parallel_attn": False})
     with pytest.raises(TensorShapeError, match=r"ffn_norm\.weight: found nothing"):
         load_hf(folder)
+
+
+def test_an_older_hy3_states_the_width_of_its_experts_by_another_key(tmp_path: Path) -> None:
+    case = load_case("hy_v3")
+    folder = write_hf(tmp_path / "hf", case, dtype="bf16")
+    config = json.loads((folder / "config.json").read_text())
+    del config["moe_intermediate_size"]
+    (folder / "config.json").write_text(json.dumps(config | {"expert_hidden_dim": 32}))
+    experts = load_hf(folder).model.spec.experts
+    assert experts is not None
+    assert (experts.ffn_size, experts.shared_size) == (32, 64)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("attention_bias", True),
+        ("mlp_bias", True),
+        ("moe_router_use_sigmoid", False),
+        ("qk_norm", False),
+        ("route_norm", False),
+    ],
+)
+def test_settings_that_no_published_hy3_has_are_refused(key: str, value: bool, tmp_path: Path) -> None:
+    folder = write_hf(tmp_path / "hf", load_case("hy_v3"), config_changes={key: value})
+    with pytest.raises(UnsupportedModelError, match=f"{key} is {value}"):
+        load_hf(folder)
+
+
+def test_hy3s_layer_of_multi_token_prediction_is_not_a_layer_of_the_model(tmp_path: Path) -> None:
+    """Published directories store it after the last layer, with the tensors of a layer and its own."""
+    case = load_case("hy_v3")
+    layer = {n: s for n, s in case.tensors.items() if ".layers.2." in n}
+    more = {n.replace(".layers.2.", ".layers.3."): s for n, s in layer.items()}
+    own = {"model.layers.3.eh_proj.weight": [64, 128], "model.layers.3.final_layernorm.weight": [64]}
+    folder = write_hf(tmp_path / "hf", replace(case, tensors={**case.tensors, **more, **own}))
+    assert len(load_hf(folder).model.spec.layers) == 3

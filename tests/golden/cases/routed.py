@@ -1,9 +1,9 @@
-"""Routers with a bias: dots.llm1, GLM 4.5, ERNIE 4.5, MiniMax M2."""
+"""Routers with a bias: dots.llm1, GLM 4.5, ERNIE 4.5, MiniMax M2, Hy3."""
 
 from __future__ import annotations
 
-from tests.golden.case_row import CaseRow, Json, config
-from tests.golden.mutation import Mutation, common, key, without
+from tests.golden.case_row import CaseRow, Json, config, modern
+from tests.golden.mutation import Mutation, common, key, within, without
 
 GROUPED: Json = {
     "first_k_dense_replace": 1,
@@ -70,6 +70,27 @@ MINIMAX_M2 = config(
     use_qk_norm=True,
     use_routing_bias=True,
 )
+# As Hy3: the first layer is dense; the layer of multi-token prediction is not stored.
+HY_V3 = modern(
+    config(
+        "HYV3ForCausalLM",
+        "hy_v3",
+        first_k_dense_replace=1,
+        head_dim=32,
+        moe_intermediate_size=32,
+        moe_router_enable_expert_bias=True,
+        moe_router_use_sigmoid=True,
+        num_experts=8,
+        num_experts_per_tok=3,
+        num_hidden_layers=3,
+        num_nextn_predict_layers=1,
+        num_shared_experts=2,
+        qk_norm=True,
+        route_norm=True,
+        router_scaling_factor=1.5,
+    ),
+    {"rope_theta": 1000.0, "rope_type": "default"},
+)
 CASES = (
     CaseRow(name="dots1", seed=2524, config=DOTS1, lengths=(30, 13)),
     CaseRow(name="glm4_moe", seed=2636, config=GLM4_MOE, lengths=(30, 13)),
@@ -86,6 +107,7 @@ CASES = (
     ),
     CaseRow(name="ernie4_5_moe", seed=2560, config=ERNIE, lengths=(30, 13)),
     CaseRow(name="minimax_m2", seed=2594, config=MINIMAX_M2, lengths=(30, 13)),
+    CaseRow(name="hy_v3", seed=2705, config=HY_V3, lengths=(30, 13)),
 )
 
 
@@ -126,4 +148,14 @@ WRONG: tuple[Mutation, ...] = (
     without("minimax_m2", "q norm", "q_norm.weight"),
     without("minimax_m2", "k norm", "k_norm.weight"),
     without("minimax_m2", "router bias", "e_score_correction_bias"),
+    within("hy_v3", "rope_parameters", HY_V3["rope_parameters"], rope_theta=300.0),
+    key("hy_v3", "rms_norm_eps", 0.05),
+    key("hy_v3", "hidden_act", "relu"),
+    key("hy_v3", "num_experts_per_tok", 2),
+    key("hy_v3", "router_scaling_factor", 1.0),
+    without("hy_v3", "q norm", "q_norm.weight"),
+    without("hy_v3", "k norm", "k_norm.weight"),
+    without("hy_v3", "router bias", "mlp.expert_bias"),
+    without("hy_v3", "shared experts", "shared_mlp.down_proj.weight"),
+    without("hy_v3", "dense layer", "layers.0.mlp.down_proj.weight"),
 )

@@ -1,4 +1,4 @@
-"""Experts chosen with a bias that training balances: dots.llm1, GLM 4.5, ERNIE 4.5, MiniMax M2."""
+"""Experts chosen with a bias that training balances: dots.llm1, GLM 4.5, ERNIE 4.5, MiniMax M2, Hy3."""
 
 from __future__ import annotations
 
@@ -38,6 +38,23 @@ MINIMAX_DEFAULTS = {
     "num_key_value_heads": 8, "head_dim": 128, "num_local_experts": 256, "num_experts_per_tok": 8,
     "rope_theta": 5e6,
 }  # fmt: skip
+HY_NAMES: hf.Names = {
+    **hf.LLAMA,
+    **hf.HEAD_NORMS,
+    **hf.QWEN_EXPERTS,
+    **hf.renamed(hf.SHARED_EXPERTS, "shared_experts", "shared_mlp"),
+    "ffn_gate_inp": "mlp.router.gate",
+    "exp_probs_b.bias": "mlp.expert_bias",
+}
+HY_DEFAULTS = {
+    "num_key_value_heads": 8, "head_dim": 128, "num_experts": 192, "num_experts_per_tok": 8,
+    "num_shared_experts": 1, "moe_intermediate_size": 1536, "router_scaling_factor": 2.826,
+    "rms_norm_eps": 1e-5, "rope_theta": 11158840.0,
+}  # fmt: skip
+HY_REFUSED: hf.Refused = {
+    "attention_bias": (False,), "mlp_bias": (False,), "moe_router_use_sigmoid": (True,), "qk_norm": (True,),
+    "route_norm": (True,),
+}  # fmt: skip
 
 ARCHS: dict[str, Arch] = {
     "dots1": Arch(
@@ -58,6 +75,13 @@ ARCHS: dict[str, Arch] = {
     ),
     "ernie4_5-moe": Arch(optional=BIAS),
     "minimax-m2": Arch(rope_style="neox", added={"attention": WIDE_NORMS}, optional=BIAS, gate="sigmoid"),
+    "hy_v3": Arch(
+        rope_style="neox",
+        added={"attention": HEAD_NORMS},
+        optional=BIAS,
+        gate="sigmoid",
+        normalizes=False,
+    ),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
@@ -108,5 +132,17 @@ HF_ROWS: dict[str, hf.HfRow] = {
         derived={"expert_gating_func": lambda config: 2},
         defaults=MINIMAX_DEFAULTS,
         refused={"scoring_func": ("sigmoid",)},
+    ),
+    "hy_v3": hf.HfRow(
+        arch="hy_v3",
+        names=HY_NAMES,
+        aliases={"expert_hidden_dim": "moe_intermediate_size"},
+        numbers={"expert_weights_scale": "router_scaling_factor"},
+        products={
+            "expert_shared_feed_forward_length": ("moe_intermediate_size", "num_shared_experts"),
+        },
+        derived={"expert_gating_func": lambda config: 2, "expert_weights_norm": lambda config: True},
+        defaults=HY_DEFAULTS,
+        refused=HY_REFUSED,
     ),
 }
