@@ -14,7 +14,7 @@ from camelid.engine.metrics import Counters
 
 SCENARIOS = (160, 800)
 # The fuzz proves nothing about events that never occur: every counter of the engine, every finish reason of a
-# request and every action must occur. Texts are encoded by models that generate none (tests/api/test_embed.py).
+# request and every action must occur. Models that encode texts generate none.
 ELSEWHERE = {"encoded"}
 MUST_HAPPEN = {
     *({field.name for field in fields(Counters)} - ELSEWHERE), *VERBS,
