@@ -13,7 +13,7 @@ override EACH: u32 = 1u;
 override PER: u32 = 1u;  // columns of a lane, at most MOST
 override TILE: u32 = 64u;  // LANES / EACH
 override HEAD_ROWS: u32 = 1u;
-override KEY_HEADS: u32 = 1u;  // neighbouring heads with the same keys and queries
+override HEADS_PER_KEY: u32 = 1u;  // neighbouring heads with the same keys and queries
 override KEY_FLOATS: u32 = 1u;
 override HEADS: u32 = 1u;
 override INPUT_FLOATS: u32 = 1u;
@@ -30,7 +30,7 @@ fn place_of(group: u32, lane: u32) -> Place {
   let wanted = group * TILE + lane / EACH;
   let row = min(wanted, STATE_ROWS - 1u);
   let head = row / HEAD_ROWS;
-  return Place(row, head, lane % EACH, head / KEY_HEADS * COLS, wanted < STATE_ROWS);
+  return Place(row, head, lane % EACH, head / HEADS_PER_KEY * COLS, wanted < STATE_ROWS);
 }
 
 fn load_part(slot: Slot, place: Place) {

@@ -6,7 +6,14 @@ import re
 
 import pytest
 
-from camelid.backends.webgpu import kernel, kernels_basic, kernels_matrix, kernels_state, shaders
+from camelid.backends.webgpu import (
+    kernel,
+    kernels_basic,
+    kernels_matrix,
+    kernels_recurrent,
+    kernels_state,
+    shaders,
+)
 from camelid.plan import step
 
 WORDS = ("rows", "outputs", "updates", "copies", *step.PLACES)
@@ -24,6 +31,7 @@ NUMBERS = {
     "partial": {"GROUP_LANES": kernel.LANES, "MAX_TOKENS": kernel.TOKENS},
     "router": {"MAX_EXPERTS": kernels_matrix.MAX_EXPERTS, **ROUTER_GATES},
     "norm": {"LAYER": kernels_basic.NORM_KINDS["layer"], "L2": kernels_basic.NORM_KINDS["l2"]},
+    "scan": {"LANES": kernel.LANES, "MOST": kernels_recurrent.MOST_COLS},
     "softmax": {"HELD": kernels_state.MASKS["held"]},
     "attend": {"LANES": kernels_state.MAX_HEAD_DIM // kernels_state.VECTOR},
 }

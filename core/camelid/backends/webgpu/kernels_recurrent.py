@@ -90,7 +90,7 @@ def _scan_constants(op: Op, c: Context) -> Constants:
         "PER": tiles(_cols(op), n_lanes),
         "TILE": LANES // n_lanes,
         "HEAD_ROWS": op.view(values).cols // n_heads,
-        "KEY_HEADS": n_heads // op.integer(groups),
+        "HEADS_PER_KEY": n_heads // op.integer(groups),
         "KEY_FLOATS": op.view(keys).cols,
         "HEADS": n_heads,
         "INPUT_FLOATS": _input_floats(op),
