@@ -1,38 +1,24 @@
-// attend: softmax sums over the keys that a row sees, for `attention` and `attention_part`. Keys are cut at
-// multiples of SPLIT; a run of keys is one online softmax over tiles of 64 keys. With a tail, keys from the border on
-// are read from the tail, as f16; see plan/tiers.py. A bias [BIAS_ROWS, query heads] is added to the scores by
-// distance; its last row serves all larger distances.
+// attend: softmax sums over keys, for `attention`, `attention_part` and `attend_rows`. A run of keys is one online softmax
+// over tiles of 64 keys. Another file defines held4(is_tail, tensor, row, i), four values of a key or value; pool_row(table,
+// key), the key's row in its buffer; and bias_of(row, key, head), the addend to a score. Joined last, since the size of
+// `query` is an override; see bias.
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;
-@group(0) @binding(3) var<storage, read> keys: array<u32>;
-@group(0) @binding(4) var<storage, read> values: array<u32>;
-@group(0) @binding(6) var<storage, read> tail: array<u32>;  // keys, then values
-@group(0) @binding(7) var<storage, read> extra: array<f32>;  // sinks or bias; no op has both
 
 const LANES: u32 = 64u;
 const KEYS: u32 = 0u;
 const VALUES: u32 = 1u;
 override HEADS_PER_KV: u32 = 1u;
-override HEAD_DIM: u32 = 64u;  // at most 256, like V_DIM; the widths of keys and values are multiples of 4
+override HEAD_DIM: u32 = 64u;  // the widths of keys and values are multiples of 4
+override QUERY: u32 = HEAD_DIM / 4u;
 override V_HEAD: u32 = 64u;  // floats stored per value
-override WIDTH: u32 = 64u;  // floats of a key row: KV heads x HEAD_DIM
-override V_WIDTH: u32 = 64u;  // floats of a value row: KV heads x V_HEAD
 override SCALE: f32 = 1.0;
 override SOFTCAP: f32 = 0.0;
-override HAS_BIAS: bool = false;
-override BIAS_ROWS: u32 = 1u;
-override HAS_TAIL: bool = false;
-override TAIL_GROUP: u32 = 0u;
-override TAIL_TABLE_AT: u32 = 0u;
-override TAIL_TABLE_COLS: u32 = 1u;
-override TAIL_VALUES_AT: u32 = 0u;
-override TAIL_ROWS: u32 = 256u;
-override TAIL_BATCH: u32 = 64u;
 override Q_STRIDE: u32 = 0u;
 override Q_OFFSET: u32 = 0u;
 override SHARES: u32 = LANES / PARTS;  // values processed in parallel
 override HAS_SHARED_KEYS: bool = false;
 
-var<workgroup> query: array<vec4<f32>, LANES>;
+var<workgroup> query: array<vec4<f32>, QUERY>;
 var<workgroup> scores: array<f32, LANES>;
 var<workgroup> products: array<f32, 256>;  // [keys of a tile, 4]
 var<workgroup> tops: array<f32, 8>;  // of eight scores each
@@ -42,18 +28,6 @@ var<workgroup> part_sums: array<f32, LANES>;
 var<private> top: f32;  // the highest score so far
 var<private> weight_sum: f32;  // sum of weights of the lane's share
 var<private> out: vec4<f32>;
-
-fn word(tensor: u32, at: u32) -> u32 {
-  if (tensor == KEYS) { return keys[at]; }
-  return values[at];
-}
-
-fn held4(is_tail: bool, tensor: u32, row: u32, i: u32) -> vec4<f32> {
-  let width = select(V_WIDTH, WIDTH, tensor == KEYS);
-  if (!is_tail) { return stored4(tensor, row, width, i); }
-  let at = select(TAIL_VALUES_AT, 0u, tensor == KEYS) + row * (width / 2u) + 2u * i;
-  return vec4(unpack2x16float(tail[at]), unpack2x16float(tail[at + 1u]));
-}
 
 fn add_product(is_tail: bool, row: u32, kv_head: u32, i: u32, sums: vec4<f32>) -> vec4<f32> {
   return fma(query[i], held4(is_tail, KEYS, row, kv_head * (HEAD_DIM / 4u) + i), sums);
@@ -123,9 +97,12 @@ fn top_of_eight(first: u32, n: u32) -> f32 {
   return highest;
 }
 
-// Adds keys [first, end) to the lane's sums; `head` is a query head. Each fma is explicit, as in product.wgsl.
-fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head: u32, lane: u32) {
+// Adds keys [first, end) that a row sees to the lane's sums; `side` is a side of a query head. Each fma is explicit, as
+// in product.wgsl.
+fn attend(is_tail: bool, table: u32, first: u32, end: u32, row: u32, side: u32, lane: u32) {
+  let head = side / SIDES;
   let kv_head = head / HEADS_PER_KV;
+  let value = kv_head * (V_HEAD / 4u) + side % SIDES * PARTS + lane % PARTS;
   for (var tile = first; tile < end; tile += LANES) {
     let key = tile + lane;
     let n = min(LANES, end - tile);
@@ -137,9 +114,7 @@ fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head:
     }
     if (lane < n) {
       places[lane] = pool_row(table, key);
-      var bias = 0.0;
-      if (HAS_BIAS) { bias = extra[min(state_row - key, BIAS_ROWS - 1u) * HEADS + head]; }
-      scores[lane] = score(staged_product(lane), bias);
+      scores[lane] = score(staged_product(lane), bias_of(row, key, head));
     }
     workgroupBarrier();
     if (lane < 8u) { tops[lane] = top_of_eight(8u * lane, n); }
@@ -154,8 +129,7 @@ fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head:
       for (var i = lane / PARTS; i < n; i += SHARES) {
         let prob = exp(scores[i] - top);
         tile_sum += prob;
-        let value = held4(is_tail, VALUES, places[i], kv_head * (V_HEAD / 4u) + lane % PARTS);
-        tile_out = fma(vec4(prob), value, tile_out);
+        tile_out = fma(vec4(prob), held4(is_tail, VALUES, places[i], value), tile_out);
       }
     }
     weight_sum = fma(weight_sum, fade, tile_sum);
@@ -163,24 +137,15 @@ fn attend(is_tail: bool, table: u32, first: u32, end: u32, state_row: u32, head:
   }
 }
 
-fn first_tail_key(row: Row) -> u32 {
-  let next = row.state_row + 1u;
-  return (max(next, TAIL_ROWS) - TAIL_ROWS) / TAIL_BATCH * TAIL_BATCH;
-}
-
-// The sums over keys [first, end), for lanes below PARTS.
-fn run_of(row: Row, state: Group, first: u32, end: u32, head: u32, lane: u32) -> Softmax {
+fn begin() {
   top = LOWEST;
   weight_sum = 0.0;
   out = vec4<f32>();
   workgroupBarrier();  // lanes may still read the parts of the run before
-  let border = select(end, clamp(first_tail_key(row), first, end), HAS_TAIL);
-  attend(false, table_of(state), first, border, row.state_row, head, lane);
-  if (HAS_TAIL) {
-    let recent = group_at(row.sequence, TAIL_GROUP);
-    let table = TAIL_TABLE_AT + recent.read * TAIL_TABLE_COLS;
-    attend(true, table, max(border, recent.write), end, row.state_row, head, lane);
-  }
+}
+
+// The sums of all shares since begin, for lanes below PARTS.
+fn sums_of_shares(lane: u32) -> Softmax {
   parts[lane] = out;
   part_sums[lane] = weight_sum;
   workgroupBarrier();
@@ -193,7 +158,9 @@ fn run_of(row: Row, state: Group, first: u32, end: u32, head: u32, lane: u32) ->
   return Softmax(top, weight_sum, out);
 }
 
-fn load_query(row: u32, head: u32, lane: u32) {
-  let at = row * Q_STRIDE + Q_OFFSET + head * HEAD_DIM + 4u * lane;
-  if (lane < HEAD_DIM / 4u) { query[lane] = vec4(q[at], q[at + 1u], q[at + 2u], q[at + 3u]); }
+fn load_query(row: u32, side: u32, lane: u32) {
+  for (var i = lane; i < QUERY; i += LANES) {
+    let at = row * Q_STRIDE + Q_OFFSET + side / SIDES * HEAD_DIM + 4u * i;
+    query[i] = vec4(q[at], q[at + 1u], q[at + 2u], q[at + 3u]);
+  }
 }

@@ -1,6 +1,6 @@
 // attention: y[t, h] = softmax(cap(SCALE * q[t, h] . keys)) @ values over the keys that the row sees, in
 // pages. Keys from state.write on, at most the last WINDOW up to the row (0: no limit). Mask causal: to state_row.
-// Mask held: to held - 1. grid: (query heads, rows).
+// Mask held: to held - 1. grid: (sides of query heads, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
 override Y_STRIDE: u32 = 0u;
@@ -13,7 +13,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let first = first_key(row, state);
   let end = end_key(row, state);
   load_query(group.y, group.x, lane);
-  var all = begun(extra[group.x]);
+  var all = begun(extra[group.x / SIDES]);
   for (var start = first / SPLIT * SPLIT; max(first, start) < end; start += SPLIT) {
     all = joined(all, run_of(row, state, max(first, start), min(end, start + SPLIT), group.x, lane));
   }

@@ -1,25 +1,16 @@
-// softmax: the keys that a row sees, cut at multiples of SPLIT, and the sum of two runs' softmax sums. Both ways
-// through attention add the runs in order by the same function, so that they give the same bits.
-const HELD: u32 = 1u;
+// softmax: the sum of two runs' softmax sums. Keys are cut at multiples of SPLIT. Both ways through attention add the
+// runs in order by the same function, so that they give the same bits. Values wider than 256 have several sides, each
+// with a workgroup of its own.
 const LOWEST: f32 = -3.0e38;
-override MASK: u32 = 0u;
-override WINDOW: u32 = 0u;
 override SPLIT: u32 = 128u;  // keys of a run
 override SPLITS: u32 = 1u;
 override HEADS: u32 = 1u;
-override V_DIM: u32 = 64u;  // floats used of a value
+override SIDES: u32 = 1u;  // of a query head
+override V_DIM: u32 = 64u;  // floats of a value on a side
 override PARTS: u32 = V_DIM / 4u;  // lanes that share a value
 override HAS_SINKS: bool = false;
 
 struct Softmax { top: f32, sum: f32, out: vec4<f32> }  // highest score, sum of weights, weighted values
-
-fn first_key(row: Row, state: Group) -> u32 {
-  let next = row.state_row + 1u;
-  if (WINDOW == 0u || next <= WINDOW) { return state.write; }
-  return max(state.write, next - WINDOW);
-}
-
-fn end_key(row: Row, state: Group) -> u32 { return select(row.state_row + 1u, state.held, MASK == HELD); }
 
 fn joined(a: Softmax, b: Softmax) -> Softmax {
   let top = max(a.top, b.top);

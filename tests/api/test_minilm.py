@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.golden.make_minilm import N_KEPT, SIZE, folder, projections, stored, texts
+from tests.support.parity.adapters import need_driver
 
 import camelid
 from camelid.loading.convert import convert
@@ -32,6 +33,14 @@ def test_embeddings_of_a_thousand_texts_equal_those_of_sentence_transformers() -
         assert llm.context == 256
     assert losses(embeddings).max() <= MOST_LOSS["f32"]
     assert losses(np.roll(embeddings, 1, axis=0)).min() > MOST_LOSS["f32"], "any embedding would do"
+
+
+def test_embeddings_on_webgpu_equal_those_on_the_processor() -> None:
+    few, found = texts()[::100], dict[str, Any]()
+    for backend, adapter in (("cpu", ""), ("webgpu", need_driver("llvmpipe"))):
+        with camelid.load(str(FOUND), backend=backend, adapter=adapter) as llm:
+            found[backend] = np.array(llm.embed(few, truncate=True))
+    assert (found["cpu"] * found["webgpu"]).sum(axis=1).min() >= 0.99999
 
 
 @pytest.mark.parametrize("kind", MOST_LOSS)

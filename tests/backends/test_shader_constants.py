@@ -9,6 +9,7 @@ import pytest
 from camelid.backends.webgpu import (
     kernel,
     kernels_basic,
+    kernels_encoder,
     kernels_matrix,
     kernels_recurrent,
     kernels_state,
@@ -32,8 +33,10 @@ NUMBERS = {
     "router": {"MAX_EXPERTS": kernels_matrix.MAX_EXPERTS, **ROUTER_GATES},
     "norm": {"LAYER": kernels_basic.NORM_KINDS["layer"], "L2": kernels_basic.NORM_KINDS["l2"]},
     "scan": {"LANES": kernel.LANES, "MOST": kernels_recurrent.MOST_COLS},
-    "softmax": {"HELD": kernels_state.MASKS["held"]},
-    "attend": {"LANES": kernels_state.MAX_HEAD_DIM // kernels_state.VECTOR},
+    "visible": {"HELD": kernels_state.MASKS["held"]},
+    "attend": {"LANES": kernels_state.SIDE // kernels_state.VECTOR},
+    "attend_rows": {name.upper(): kernels_encoder.ROW_MASKS[name] for name in ("causal", "symmetric")},
+    "pool": {name.upper(): kernels_encoder.POOLINGS[name] for name in ("cls", "last")},
 }
 
 

@@ -15,6 +15,7 @@ from gguf import constants
 from tests.golden.mutation import Mutation
 from tests.golden.vision_cases import WRONG
 from tests.support.hf_models import nmse, write_hf
+from tests.support.parity.adapters import need_driver
 from tests.support.vision_models import VisionCase, load_vision, load_visions, write_vision
 
 from camelid.engine.media import Media
@@ -90,10 +91,11 @@ async def results(folder: Path, case: VisionCase, **options: Any) -> tuple[list[
         await running.close()
 
 
-@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("backend", ["reference", "cpu", "webgpu"])
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_rows_and_logits_equal_those_of_transformers(case: VisionCase, backend: str, tmp_path: Path) -> None:
-    rows, logits = asyncio.run(results(write_vision(tmp_path / "m", case), case, backend=backend))
+    adapter = {"adapter": need_driver("llvmpipe")} if backend == "webgpu" else {}
+    rows, logits = asyncio.run(results(write_vision(tmp_path / "m", case), case, backend=backend, **adapter))
     errors = nmse(rows, case.rows), nmse([logits], [case.logits])
     print(f"{case} on {backend}: NMSE of rows {errors[0]:.1e}, of logits {errors[1]:.1e}")
     assert max(errors) <= MAX_NMSE

@@ -33,15 +33,12 @@ LACKED = {
     "gemma3n_text": "affine, concat, cutoff, length, linear_heads, mix",
     "qwen3_5_moe_text": "concat",
     "qwen3_5_text": "concat",
-    **dict.fromkeys(
-        ("bert", "xlm-roberta", "nomic_bert", "jina_embeddings_v3", "modernbert"), "attend_rows, emit"
-    ),
 }
 
 
 def lacked(case: HfCase) -> str:
     """Ops of a case without a kernel, "" if it has all."""
-    return LACKED.get(case.model_type) or ("attend_rows, emit, pool" if case.pooling else "")
+    return LACKED.get(case.model_type, "")
 
 
 CASES = [case for case in load_cases() if not lacked(case)]

@@ -98,7 +98,7 @@ def norm(kind: str, gain: str = "f32") -> Op:
 
 REFUSED: Mapping[str, tuple[Op, str]] = {
     "unknown operand": (with_bias(unary("tanh")), "operand bias"),
-    "wide heads": (attention((2, 512)), "512 floats"),
+    "wide heads": (attention((2, 2048)), "2048 floats"),
     "heads of odd size": (attention((2, 30)), "30 floats"),
     "sinks and a bias": (with_bias(with_sinks(attention())), "both sinks and a bias"),
     "too many experts": (router(2048, 2), "2048 experts"),
@@ -226,8 +226,8 @@ def test_a_device_lost_between_steps_is_named() -> None:
 
 def test_a_refused_op_does_not_compile() -> None:
     """The backend itself refuses the op, also without an earlier query."""
-    case = attention_case([3], 2, 1, 512, 32, {}, {}, 0)
-    with pytest.raises(BackendError, match="512 floats"):
+    case = attention_case([3], 2, 1, 2048, 32, {}, {}, 0)
+    with pytest.raises(BackendError, match="2048 floats"):
         run_on_paper(case)
 
 

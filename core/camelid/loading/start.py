@@ -114,7 +114,8 @@ async def _start_tower(file: ModelFile, options: LoadOptions, backend: Backend) 
     assert file.tower is not None, "the model has a tower"
     own = backend.capabilities().name
     names = [name for name in (own, processor_name(), oracle_name()) if name in user_names()]
-    return await start_tower(file.tower, file.sources, list(dict.fromkeys(names)), options.threads)
+    adapters = {own: options.adapter}
+    return await start_tower(file.tower, file.sources, list(dict.fromkeys(names)), options.threads, adapters)
 
 
 async def start_engine(

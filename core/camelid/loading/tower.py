@@ -21,6 +21,7 @@ from camelid.plan.plan import Plan
 from camelid.plan.step import Step, StepRow, StepSequence, encode_step
 
 MAX_KEPT = 16  # encoded images that stay in memory, for the next turns of a conversation
+NO_ADAPTERS: Mapping[str, str] = {}  # each backend chooses its own
 PATCH_STEP = 256  # capacities of programs are multiples of so many patches
 
 
@@ -113,15 +114,21 @@ class RunningTower:
 
 
 async def start_tower(
-    tower: Tower, sources: dict[str, object], names: Sequence[str], threads: int | None = None
+    tower: Tower,
+    sources: dict[str, object],
+    names: Sequence[str],
+    threads: int | None = None,
+    adapters: Mapping[str, str] = NO_ADAPTERS,
 ) -> RunningTower:
-    """Opens the first backend of `names` that has the tower's ops, and loads the weights.
+    """Opens the first backend of `names` that has the tower's ops, and loads the weights. `adapters` are
+    those of the backends by name.
 
     Raises BackendError if none has them.
     """
     *others, last = names
     for name in (*others, last):
-        backend = await open_named(name, threads=threads if name == "cpu" else None)
+        own_threads = threads if name == "cpu" else None
+        backend = await open_named(name, adapters.get(name, ""), own_threads)
         try:
             plans = [_plan(tower, run, _capacity(tower, 1), backend) for run in runs_of(tower)]
             reason = next(filter(None, (reason_against(plan, backend.capabilities()) for plan in plans)), "")

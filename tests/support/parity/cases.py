@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from tests.support.parity.case_tools import array, empty, loaded, vector, weight
 from tests.support.parity.cases_elementwise import act_cases, norm_cases, scaling_cases
+from tests.support.parity.cases_encoder import encoder_cases
 from tests.support.parity.cases_experts import expert_cases
 from tests.support.parity.cases_recurrent import recurrent_cases
 from tests.support.parity.cases_sampling import sample_cases
@@ -274,6 +275,7 @@ def make_cases() -> Sequence[OpCase]:
         tail_cases,
         recurrent_cases,
         other_cases,
+        encoder_cases,
         sample_cases,
     )
     cases = [case for maker in makers for case in maker()]

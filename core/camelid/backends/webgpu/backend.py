@@ -69,7 +69,7 @@ class WebGpuProgram(HostProgram):
 class WebGpuBackend(Hosted):
     """Plans as tapes on one WebGPU device. Keeps promise A, and B within NMSE 1e-5."""
 
-    arena_buffers = ("arena/", "step/", "result/", "candidates/", "scratch/")
+    arena_buffers = ("arena/", "step/", "result/", "candidates/", "floats/", "scratch/")
 
     def __init__(
         self, host: Host, api: str = "", piece_bytes: int = UNBOUNDED, *, has_early: bool = False

@@ -9,6 +9,7 @@ from itertools import chain
 from camelid.backends.webgpu import (
     halves,
     kernels_basic,
+    kernels_encoder,
     kernels_matrix,
     kernels_qkv,
     kernels_recurrent,
@@ -29,6 +30,7 @@ KERNELS: dict[str, Kernel] = {
     **kernels_qkv.KERNELS,
     **kernels_recurrent.KERNELS,
     **kernels_state.KERNELS,
+    **kernels_encoder.KERNELS,
 }
 
 

@@ -15,11 +15,13 @@ from camelid.backends.webgpu.kernel import (
     tiles,
 )
 from camelid.backends.webgpu.state_buffers import KV_TYPES, regions, row_words, table_at
+from camelid.backends.webgpu.tape import GridEntry
 from camelid.plan.plan import Op, Plan, StateSpec
 from camelid.plan.step import StepLayout
 from camelid.plan.tiers import BATCH, TAIL
 
-MAX_HEAD_DIM = 256  # size of the query array in attend.wgsl
+MAX_HEAD_DIM = 1024  # of queries and keys: 4 KB of workgroup memory
+SIDE = 256  # floats of a value in a workgroup of attend.wgsl
 RUN_KEYS, MOST_RUNS = 128, 64  # keys of a run of attention, at least; runs of a row, at most
 VECTOR = 4  # values of a state row that attend.wgsl reads at once
 READ_STATE = {kv_type: (f"kv_{kv_type}", "pages") for kv_type in KV_TYPES}
@@ -80,10 +82,40 @@ def _head_dims(op: Op) -> tuple[int, int]:
     return op.view("q").cols // n_heads, op.view("y").cols // n_heads
 
 
+def refuses_dims(head_dim: int, v_dim: int) -> str:
+    """The reason why attend.wgsl cannot have keys and values of so many floats, or ""."""
+    most = max(head_dim, v_dim)
+    if most > MAX_HEAD_DIM or head_dim % VECTOR or v_dim % VECTOR:
+        return f"heads of {most} floats; at most {MAX_HEAD_DIM} and a multiple of {VECTOR} are required"
+    return ""
+
+
+def _n_sides(v_dim: int) -> int:
+    """Sides of equal width of a head's values."""
+    return next(n for n in range(tiles(v_dim, SIDE), v_dim + 1) if v_dim % (VECTOR * n) == 0)
+
+
+def side_grid(op: Op, v_dim: int, n_runs: GridEntry = 1) -> Grid:
+    """A workgroup per side of a query head, row and run of keys."""
+    return (op.integer("n_heads") * _n_sides(v_dim), rows_of(op, "q"), n_runs)
+
+
+def head_constants(op: Op, c: Context, head_dim: int, v_dim: int) -> Constants:
+    """Constants of softmax.wgsl and attend.wgsl."""
+    return {
+        "HEADS": op.integer("n_heads"),
+        "HEADS_PER_KV": op.integer("n_heads") // op.integer("n_kv_heads"),
+        "HEAD_DIM": head_dim,
+        "SIDES": _n_sides(v_dim),
+        "V_DIM": v_dim // _n_sides(v_dim),
+        "SCALE": op.number("scale"),
+        "HAS_SHARED_KEYS": int(not c.is_software),  # software adapters pay for barriers
+    }
+
+
 def _refuses_heads(op: Op, plan: Plan) -> str:
-    dims = _head_dims(op)
-    if max(dims) > MAX_HEAD_DIM or any(dim % VECTOR for dim in dims):
-        return f"heads of {max(dims)} floats; at most {MAX_HEAD_DIM} and a multiple of {VECTOR} are required"
+    if reason := refuses_dims(*_head_dims(op)):
+        return reason
     if op.has("sinks") and op.has("bias"):
         return "both sinks and a bias"
     return _refuses_state(op, plan) or (_refuses_tail(op, plan) if op.has("tail") else "")
@@ -100,17 +132,12 @@ def _attention_constants(op: Op, c: Context) -> Constants:
     head_dim, v_dim = _head_dims(op)
     constants = _kv_constants(op, c)
     return constants | {
-        "HEADS_PER_KV": op.integer("n_heads") // op.integer("n_kv_heads"),
-        "HEAD_DIM": head_dim,
-        "HAS_SHARED_KEYS": int(not c.is_software),  # software adapters pay for barriers
-        "V_DIM": v_dim,
+        **head_constants(op, c, head_dim, v_dim),
         "V_HEAD": constants["V_WIDTH"] // op.integer("n_kv_heads"),
         "SPLIT": _run_keys(op, c),
         "SPLITS": _n_runs(op, c),
-        "SCALE": op.number("scale"),
         "SOFTCAP": op.number("softcap"),
         "WINDOW": op.integer("window"),
-        "HEADS": op.integer("n_heads"),
         "BIAS_ROWS": op.weight("bias").rows if op.has("bias") else 1,
         **(_tail_constants(op, c) if op.has("tail") else {}),
     }
@@ -135,16 +162,17 @@ def _part_bytes(op: Op, c: Context) -> int:
     rows = c.plan.rows[op.view("q").rows]
     if c.is_software or rows > TOKENS or _n_runs(op, c) == 1:
         return 0
-    floats = VECTOR + _head_dims(op)[1]  # highest score and sum of weights, then the values
+    v_dim = _head_dims(op)[1]
+    floats = VECTOR * _n_sides(v_dim) + v_dim  # each side: highest score and sum of weights, then its values
     return 4 * rows * op.integer("n_heads") * _n_runs(op, c) * floats
 
 
 def _head_grid(op: Op, _: Context) -> Grid:
-    return (op.integer("n_heads"), rows_of(op, "q"), 1)
+    return side_grid(op, _head_dims(op)[1])
 
 
 def _part_grid(op: Op, c: Context) -> Grid:
-    return (op.integer("n_heads"), rows_of(op, "q"), _n_runs(op, c))
+    return side_grid(op, _head_dims(op)[1], _n_runs(op, c))
 
 
 def _tail_constants(op: Op, c: Context) -> Constants:
@@ -177,12 +205,13 @@ def _rope_grid(op: Op, _: Context) -> Grid:
     return (tiles(pairs), rows_of(op, "x"), 1)
 
 
+FILES = ("smooth_tanh", "visible", "softmax", "cached")
 INPUTS = ("q", "state.k", "state.v", "state.tables", "tail.*?", "sinks|bias?")
 RUNS = Split(
     (
-        Kernel(("smooth_tanh", "softmax", "attend", "attention_part"), ("scratch+", *INPUTS),
+        Kernel((*FILES, "attention_part", "attend"), ("scratch+", *INPUTS),
                _attention_constants, _part_grid, state_codec=READ_STATE),
-        Kernel(("pages", "softmax", "attention_join"), ("y", "scratch", "sinks|bias?"),
+        Kernel(("pages", "visible", "softmax", "attention_join"), ("y", "scratch", "sinks|bias?"),
                _attention_constants, _head_grid),
     ),
     _part_bytes,
@@ -196,7 +225,7 @@ KERNELS: dict[str, Kernel] = {
                    attrs=("head_dim", "dim", "offset", "channel"), words={"style": STYLES}),
     "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.tables"), _kv_constants,
                        _kv_grid, state_codec=WRITE_STATE, access="read", refuses=_refuses_state),
-    "attention": Kernel(("smooth_tanh", "softmax", "attend", "attention"), ("y", *INPUTS),
+    "attention": Kernel((*FILES, "attention", "attend"), ("y", *INPUTS),
                         _attention_constants, _head_grid,
                         attrs=("n_heads", "n_kv_heads", "scale", "window", "softcap"),
                         state_codec=READ_STATE, words={"mask": MASKS}, refuses=_refuses_heads, split=RUNS),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from camelid.backends.base import PoolSize
@@ -48,8 +48,12 @@ from camelid.plan.weights import Weight
 Binding = tuple[str, int, int]
 
 STATE_KINDS = ("paged", "window", "ring", "recurrent")
-# Results in the order of reading: binding name -> (op that writes it, bytes per output).
-RESULTS = {"result": ("sample", 4 * RESULT_WORDS), "candidates": ("candidates", 4 * CANDIDATE_WORDS)}
+# Results in the order of reading: binding name -> (ops that write it, bytes per output of the op).
+RESULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Op], int]]] = {
+    "result": (("sample", "emit"), lambda op: 4 * RESULT_WORDS),
+    "candidates": (("candidates",), lambda op: 4 * CANDIDATE_WORDS),
+    "floats": (("emit",), lambda op: op.view("x").row_bytes),
+}
 SCRATCH = "scratch"  # binding of partial results
 READBACK_RING = 3  # two steps in flight, and one step being read
 OVERRIDE = re.compile(r"^override (\w+)", re.MULTILINE)
@@ -101,8 +105,8 @@ def arena_name(plan: Plan) -> str:
 
 def _results(plan: Plan) -> dict[str, int]:
     """Bytes per output of each result that an op of the plan writes, by name."""
-    ops = {op.name for op in plan.ops}
-    return {name: n_bytes for name, (op, n_bytes) in RESULTS.items() if op in ops}
+    writers = ((name, op, size) for name, (ops, size) in RESULTS.items() for op in plan.ops if op.name in ops)
+    return {name: size(op) for name, op, size in writers}
 
 
 def program_section(
@@ -261,11 +265,8 @@ class _Lowering:
     def _binding(self, op: Op, kernel: Kernel, role: str) -> tuple[str, Binding]:
         access = "write" if role.endswith("+") else "read"
         name, _, tensor = role.rstrip("+?").partition(".")
-        if name == SCRATCH:
-            return access, (self.names[SCRATCH], 0, self.sizes[SCRATCH])
-        if name in RESULTS:
-            n_outputs = self.plan.key.capacity.outputs
-            return "write", (self.names[name], 0, RESULTS[name][1] * n_outputs)
+        if name == SCRATCH or name in RESULTS:
+            return access, (self.names[name], 0, self.sizes[name])
         if tensor == "tables":
             return access, (TABLES, 0, tables_bytes(self.plan.states, self.context.pools))
         present = next((one for one in roles_of(role) if op.has(one)), "")

@@ -1,0 +1,12 @@
+// visible: the keys of the KV cache that a row sees.
+const HELD: u32 = 1u;
+override MASK: u32 = 0u;
+override WINDOW: u32 = 0u;
+
+fn first_key(row: Row, state: Group) -> u32 {
+  let next = row.state_row + 1u;
+  if (WINDOW == 0u || next <= WINDOW) { return state.write; }
+  return max(state.write, next - WINDOW);
+}
+
+fn end_key(row: Row, state: Group) -> u32 { return select(row.state_row + 1u, state.held, MASK == HELD); }
