@@ -13,38 +13,16 @@ import numpy as np
 import pytest
 from tests.cuda.rig import open_rig
 from tests.support.native.cases_basic import delta_case, mamba2_case, own_cases
-from tests.support.parity.case_tools import array, empty, f32
+from tests.support.parity.case_tools import array, empty
+from tests.support.parity.cases_encoder import encoder_cases, places
 from tests.support.parity.cases_sampling import LARGE, case, limited
+from tests.support.parity.cases_streams import stream_cases
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, OpResult
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS
-
-LENGTHS = (9, 1, 40, 140)  # of the sequences in a step: below and above a chunk of keys
-MASKS: tuple[dict[str, Any], ...] = ({}, {"mask": "causal"}, {"mask": "symmetric", "window": 12})
-
-
-def places(lengths: tuple[int, ...]) -> dict[str, Any]:
-    return {"lengths": lengths, "positions": [i for n in lengths for i in range(n)]}
-
-
-def encoder_cases() -> Iterator[OpCase]:
-    n = sum(LENGTHS)
-    cols = {"y": 6 * 24, "q": 6 * 32, "k": 2 * 32, "v": 2 * 24}
-    views = {role: array(i, n, width) for i, (role, width) in enumerate(cols.items())}
-    sizes = {"n_heads": 6, "n_kv_heads": 2, "scale": 0.2}
-    for mask in MASKS:
-        for weights in ({}, {"bias": f32(array(8, 13, 6))}):
-            attrs = {**sizes, **mask}
-            yield OpCase(op="attend_rows", views=views, weights=weights, attrs=attrs, **places(LENGTHS))
-    for kind in ("mean", "cls", "last"):
-        pooled = {"y": empty(4, 300), "x": array(9, n, 300)}
-        yield OpCase(op="pool", views=pooled, attrs={"kind": kind}, **places(LENGTHS))
-    broken = array(10, 4, 300)
-    broken[2, 299] = np.nan
-    yield OpCase(op="emit", views={"x": broken})
 
 
 def wide_cases() -> Iterator[OpCase]:
@@ -57,7 +35,6 @@ def wide_cases() -> Iterator[OpCase]:
 def broken_cases() -> Iterator[OpCase]:
     x = array(11, 2, 70)
     x[1, 40] = np.nan
-    yield OpCase(op="cutoff", views={"x": x}, attrs={"deviations": 0.7})
     views = {r: empty(2, 5) for r in ("ids", "probs")} | {"logits": x}
     for groups in ({}, {"n_groups": 7, "n_groups_used": 2}):
         yield OpCase(op="router", views=views, attrs={"gate": "sigmoid", **groups})
@@ -80,7 +57,7 @@ def draw_cases() -> Iterator[OpCase]:
 
 
 WIDE = list(wide_cases())
-CASES = [*own_cases(), *encoder_cases(), *WIDE, *broken_cases(), *draw_cases()]
+CASES = [*own_cases(), *stream_cases(), *encoder_cases(), *WIDE, *broken_cases(), *draw_cases()]
 CASES = [one for one in CASES if one.op != "rope"]
 LEFT, RIGHT = 3, 2
 

@@ -24,15 +24,9 @@ pytestmark = pytest.mark.parity
 
 # By model type: ops without a kernel.
 LACKED = {
-    "deepseek_v2": "concat, linear_heads",
-    "deepseek_v3": "concat, linear_heads",
     "jais": "'scale_rows' has no kernel",
     "falcon_h1": "'scale_rows' has no kernel",
-    "minicpm3": "concat, linear_heads",
-    "plm": "concat, linear_heads",
-    "gemma3n_text": "affine, concat, cutoff, length, linear_heads, mix",
-    "qwen3_5_moe_text": "concat",
-    "qwen3_5_text": "concat",
+    "gemma3n_text": "linear does not support x = routed",
 }
 
 

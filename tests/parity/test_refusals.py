@@ -146,7 +146,7 @@ def test_the_same_ops_with_supported_arguments_are_accepted() -> None:
 
 @pytest.mark.parametrize(
     ("tensors", "kv_type"),
-    [((("k", 64),), "f32"), (KV.tensors, "q6_k"), ((("k", 64), ("v", 30)), "f16")],
+    [((("scan", 64),), "f32"), (KV.tensors, "q6_k"), ((("k", 64), ("v", 30)), "f16")],
 )
 def test_state_of_another_form_is_refused(tensors: Any, kv_type: str) -> None:
     assert "state 'kv'" in plan_refusal(plan_of(attention(), replace(KV, tensors=tensors, kv_type=kv_type)))

@@ -13,22 +13,6 @@ from camelid.backends.common.op_runner import OpCase
 from camelid.backends.reference.basic import ACTS
 from camelid.plan.plan import Attr
 
-WIDTHS = (1, 5, 37, 130)
-
-
-def stream_cases() -> Iterator[OpCase]:
-    for cols in WIDTHS:
-        x, several = array(1, 3, cols), array(2, 3, 4 * cols)
-        weights = {"weight": vector(3, cols), "bias": vector(4, cols)}
-        yield OpCase(op="affine", views={"y": empty(3, cols), "x": x}, weights=weights)
-        yield OpCase(op="affine", views={"y": empty(3, cols), "x": x}, weights={"weight": vector(3, cols)})
-        yield OpCase(op="concat", views={"y": empty(3, 5 * cols), "a": several, "b": x})
-        yield OpCase(op="length", views={"y": empty(3, 4), "x": several}, attrs={"size": cols})
-        yield OpCase(op="length", views={"y": empty(3, 1), "x": x})
-        yield OpCase(op="cutoff", views={"x": x + np.float32(2.0)}, attrs={"deviations": 0.7})
-        mixed = {"y": empty(3, 2 * cols), "x": several, "coefs": array(5, 3, 8)}
-        yield OpCase(op="mix", views=mixed, attrs={"size": cols})
-
 
 def wide_cases() -> Iterator[OpCase]:
     """Rows longer than one span."""
@@ -123,4 +107,4 @@ def delta_case(n: int, width: int, rows: int, heads: int, keys: int, where: dict
 
 
 def own_cases() -> list[OpCase]:
-    return [*stream_cases(), *wide_cases(), *group_cases(), *slot_cases()]
+    return [*wide_cases(), *group_cases(), *slot_cases()]

@@ -14,7 +14,14 @@ from tests.support.parity.cases_encoder import encoder_cases
 from tests.support.parity.cases_experts import expert_cases
 from tests.support.parity.cases_recurrent import recurrent_cases
 from tests.support.parity.cases_sampling import sample_cases
-from tests.support.parity.cases_state import attention_cases, state_cases, stored_cases, tail_cases
+from tests.support.parity.cases_state import (
+    attention_cases,
+    latent_cases,
+    state_cases,
+    stored_cases,
+    tail_cases,
+)
+from tests.support.parity.cases_streams import heads_cases, stream_cases
 
 from camelid.backends.common.op_runner import OpCase, Quantized
 from camelid.backends.webgpu.layouts import LAYOUTS
@@ -274,8 +281,11 @@ def make_cases() -> Sequence[OpCase]:
         stored_cases,
         tail_cases,
         recurrent_cases,
+        latent_cases,
         other_cases,
         encoder_cases,
+        stream_cases,
+        heads_cases,
         sample_cases,
     )
     cases = [case for maker in makers for case in maker()]

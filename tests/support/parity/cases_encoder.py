@@ -24,8 +24,8 @@ def encoder_cases() -> Iterator[OpCase]:
         for weights in ({}, {"bias": f32(array(8, 13, 6))}):
             yield attend_rows_case((6, 2, 32, 24), mask, weights)
     yield attend_rows_case((2, 2, 72, 72), {}, {}, LENGTHS[:3])
-    yield attend_rows_case((2, 1, 576, 512), MASKS[1], {}, LENGTHS[:3])
-    yield attend_rows_case((2, 1, 32, 520), {"scale": 9.0}, {}, LENGTHS[:3])
+    yield attend_rows_case((2, 1, 512, 320), MASKS[1], {}, LENGTHS[:3])  # values of more than one side
+    yield attend_rows_case((2, 1, 32, 512), {"scale": 9.0}, {}, LENGTHS[:3])
     yield from answer_cases()
 
 

@@ -136,6 +136,23 @@ def stored_cases() -> Iterator[OpCase]:
                 yield attention_case(positions, *heads, {}, {}, first_kept, 201, kv_type=kv_type)
 
 
+def latent_cases() -> Iterator[OpCase]:
+    """Keys whose first columns are the values, narrow and with several sides, in every type and two tiers."""
+    for kv_type in ("f32", *STORED):
+        keys = array(66, 40, 96)
+        k = {"k": rough(67, 4, 96)}
+        yield OpCase(op="kv_write", views=k, positions=[15, 16, 17, 35], keys=keys, kv_type=kv_type)
+        yield OpCase(op="copy", views={}, keys=array(66, 60, 96), copies=[(0, 2, 16)], kv_type=kv_type)
+        for heads in ((4, 1, 96, 64), (2, 1, 576, 512), (2, 1, 288, 260)):
+            yield latent_case([66, 3, 67, 140], heads, kv_type=kv_type)
+    border = TAIL + BATCH - 1
+    yield latent_case([5, border, 700], (4, 1, 96, 64), kv_type="q8_0", has_tail=True)
+
+
+def latent_case(positions: list[int], heads: tuple[int, int, int, int], **more: Any) -> OpCase:
+    return replace(attention_case(positions, *heads, {}, {}, 0, **more), values=None)
+
+
 def rough(seed: int, rows: int, cols: int) -> Any:
     """Rows that stress a quantizer: small and huge scales, a tie for the largest, exact halves and zeros."""
     made = array(seed, rows, cols)

@@ -102,8 +102,9 @@ class Kernel:
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
     - `split` has the kernels that replace this one where they are faster; `within` is the kernel in its place
       where two views are of one buffer, which no dispatch binds twice if it writes one of them.
-    - `both` makes the kernel of an op with weights of two types (`halves.py`), in which `second` names the
-      weight of the second half, and `unbound` are variables of the shaders without a binding.
+    - `form` makes the kernel of an op with other operands: with weights of two types (`halves.py`), in which
+      `second` names the weight of the second half, and `unbound` are variables of the shaders without a
+      binding; or with keys and no values.
     - `parts` are the ops that the op consists of; `lower` chooses the ops that run in its place: itself, its
       parts, or others with kernels of their own.
     - `refuses` returns the reason why an op cannot run, or "".
@@ -125,7 +126,7 @@ class Kernel:
     refuses: Callable[[Op, Plan], str] = lambda op, plan: ""
     split: Split | None = None
     within: Kernel | None = None
-    both: Callable[[Kernel, Op], Kernel] | None = None
+    form: Callable[[Kernel, Op], Kernel] = lambda kernel, op: kernel
     second: str = ""
     unbound: tuple[str, ...] = ()
     parts: Callable[[Op], tuple[Op, ...]] | None = None

@@ -14,6 +14,7 @@ from camelid.backends.webgpu import (
     kernels_qkv,
     kernels_recurrent,
     kernels_state,
+    kernels_streams,
 )
 from camelid.backends.webgpu.kernel import ROUNDED_FILES, Constants, Context, Kernel, roles_of
 from camelid.backends.webgpu.layouts import LAYOUTS, row_multiple
@@ -31,6 +32,7 @@ KERNELS: dict[str, Kernel] = {
     **kernels_recurrent.KERNELS,
     **kernels_state.KERNELS,
     **kernels_encoder.KERNELS,
+    **kernels_streams.KERNELS,
 }
 
 
@@ -39,8 +41,7 @@ def kernels_of(op: Op, context: Context) -> tuple[Kernel, ...]:
     kernel = KERNELS[op.name]
     if kernel.within and _shares_buffer(kernel, op):
         return (kernel.within,)
-    if kernel.both and op.has("v_weight"):
-        return (kernel.both(kernel, op),)
+    kernel = kernel.form(kernel, op)
     return kernel.split.kernels if kernel.split and scratch_bytes(op, context) else (kernel,)
 
 

@@ -106,11 +106,13 @@ def _qkv(of_product: Callable[[Op, Context], Constants], *attrs: str) -> Kernel:
         return of_product(op, c) | _cut_constants(op, "y") | _write_constants(op, c) | style
 
     return product(FILES, BINDINGS, constants, attrs=(*CUT, *attrs), words={"style": STYLES},
-                   state_codec=PUT_PAIR, parts=qkv_parts, lower=_lower_qkv, both=_both)  # fmt: skip
+                   state_codec=PUT_PAIR, parts=qkv_parts, lower=_lower_qkv, form=_form)  # fmt: skip
 
 
-def _both(one: Kernel, op: Op) -> Kernel:
-    """The kernel of both halves of an op, from the kernel of one half."""
+def _form(one: Kernel, op: Op) -> Kernel:
+    """The kernel of both halves of an op with a weight of values, from the kernel of one half."""
+    if not op.has("v_weight"):
+        return one
     first, second = qkv_halves(op)
 
     def constants(_: Op, c: Context) -> Constants:

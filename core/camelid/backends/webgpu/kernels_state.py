@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.backends.webgpu.kernel import (
     LANES,
     TOKENS,
@@ -59,18 +61,25 @@ def _copy_grid(op: Op, c: Context) -> Grid:
 
 def _kv_constants(op: Op, c: Context) -> Constants:
     widths = dict(spec_of(op, c.plan).tensors)
-    return {"WIDTH": widths["k"], "V_WIDTH": widths["v"]} | paged_constants(op, c)
+    return {"WIDTH": widths["k"], "V_WIDTH": widths.get("v", widths["k"])} | paged_constants(op, c)
 
 
 def _kv_grid(op: Op, _: Context) -> Grid:
-    return (tiles(max(op.view("k").cols, op.view("v").cols)), rows_of(op, "k"), 2)
+    widths = [op.view(role).cols for role in ("k", "v") if op.has(role)]
+    return (tiles(max(widths)), rows_of(op, "k"), len(widths))
+
+
+def _kv_form(both: Kernel, op: Op) -> Kernel:
+    """The kernel of keys with values, or without: it then binds the step in place of each."""
+    alone = ("k", "v?", "state.k+", "v?", "state.tables")
+    return both if op.has("v") else replace(both, files=("kv_alone", "kv_write"), bindings=alone)
 
 
 def _refuses_state(op: Op, plan: Plan) -> str:
     spec = spec_of(op, plan)
     tensors = tuple(name for name, _ in spec.tensors)
-    if tensors != ("k", "v"):
-        return f"state {spec.name!r} of tensors {tensors}; separate tensors k and v are required"
+    if tensors != ("k", "v") and (tensors != ("k",) or op.has("v")):
+        return f"state {spec.name!r} of tensors {tensors}; separate tensors k and v, or k alone, are required"
     if spec.kv_type not in KV_TYPES:
         return f"state {spec.name!r} of type {spec.kv_type}; supported: {', '.join(KV_TYPES)}"
     odd = [cols for _, cols in spec.tensors if cols % VECTOR]
@@ -178,7 +187,8 @@ def _part_grid(op: Op, c: Context) -> Grid:
 def _tail_constants(op: Op, c: Context) -> Constants:
     spec = spec_of(op, c.plan, "tail")
     places: Constants = {f"TAIL_{name}": n for name, n in paged_constants(op, c, "tail").items()}
-    values = regions(spec, op.state("tail").layer, c.pools[spec.name].units)["v"]
+    layer = regions(spec, op.state("tail").layer, c.pools[spec.name].units)
+    values = layer.get("v", layer["k"])
     return places | {"TAIL_VALUES_AT": values.offset // 4, "TAIL_ROWS": TAIL, "TAIL_BATCH": BATCH}
 
 
@@ -223,8 +233,9 @@ KERNELS: dict[str, Kernel] = {
     "copy": Kernel(("copy",), ("state.*+",), paged_constants, _copy_grid),
     "rope": Kernel(("turn", "rope"), ("x", "fine", "coarse"), _rope_constants, _rope_grid,
                    attrs=("head_dim", "dim", "offset", "channel"), words={"style": STYLES}),
-    "kv_write": Kernel(("kv_write",), ("k", "v", "state.k+", "state.v+", "state.tables"), _kv_constants,
-                       _kv_grid, state_codec=WRITE_STATE, access="read", refuses=_refuses_state),
+    "kv_write": Kernel(("kv_both", "kv_write"), ("k", "v", "state.k+", "state.v+", "state.tables"),
+                       _kv_constants, _kv_grid, state_codec=WRITE_STATE, access="read",
+                       refuses=_refuses_state, form=_kv_form),
     "attention": Kernel((*FILES, "attention", "attend"), ("y", *INPUTS),
                         _attention_constants, _head_grid,
                         attrs=("n_heads", "n_kv_heads", "scale", "window", "softcap"),

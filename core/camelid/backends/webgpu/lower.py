@@ -288,12 +288,14 @@ class _Lowering:
         return self.names["arena"], self.arena.offsets[view.buffer.name], n_bytes
 
     def _state(self, ref: StateRef, tensor: str) -> Binding:
-        """The binding of one tensor of a layer, or with `*` of the whole layer."""
+        """The binding of one tensor of a layer, or with `*` of the whole layer. Without values, the keys have
+        them as their first columns."""
         spec = self.plan.state(ref.group)
         units = self.context.pools[spec.name].units
         if tensor == "*":
             return layer_binding(spec, ref.layer, units)
-        return regions(spec, ref.layer, units)[tensor].binding
+        layer = regions(spec, ref.layer, units)
+        return layer["k" if tensor == "v" and "v" not in layer else tensor].binding
 
 
 def step_constants(layout: StepLayout) -> dict[str, float]:
