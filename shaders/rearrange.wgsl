@@ -1,7 +1,9 @@
 // rearrange: moves each element of a file to its place in the weight. A move keeps `n` elements from `start`
 // on, then views the elements as [-1, b, c, d] and swaps b and c. Two 16-bit elements share a word; words
-// start at zero, and each half is added with an atomic OR.  grid: one lane per element of the staged bytes.
-@group(0) @binding(0) var<storage, read> task: array<u32>;  // header; then start, n, b, c, d per move
+// start at zero, and each half is added with an atomic OR. At its place, an element is multiplied by the factor of its
+// run of rows.  grid: one lane per element of the staged bytes.
+@group(0) @binding(0) var<storage, read> task: array<u32>;  // header; start, n, b, c, d per move; runs, columns of
+                                                            // a row; end row and factor per run
 @group(0) @binding(1) var<storage, read> source: array<u32>;
 @group(0) @binding(2) var<storage, read_write> weights: array<atomic<u32>>;
 
@@ -31,6 +33,12 @@ fn swapped(at: u32, b: u32, c: u32, d: u32) -> u32 {
   return ((rest / (b * c) * c + rest % c) * b + rest / c % b) * d + at % d;
 }
 
+fn factor_of(row: u32, runs: u32) -> f32 {  // runs: the place of the runs in the task
+  var i = 0u;
+  while (i + 1u < task[runs] && row >= task[runs + 2u + 2u * i]) { i++; }
+  return bitcast<f32>(task[runs + 3u + 2u * i]);
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (id.x >= task[ELEMENTS]) { return; }
@@ -47,6 +55,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     return;
   }
   bits = widened(bits);
+  let runs = MOVES + 1u + 5u * task[MOVES];
+  if (task[runs] > 0u) { bits = bitcast<u32>(bitcast<f32>(bits) * factor_of(at / task[runs + 1u], runs)); }
   if (task[ADDEND] != 0u) { bits = bitcast<u32>(bitcast<f32>(bits) + bitcast<f32>(task[ADDEND])); }
   if (task[NEGATES_EXP] == 1u) { bits = bitcast<u32>(-fine_exp(bitcast<f32>(bits))); }
   atomicStore(&weights[at], bits);

@@ -24,8 +24,6 @@ pytestmark = pytest.mark.parity
 
 # By model type: ops without a kernel.
 LACKED = {
-    "jais": "'scale_rows' has no kernel",
-    "falcon_h1": "'scale_rows' has no kernel",
     "gemma3n_text": "linear does not support x = routed",
 }
 

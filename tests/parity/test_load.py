@@ -133,6 +133,20 @@ def test_a_matrix_larger_than_the_staging_buffer_is_transposed(type_: str, tmp_p
 
 
 @pytest.mark.parametrize("type_", STORED)
+def test_runs_of_rows_are_scaled(type_: str, tmp_path: Path) -> None:
+    """By the places of the loaded rows; a piece of a cut weight has the runs of its own rows."""
+    cast = () if type_ == "f32" else (LoadOp("cast", (type_,)),)
+    scale = LoadOp("scale_rows", (2, 0.3, 4, 1.0, 3, -2.5))
+    raw = encoded(type_, array(6, 45))
+    values = decode(type_, np.frombuffer(raw, np.uint8), 45).reshape(5, 9).T
+    want = values * np.repeat(np.array([0.3, 1.0, -2.5], np.float32), [2, 4, 3])[:, None]
+    turned = (*cast, LoadOp("transpose", (5, 9)), scale)
+    assert on_device(tmp_path, stored(tmp_path, (9, 5), "f32", [raw], *turned)) == want.tobytes()
+    piece = stored(tmp_path, (4, 5), "f32", [raw], *turned, LoadOp("rows", (1, 4, 9)))
+    assert on_device(tmp_path, piece) == want[1:5].tobytes()
+
+
+@pytest.mark.parametrize("type_", STORED)
 def test_special_numbers_keep_their_bits(type_: str, tmp_path: Path) -> None:
     special = np.array([0.0, -0.0, np.inf, -np.inf, 1.5, -(2.0**-14), 65504.0, 1.0], np.float32)
     raw = encoded(type_, special)

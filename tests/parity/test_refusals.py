@@ -247,6 +247,19 @@ def loading(weight: Quantized) -> OpCase:
         (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("rows", (4, 2, 8)),)), "do not make"),
         (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("reverse"),)), "reverse"),
         (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("add", (1.0,)), LoadOp("neg_exp"))), "of one weight"),
+        (
+            replace(f32(array(1, 8, 64)), load_ops=(LoadOp("add", (1.0,)), LoadOp("scale_rows", (8, 2.0)))),
+            "of one weight",
+        ),
+        (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("scale_rows", (7, 2.0)),)), "7 rows, expected 8"),
+        (replace(f32(array(1, 64, 8)), load_ops=(LoadOp("scale_rows", (2, 2.0) * 32),)), "32 runs of rows"),
+        (
+            replace(
+                f32(array(1, 8, 64)),
+                load_ops=(LoadOp("scale_rows", (8, 2.0)), LoadOp("transpose", (64, 8))),
+            ),
+            "'transpose' after",
+        ),
     ],
 )
 def test_load_ops_without_a_kernel_are_named(made: Quantized, match: str) -> None:

@@ -138,6 +138,9 @@ def load_cases() -> Iterator[OpCase]:
                 n = {"rows": 40 * 16, "transpose": 16 * ops[0][-1]}.get(ops[0][0], 0)
                 made = loaded(to, (24, 16), stored, 54, *cast, *ops, n=n)
                 yield OpCase(op="linear", views=views, weights={"weight": made})
+        factors = ("scale_rows", 5, 0.3, 18, 1.0, 1, -2.5)
+        scaled = loaded("f32", (24, 16), stored, 54, ("cast", stored), ("transpose", 16, 24), factors)
+        yield OpCase(op="linear", views=views, weights={"weight": scaled})
         for n in (7, 64):
             change = ("add", 1.0) if n == 7 else ("neg_exp",)
             gain = loaded("f32", (n,), stored, 55, ("cast", stored), change)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import base64
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate, chain
 from math import prod
 
 from camelid.backends.common.grid_tables import book_bytes
@@ -35,11 +36,13 @@ from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 Join = Callable[..., str]  # shaders.join: names of shader files to WGSL
 # (start, n, b, c, d): select n elements from start, then swap axes 1 and 2 of [-1, b, c, d].
 Move = tuple[int, int, int, int, int]
+Run = tuple[int, float]  # number of rows, factor
 
-LANES = 64
-NEGATE_EXP = "neg_exp"
+LANES, HEADER_WORDS = 64, 6  # words of a task before its moves
+NEGATE_EXP, SCALE = "neg_exp", "scale_rows"
+CHANGES = ("add", NEGATE_EXP, SCALE)  # load ops that change values
 MOVABLE = {"f32": 0, "f16": 1, "bf16": 2}  # source type -> its number in rearrange.wgsl
-MAX_MOVES = (TASK_BYTES // 4 - 7) // 5
+MAX_WORDS = TASK_BYTES // 4
 
 
 def add_weight(section: Section, weight: Weight, join: Join) -> None:
@@ -63,9 +66,10 @@ def check_weight(weight: Weight) -> list[Move]:
     moves = _moves(weight)
     if _is_plain(weight, moves):
         return moves
-    if _addend(weight) and NEGATE_EXP in _names(weight):
-        raise _refusal(weight, f"load ops add and {NEGATE_EXP} of one weight have no kernel")
-    is_unchanged = weight.type == weight.stored_type and not _changes_values(weight)
+    changes = {*_changes(weight)}
+    if len(changes) > 1:
+        raise _refusal(weight, f"load ops {' and '.join(sorted(changes))} of one weight have no kernel")
+    is_unchanged = weight.type == weight.stored_type and not changes
     if weight.stored_type not in MOVABLE or not (weight.type == "f32" or is_unchanged):
         names = ", ".join(_names(weight))
         raise _refusal(
@@ -76,7 +80,7 @@ def check_weight(weight: Weight) -> list[Move]:
 
 def _is_plain(weight: Weight, moves: Sequence[Move]) -> bool:
     """True if loading changes neither the values nor their places."""
-    return not moves and not _changes_values(weight) and weight.stored_type == weight.type
+    return not moves and not _changes(weight) and weight.stored_type == weight.type
 
 
 def _add_buffer(section: Section, weight: Weight, data: str = "") -> None:
@@ -159,15 +163,14 @@ def _rearrange(section: Section, weight: Weight, moves: Sequence[Move], join: Jo
     """Moves every element to its place; 16-bit elements stay 16 bits wide unless cast to f32."""
     kernel = _kernel(section, weight, ("fine_exp", "rearrange"), join)
     element = QUANTS[weight.stored_type].block_bytes
-    add_bits = struct.unpack("<I", struct.pack("<f", sum(_addend(weight))))[0]
-    negates = int(NEGATE_EXP in _names(weight))
-    how = (MOVABLE[weight.stored_type], int(weight.type != "f32"), add_bits, negates, len(moves))
+    negates, addend = int(NEGATE_EXP in _names(weight)), _bits(sum(_addend(weight)))
+    how = (MOVABLE[weight.stored_type], int(weight.type != "f32"), addend, negates)
+    tail = (*_moves_words(moves), *_runs_words(weight))
     first = 0
     for part in weight.parts:
         for start in range(0, part.n_bytes, STAGING_BYTES):
             n = min(STAGING_BYTES, part.n_bytes - start) // element
-            words = (n, first + start // element, *how, *(word for move in moves for word in move))
-            _tile(section, part, start, n * element, words)
+            _tile(section, part, start, n * element, (n, first + start // element, *how, *tail))
             section.dispatch(*kernel, [-(-n // LANES), 1, 1])
         first += part.n_bytes // element
 
@@ -176,8 +179,48 @@ def _names(weight: Weight) -> list[str]:
     return [op.name for op in weight.load_ops]
 
 
-def _changes_values(weight: Weight) -> bool:
-    return bool(_addend(weight)) or NEGATE_EXP in _names(weight)
+def _changes(weight: Weight) -> list[str]:
+    """Names of the load ops that change values."""
+    return [name for name in _names(weight) if name in CHANGES]
+
+
+def _moves_words(moves: Sequence[Move]) -> list[int]:
+    return [len(moves), *chain.from_iterable(moves)]
+
+
+def _runs_words(weight: Weight) -> list[int]:
+    """Number of runs of rows, columns of a row, then the end and the factor of each run."""
+    runs = _runs(weight)
+    ends = accumulate(n for n, _ in runs)
+    pairs = ((end, _bits(factor)) for end, (_, factor) in zip(ends, runs, strict=True))
+    return [len(runs), weight.cols, *chain.from_iterable(pairs)]
+
+
+def _bits(number: float) -> int:
+    return struct.unpack("<I", struct.pack("<f", number))[0]
+
+
+def _runs(weight: Weight) -> list[Run]:
+    """Runs of rows with the factor of each, in the order of the loaded rows; [] if no row is scaled."""
+    runs: list[Run] = []
+    for op in weight.load_ops:
+        if op.name == SCALE:
+            runs = [(int(n), float(by)) for n, by in zip(op.args[::2], op.args[1::2], strict=True)]
+        elif runs and op.name != "rows":
+            raise _refusal(weight, f"the load op {op.name!r} after {SCALE!r} has no kernel")
+        elif runs:
+            runs = _cut_runs(runs, int(op.args[0]), int(op.args[1]))
+    return runs
+
+
+def _cut_runs(runs: Sequence[Run], start: int, n: int) -> list[Run]:
+    """The runs of rows `start .. start + n`."""
+    ends = accumulate(length for length, _ in runs)
+    spans = (
+        (max(end - length, start), min(end, start + n), by)
+        for end, (length, by) in zip(ends, runs, strict=True)
+    )
+    return [(end - first, by) for first, end, by in spans if first < end]
 
 
 def _addend(weight: Weight) -> list[float]:
@@ -194,8 +237,13 @@ def _moves(weight: Weight) -> list[Move]:
             raise _refusal(weight, f"the load op {op.name!r} has no kernel")
         moves += (_checked(weight, op, move, total) for move in MOVES[op.name](op, total))
         total = moves[-1][1] if moves else total
-    if total != prod(weight.shape) or total >= 1 << 32 or len(moves) > MAX_MOVES:
+    if total != prod(weight.shape) or total >= 1 << 32:
         raise _refusal(weight, f"{len(moves)} moves of {total} elements do not make {list(weight.shape)}")
+    runs = _runs(weight)
+    if runs and sum(n for n, _ in runs) != weight.rows:
+        raise _refusal(weight, f"{SCALE} of {sum(n for n, _ in runs)} rows, expected {weight.rows}")
+    if HEADER_WORDS + len(_moves_words(moves)) + len(_runs_words(weight)) > MAX_WORDS:
+        raise _refusal(weight, f"{len(moves)} moves and {len(runs)} runs of rows do not fit a kernel's task")
     return moves
 
 
@@ -226,6 +274,7 @@ MOVES: dict[str, Callable[[LoadOp, int], Iterable[Move]]] = {
     "cast": lambda op, total: (),
     "add": lambda op, total: (),
     NEGATE_EXP: lambda op, total: (),
+    SCALE: lambda op, total: (),
     "transpose": _transpose,
     "permute_rows": _permute_rows,
     "rows": _rows,
