@@ -94,6 +94,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "squares": ("t * PIECES + i", "t * PIECES"),
     "consecutive": ("vec4(0u, 1u, 2u, 3u)", "vec4(0u, 1u, 2u, 2u)"),
     "linear": ("with_bias(sums[r], scale, n)", "with_bias(sums.x, scale, n)"),
+    "linear_narrow": ("(16u * (i % 2u))", "(16u * (i & 2u))"),
     "linear_glu": ("gated(v.y, v.w)", "gated(v.y, v.z)"),
     "residual": ("fma(SCALE,", "fma(1.0,"),
     "norm_rope": ("select(k_gain[c], q_gain[c], is_query)", "q_gain[c]"),

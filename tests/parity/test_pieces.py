@@ -10,7 +10,7 @@ from math import prod
 import numpy as np
 import pytest
 from tests.support.parity.adapters import need_driver
-from tests.support.parity.cases import OP_CASES, one_of_each_kind, qkv_cases
+from tests.support.parity.cases import OP_CASES, is_narrow, one_of_each_kind, qkv_cases
 from tests.support.parity.sections import PaperHost
 
 from camelid.backends.base import OpenSpec, PoolSize
@@ -41,7 +41,8 @@ TYPES = {"linear": ("f32", "iq2_xs"), "linear_experts": ("q4_0",), "embed": ("q4
 
 def kind_of(case: OpCase) -> tuple[object, ...]:
     made = case.weights["weight"]
-    return (case.op, made.type, "bias" in case.weights, any(op.name == "transpose" for op in made.load_ops))
+    is_turned = any(op.name == "transpose" for op in made.load_ops)
+    return (case.op, made.type, "bias" in case.weights, is_turned, is_narrow(case))
 
 
 def chosen() -> list[OpCase]:
@@ -93,6 +94,7 @@ def test_pieces_change_no_bit() -> None:
 
 ERRORS = (
     ("bias", "linear", "FIRST_ROW + at", "at"),
+    ("linear_narrow", "linear", "FIRST_ROW + id.x", "id.x"),
     ("embed", "embed", "PLACES - 1u) - FIRST_ROW", "PLACES - 1u)"),
     ("embed_position", "embed_position", "place - FIRST_ROW", "place"),
     ("linear_add_norm", "linear_add_norm", "z[to + SQUARES_AT", "z[to + N"),
@@ -111,7 +113,9 @@ def test_a_misplaced_piece_is_detected(
     assert original(name).count(old) == 1
     monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", GPU_LANES)
     monkeypatch.setattr(shaders, "text", lambda f: original(f).replace(old, new if f == name else old))
-    cases = [case for case in chosen() if case.op == op and (name != "bias" or "bias" in case.weights)]
+    cases = [case for case in chosen() if case.op == op and is_narrow(case) == (name == "linear_narrow")]
+    if op == "linear":
+        cases = [case for case in cases if "bias" in case.weights]
     assert asyncio.run(different(cases[:1]))
 
 

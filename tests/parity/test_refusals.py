@@ -108,8 +108,8 @@ REFUSED: Mapping[str, tuple[Op, str]] = {
     "gate as act": (unary("swiglu_oai"), "swiglu_oai"),
     "unknown norm": (norm("group"), "group"),
     "gain of 16 bits": (norm("rms", "f16"), "g of type f16"),
-    "rows of odd length": (matrix(view("x", 12), 8, 12), "rows of 12"),
-    "x off its place": (matrix(view("x", 8, offset=2, width=16), 8, 8), "multiples of 4"),
+    "rows of odd length": (matrix(view("x", 36), 8, 36), "rows of 36"),
+    "x off its place": (matrix(view("x", 32, offset=2, width=40), 8, 32), "multiples of 4"),
     "two views of one buffer": (
         make_op("add", {"x": view("x", 4, of="b", width=8), "r": view("r", 4, 4, "b", 8)}, {}),
         "two views",

@@ -91,6 +91,16 @@ def linear_cases() -> Iterator[OpCase]:
         yield OpCase(op="linear_glu", views=views, weights=pair, attrs={"act": act})
 
 
+def narrow_cases() -> Iterator[OpCase]:
+    """Rows of few weights, which need not start at 16 bytes."""
+    for type_ in ("f32", "f16", "bf16"):
+        for rows, n_in, n_out in ((1, 3, 9), (9, 5, 130), (17, 4, 16)):
+            views = {"y": empty(rows, n_out), "x": array(5, rows, n_in)}
+            weights = {"weight": weight(type_, 6, n_out, n_in)}
+            yield OpCase(op="linear", views=views, weights=weights)
+            yield OpCase(op="linear", views=views, weights={**weights, "bias": vector(35, n_out)})
+
+
 def deferred_cases() -> Iterator[OpCase]:
     """Sums into the residual stream, and norms that the op behind them divides by."""
     for type_, rows, n_in, n_out in (("f32", 1, 64, 64), ("q8_0", 9, 256, 144), ("q4_0", 17, 768, 272)):
@@ -272,6 +282,7 @@ def make_cases() -> Sequence[OpCase]:
         scaling_cases,
         act_cases,
         linear_cases,
+        narrow_cases,
         deferred_cases,
         codec_cases,
         load_cases,
@@ -315,12 +326,12 @@ OP_CASES = make_cases()
 
 
 def kind_of(case: OpCase) -> tuple[object, ...]:
-    """Types of weights and their load ops, names, one row or more, and use of a window, a tail, candidates,
-    ring ids, output rows, views of one buffer.
+    """Types of weights and their load ops, names, one row or more, rows of few weights, and use of a window,
+    a tail, candidates, ring ids, output rows, views of one buffer.
     """
     types = tuple((role, w.type, *(op.name for op in w.load_ops)) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
-    shape = (_n_rows(case) > 1, bool(case.attrs.get("window")), case.has_tail)
+    shape = (_n_rows(case) > 1, is_narrow(case), bool(case.attrs.get("window")), case.has_tail)
     reads = (case.kv_type, case.features, bool(case.history), case.of_outputs, case.joined)
     return (case.op, *types, *names, *shape, *reads)
 
@@ -332,7 +343,11 @@ def shaders_of(case: OpCase) -> tuple[object, ...]:
     types = tuple((role, w.type) for role, w in case.weights.items())
     names = tuple(value for value in case.attrs.values() if isinstance(value, str))
     is_moved = any(op.name == "transpose" for w in case.weights.values() for op in w.load_ops)
-    return (case.op, *types, *names, case.kv_type, case.features, is_moved, case.joined)
+    return (case.op, *types, *names, case.kv_type, case.features, is_moved, is_narrow(case), case.joined)
+
+
+def is_narrow(case: OpCase) -> bool:
+    return case.op == "linear" and case.weights["weight"].shape[-1] % 8 > 0
 
 
 def sample_of_types(cases: Iterable[OpCase]) -> list[OpCase]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -18,7 +18,7 @@ from camelid.backends.webgpu import (
 )
 from camelid.backends.webgpu.kernel import ROUNDED_FILES, Constants, Context, Kernel, roles_of
 from camelid.backends.webgpu.layouts import LAYOUTS, row_multiple
-from camelid.backends.webgpu.load import Join, check_weight
+from camelid.backends.webgpu.load import MOVABLE, Join, check_weight
 from camelid.errors import BackendError
 from camelid.plan.dtypes import F32
 from camelid.plan.ops import OPS
@@ -36,12 +36,18 @@ KERNELS: dict[str, Kernel] = {
 }
 
 
+def _formed(op: Op) -> Kernel:
+    """The kernel of the op's row for its operands."""
+    row = KERNELS[op.name]
+    return row.form(row, op)
+
+
 def kernels_of(op: Op, context: Context) -> tuple[Kernel, ...]:
     """The kernels of the op's dispatches, in order."""
-    kernel = KERNELS[op.name]
-    if kernel.within and _shares_buffer(kernel, op):
-        return (kernel.within,)
-    kernel = kernel.form(kernel, op)
+    row = KERNELS[op.name]
+    if row.within and _shares_buffer(row, op):
+        return (row.within,)
+    kernel = _formed(op)
     return kernel.split.kernels if kernel.split and scratch_bytes(op, context) else (kernel,)
 
 
@@ -111,7 +117,8 @@ def refusal(op: Op, plan: Plan) -> str:
         return f"there is no webgpu kernel for the op {op.name!r}"
     if parts := KERNELS[op.name].parts:
         return next(filter(None, (refusal(part, plan) for part in parts(op))), "")
-    reason = next(_reasons(op, KERNELS[op.name]), "") or KERNELS[op.name].refuses(op, plan)
+    kernel = _formed(op)
+    reason = next(_reasons(op, kernel), "") or kernel.refuses(op, plan)
     return f"the webgpu kernel of {op.name} does not support {reason}" if reason else ""
 
 
@@ -154,7 +161,8 @@ def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
             yield f"{role} = {view}: its rows do not start at multiples of 4 floats"
     for role, operand in op.operands:
         if isinstance(operand, Weight):
-            yield from _codec_reasons(operand) if role == kernel.codec else _plain_reasons(operand)
+            known = MOVABLE if role == kernel.plain else ("f32",)
+            yield from _codec_reasons(operand) if role == kernel.codec else _plain_reasons(operand, known)
 
 
 def _split_kernels(kernel: Kernel) -> tuple[Kernel, ...]:
@@ -169,6 +177,6 @@ def _codec_reasons(weight: Weight) -> Iterator[str]:
         yield f"{weight.name} with rows of {weight.cols} weights; a multiple of {multiple} is required"
 
 
-def _plain_reasons(weight: Weight) -> Iterator[str]:
-    if weight.type != "f32":
-        yield f"{weight.name} of type {weight.type}; f32 is required there"
+def _plain_reasons(weight: Weight, known: Iterable[str]) -> Iterator[str]:
+    if weight.type not in known:
+        yield f"{weight.name} of type {weight.type}; {' or '.join(known)} is required there"

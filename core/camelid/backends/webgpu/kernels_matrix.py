@@ -19,14 +19,17 @@ from camelid.backends.webgpu.kernel import (
     row_grid,
     rows_of,
     tiles,
+    width_grid,
 )
 from camelid.backends.webgpu.kernels_basic import GATES, ring_constants
-from camelid.backends.webgpu.layouts import codec_constants
+from camelid.backends.webgpu.layouts import codec_constants, row_multiple
 from camelid.backends.webgpu.limits import DEFAULTS
+from camelid.backends.webgpu.load import MOVABLE
 from camelid.plan.op_rows_fused import QUAD  # also the weight rows of a quad in matvec.wgsl
 from camelid.plan.plan import Op, Plan
 
 WEIGHT = ("weight", "weight.words")  # one buffer, in units of 16 bytes and in words
+FEW = 32  # columns of a chunk, which other products read at once
 TILES_X = 32768
 TILE_QUADS, TILE_LANES = 16, 256  # quads of weight rows and lanes of a workgroup in matmul_tile.wgsl
 MAX_TILES = DEFAULTS["maxComputeWorkgroupsPerDimension"]
@@ -131,6 +134,22 @@ def product(files: Files, bindings: tuple[str, ...], constants: ConstantsOf, **m
     return Kernel(few, bindings, constants, _product_grid, tiled, wide, **more)
 
 
+def _narrow_constants(op: Op, _: Context) -> Constants:
+    weight = op.weight("weight")
+    return {"K": weight.cols, "N": weight.rows, "TYPE": MOVABLE[weight.type]}
+
+
+NARROW = Kernel(("linear_narrow",), ("y", "x", "weight", "bias?"), _narrow_constants, width_grid("y"),
+                plain="weight")  # fmt: skip
+
+
+def _linear_form(row: Kernel, op: Op) -> Kernel:
+    """The kernel of rows of weights that start at multiples of 16 bytes, or of a few numbers that do not."""
+    weight, x = op.weight("weight"), op.view("x")
+    is_even = not (weight.cols % row_multiple(weight.type) or x.stride % QUAD or x.offset % QUAD)
+    return row if is_even or weight.cols >= FEW or weight.type not in MOVABLE else NARROW
+
+
 RESIDUAL = ("bias", "product", "consecutive", "residual")
 LINEAR = product(
     ("bias", "product", "consecutive", "linear"), ("y", "x", *WEIGHT, "bias?"), product_constants
@@ -142,7 +161,7 @@ KERNELS: dict[str, Kernel] = {
                     codec="weight", attrs=("scale",), vec4=("y",)),
     "embed_position": Kernel(("embed_position",), ("x", *WEIGHT), _position_constants, row_grid("x"),
                              codec="weight", attrs=("channel",), vec4=("x",), refuses=_refuses_channel),
-    "linear": LINEAR,
+    "linear": replace(LINEAR, form=_linear_form),
     "linear_glu": GLU,
     "norm_linear": replace(LINEAR, constants=norm_constants, attrs=("eps",)),
     "norm_linear_glu": replace(GLU, constants=norm_constants, attrs=("eps",)),

@@ -94,8 +94,9 @@ def _fills_words(weight: Weight) -> bool:
 
 def _copy(section: Section, weight: Weight) -> None:
     """Uploads the file's bytes unchanged to the weight's buffer."""
-    if len(weight.parts) == 1 and weight.parts[0].source == INLINE:
-        _add_buffer(section, weight, weight.parts[0].data)
+    part = weight.parts[0]
+    if len(weight.parts) == 1 and part.source == INLINE and part.n_bytes % 4 == 0:
+        _add_buffer(section, weight, part.data)
         return
     _add_buffer(section, weight)
     at = 0
