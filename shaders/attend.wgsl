@@ -1,7 +1,7 @@
-// attend: softmax sums over keys, for `attention`, `attention_part` and `attend_rows`. A run of keys is one online softmax
-// over tiles of 64 keys. Another file defines held4(is_tail, tensor, row, i), four values of a key or value; pool_row(table,
-// key), the key's row in its buffer; and bias_of(row, key, head), the addend to a score. Joined last, since the size of
-// `query` is an override; see bias.
+// attend: softmax sums over keys, for `attention`, `attention_part` and `attend_rows`. A run of keys is one online
+// softmax over tiles of 64 keys. Another file defines held4(is_tail, tensor, row, i), four values of a key or value;
+// pool_row(table, key), the key's row in its buffer; and bias_of(row, key, head), the addend to a score. Joined last,
+// since the size of `query` is an override; see bias.
 @group(0) @binding(2) var<storage, read_write> q: array<f32>;
 
 const LANES: u32 = 64u;

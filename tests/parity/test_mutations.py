@@ -108,6 +108,8 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "linear_experts": ("1.0, weight_row + n)", "1.0, n)"),
     "linear_heads": ("group.z * X_HEAD", "group.z * K"),
     "concat": ("+ c - A_COLS", "+ c"),
+    "concat_apart": ("return b[i]", "return b[0]"),
+    "concat_within": ("return a[i]", "return a[0]"),
     "affine": ("value, bias[id.x]", "value, -bias[id.x]"),
     "cutoff": ("off, off, squares", "off, off, 0.9 * squares"),
     "length": ("sqrt(total)", "total"),

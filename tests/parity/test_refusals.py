@@ -114,6 +114,12 @@ REFUSED: Mapping[str, tuple[Op, str]] = {
         make_op("add", {"x": view("x", 4, of="b", width=8), "r": view("r", 4, 4, "b", 8)}, {}),
         "two views",
     ),
+    "three views of one buffer": (
+        make_op(
+            "concat", {r: view(r, n, at, "b", 16) for r, n, at in (("y", 8, 8), ("a", 4, 0), ("b", 4, 4))}, {}
+        ),
+        "two views",
+    ),
     "unknown codec": (matrix(view("x", 256), 8, 256, type_="q8_k"), "q8_k"),
     "rows of i8 within 16 bytes": (matrix(view("x", 24), 8, 24, type_="i8"), "a multiple of 16"),
     "channel": (

@@ -25,6 +25,8 @@ def stream_cases() -> Iterator[OpCase]:
         yield OpCase(op="cutoff", views={"x": x + np.float32(2.0)}, attrs={"deviations": 0.7})
         mixed = {"y": empty(3, 2 * cols), "x": several, "coefs": array(5, 3, 8)}
         yield OpCase(op="mix", views=mixed, attrs={"size": cols})
+    both = {"y": empty(3, 107), "a": several[:, :70], "b": array(9, 3, 37)}
+    yield OpCase(op="concat", views=both, joined=("b", "a"))
     broken = array(6, 2, 70)
     broken[1, 40] = np.nan
     yield OpCase(op="cutoff", views={"x": broken}, attrs={"deviations": 0.7})

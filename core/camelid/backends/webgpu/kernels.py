@@ -152,7 +152,7 @@ def _reasons(op: Op, kernel: Kernel) -> Iterator[str]:
 
 def _layout_reasons(op: Op, kernel: Kernel) -> Iterator[str]:
     # WebGPU forbids two bindings of one range if one is writable.
-    if not kernel.within and any(_shares_buffer(k, op) for k in (kernel, *_split_kernels(kernel))):
+    if any(_shares_buffer(k, op) for k in (kernel.within or kernel, *_split_kernels(kernel))):
         yield f"two views of one buffer: {', '.join(view.buffer.name for _, view in op.views())}"
     yield from (f"{role} = {view}: it is not float32" for role, view in op.views() if view.dtype != F32)
     for role in kernel.vec4:
