@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.golden.quant_oracle import oracle_decode
+from tests.perf.embeddings import MANY, Figures, texts
 from tests.perf.rivals import Duel
 from tests.perf.rivals_sweep import MOST_BYTES, SHAPES, Trial, shape, trials
 from tests.perf.rivals_table import DECODE, RATIO, Target, line
@@ -83,3 +84,17 @@ def test_targets(found: Duel, target: Target, is_met: bool) -> None:
 
 def rivals(found: Duel) -> list[Run]:
     return [run for row in found.rows.values() for run in row.rival]
+
+
+@pytest.mark.parametrize(("kind", "least", "most"), [("sentences", 6, 24), ("passages", 20, 140)])
+def test_embedded_texts_differ_in_length(kind: str, least: int, most: int) -> None:
+    lengths = [len(text.split()) for text in texts(kind)]
+    assert len(lengths) == MANY == len(set(texts(kind)))
+    assert least <= min(lengths) < max(lengths) <= most
+    assert max(lengths) > 2 * min(lengths)
+
+
+def test_embeddings_row_marks_a_missed_target() -> None:
+    seconds = {"camelid": 0.5, "sentence-transformers": 1.0, "llama.cpp": 0.7}
+    row = Figures(seconds, {"camelid": 0.99999996}).line("sentences", 64, "f32")
+    assert row == "| sentences | 64 | f32 | 128 | 64 | 2.00 | 91 | **1.40** | 1.0000000 |"
