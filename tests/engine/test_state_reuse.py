@@ -60,10 +60,12 @@ def test_a_replaced_tail_is_freed_at_once() -> None:
 
 def test_an_allocation_counts_its_static_pages() -> None:
     cross = StateSpec("cross", "static", (0, 1), (("k", 6), ("v", 6)), PAGE_ROWS)
-    state = KVCacheManager((*STATES, cross), context=20, n_sequences=2, n_pages=3)
+    state = KVCacheManager((*STATES, cross), context=3 * PAGE_ROWS, n_sequences=2, n_pages=3)
     first = state.allocate(TOKENS[:4], static_rows=2 * PAGE_ROWS + 1)
     assert first
     assert state.grow(first, 0, 4) is not None
     assert state.allocate(TOKENS[:4], static_rows=1) is None
     state.free(first, TOKENS[:4], 4)
     assert state.allocate(TOKENS[:4], static_rows=1)
+    fewer = KVCacheManager((*STATES, cross), context=3 * PAGE_ROWS, n_sequences=2, n_pages=1)
+    assert fewer.allocate(TOKENS[:4], static_rows=3 * PAGE_ROWS), "no source of a whole context fits"

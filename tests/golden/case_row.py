@@ -11,8 +11,9 @@ Json = dict[str, Any]
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRow:
     """`lengths` are the lengths of the two sequences. `prefix` is cut from names; `masks` stores gpt2's masks
-    too. `attention` is transformers' implementation. `pooling` pools a model's hidden states, and matrices of
-    the shapes `dense` follow, as modules of sentence-transformers.
+    too, `untied` a head of its own, which transformers saves only after it loaded one. `attention` is
+    transformers' implementation. `pooling` pools a model's hidden states, and matrices of the shapes `dense`
+    follow, as modules of sentence-transformers.
     """
 
     name: str
@@ -21,6 +22,7 @@ class CaseRow:
     lengths: tuple[int, int] = (40, 19)
     prefix: str = ""
     masks: bool = False
+    untied: bool = False
     attention: str = "eager"
     pooling: str = ""
     dense: tuple[tuple[int, int], ...] = ()

@@ -32,7 +32,9 @@ from transformers import (  # noqa: E402
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,
+    AutoModelForSeq2SeqLM,
     AutoModelForSequenceClassification,
+    AutoModelForTextEncoding,
     LlamaConfig,
     LlamaModel,
     logging,
@@ -43,6 +45,8 @@ CLOSEST_EXPERTS = 4e-3  # between the router logits of the last selected expert 
 CLASSES = {
     hf_models.GENERATES: AutoModelForCausalLM,
     hf_models.RANKS: AutoModelForSequenceClassification,
+    hf_models.TRANSDUCES: AutoModelForSeq2SeqLM,
+    hf_models.ENCODER: AutoModelForTextEncoding,
     hf_models.ENCODES: AutoModel,
 }
 
@@ -89,6 +93,9 @@ def logits_of(model: Any, case: HfCase) -> Logits:
 def output_of(model: Any, case: HfCase, ids: list[int]) -> np.ndarray[Any, Any]:
     if case.head == hf_models.GENERATES:
         return model(torch.tensor([ids]), use_cache=False).logits[0].double().numpy()
+    if case.head == hf_models.TRANSDUCES:
+        source, target = (torch.tensor([part]) for part in hf_models.halves(ids))
+        return model(source, decoder_input_ids=target, use_cache=False).logits[0].double().numpy()
     types = {"token_type_ids": torch.tensor([case.token_types(ids)])} if any(case.token_types(ids)) else {}
     output = model(torch.tensor([ids]), **types)
     rows = output.logits if case.head == hf_models.RANKS else output.last_hidden_state[0]
@@ -123,7 +130,8 @@ def saved_shapes(row: CaseRow) -> dict[str, list[int]]:
             shapes = {name: file.get_slice(name).get_shape() for name in sorted(file.keys())}
     named = {name.removeprefix(row.prefix): list(shape) for name, shape in shapes.items()}
     masks = {f"h.{i}.attn.bias": [1, 1, 64, 64] for i in range(row.config["n_layer"])} if row.masks else {}
-    return dict(sorted((named | masks).items()))
+    heads = {"lm_head.weight": named["shared.weight"]} if row.untied else {}
+    return dict(sorted((named | masks | heads).items()))
 
 
 def check_tensors(row: CaseRow, case: HfCase) -> None:

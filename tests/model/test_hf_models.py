@@ -14,11 +14,14 @@ from tests.golden import cases
 from tests.golden.cases import WRONG
 from tests.golden.mutation import Mutation
 from tests.support.hf_models import (
+    ENCODER,
     ENCODES,
     FOLDER,
     GENERATES,
     RANKS,
+    TRANSDUCES,
     HfCase,
+    halves,
     load_case,
     load_cases,
     nmse,
@@ -27,7 +30,8 @@ from tests.support.hf_models import (
     write_hf,
 )
 
-from camelid.model.archs import HF_ROWS
+from camelid.formats.settings import Config
+from camelid.model.archs import HF_ROWS, row_name
 
 CASES = load_cases()
 LARGEST_FILE = 55_000
@@ -36,7 +40,7 @@ SEEN_WITH_IMAGES = {"qwen2_5_vl_text", "qwen3_vl_text"}  # golden models of test
 
 def test_every_row_has_a_file_and_every_architecture_a_row() -> None:
     assert {case.name: case.config for case in CASES} == {row.name: row.config for row in cases.CASES}
-    assert {case.config["model_type"] for case in CASES} == {*HF_ROWS} - SEEN_WITH_IMAGES
+    assert {row_name(Config(case.config)) for case in CASES} == {*HF_ROWS} - SEEN_WITH_IMAGES
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -47,11 +51,14 @@ def test_weights_have_the_bits_that_transformers_ran(case: HfCase) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_golden_file_is_complete_and_small(case: HfCase) -> None:
     assert (FOLDER / f"{case.name}.json").stat().st_size <= LARGEST_FILE
-    vocab, hidden_size = case.config["vocab_size"], case.config.get("hidden_size", 0)
+    vocab, width = case.config["vocab_size"], case.config.get("d_model", 0)
+    hidden_size = case.config.get("hidden_size", width)
     n_labels = len(case.config.get("id2label", ()))
     shapes = {
         GENERATES: [(len(ids), vocab) for ids in case.token_ids],
         ENCODES: [(len(ids), hidden_size) for ids in case.token_ids],
+        ENCODER: [(len(ids), hidden_size) for ids in case.token_ids],
+        TRANSDUCES: [(len(halves(ids)[1]), vocab) for ids in case.token_ids],
         RANKS: [(1, n_labels)] * len(case.token_ids),
     }
     pooled = [(1, hidden_size)] * len(case.token_ids)
@@ -110,7 +117,8 @@ def test_config_states_the_type_and_accepts_changes(tmp_path: Path) -> None:
 
 def test_mutations_have_unique_names() -> None:
     assert len({str(row) for row in WRONG}) == len(WRONG)
-    assert {load_case(row.case).config["model_type"] for row in WRONG} == {*HF_ROWS} - SEEN_WITH_IMAGES
+    named = {row_name(Config(load_case(row.case).config)) for row in WRONG}
+    assert named == {*HF_ROWS} - SEEN_WITH_IMAGES
 
 
 @pytest.mark.parametrize("row", WRONG, ids=str)

@@ -53,7 +53,7 @@ def cases_of(arch: str) -> list[HfCase]:
 
 def arch_of(case: HfCase) -> str:
     """The key in ARCHS, on which a setting may decide."""
-    row = HF_ROWS[case.model_type]
+    row = case.row
     return (case.config.get(BIDIRECTIONAL) and row.bidirectional) or row.arch
 
 
@@ -99,7 +99,9 @@ async def run_all(
 ) -> Logits:
     model, n = loaded.model, len(sequences)
     plan = (
-        encode_plan(model, longest, n) if model.spec.embeds else make_plan(model, longest, n, context=longest)
+        encode_plan(model, longest, n)
+        if model.spec.encoder
+        else make_plan(model, longest, n, context=longest)
     )
     check_plan(plan, backend.capabilities())
     return await run(backend, loaded, sequences, context=longest)

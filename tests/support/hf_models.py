@@ -19,6 +19,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from camelid.formats.settings import Config
+from camelid.model.archs import HF_ROWS, row_name
+from camelid.model.hf_rows import HfRow
+
 Weights = dict[str, NDArray[np.float32]]
 Json = dict[str, Any]
 
@@ -36,6 +40,7 @@ GAINS = {
     "query_key_value": 1.4,
     "query": 1.4,
     "key": 1.4,
+    "q": 0.3,  # T5 does not scale scores
     "classifier": 1.4,
     "embed_out": 2.0,
     "lm_head": 2.0,
@@ -46,12 +51,14 @@ GAINS = {
     "layer": 1.5,  # Granite's
 }
 # Mamba's, with decays from slow to fast, and the scores of attention sinks
+STEEP = {"relative_attention_bias": 1.0}  # spread, whatever the width: a bias is added to scores
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
 AROUND_0 = "gemma(?!3n|4).*|qwen3_next|qwen3_5.*|nemotron"  # families whose norms are stored less 1
 AROUND_1 = (".linear_attn.", "vision_tower.")  # parts of such families whose norms are stored whole
 EMBEDDINGS = (
     "embed_tokens",
+    "shared",
     "embed_in",
     "embed_positions",
     "wte",
@@ -63,14 +70,17 @@ EMBEDDINGS = (
     "token_type_embeddings",
 )
 EMBEDDING_SPREAD = 0.25  # standard deviation: a tied head of 64 inputs then gives logits of spread 2
-GENERATES, RANKS, ENCODES = HEADS = ("ForCausalLM", "ForSequenceClassification", "Model")
+GENERATES, RANKS, ENCODES = ("ForCausalLM", "ForSequenceClassification", "Model")
+TRANSDUCES, ENCODER = ("ForConditionalGeneration", "EncoderModel")  # of an encoder and a decoder
+HEADS = (GENERATES, RANKS, TRANSDUCES, ENCODER, ENCODES)
 TYPES = {"f32": ("F32", "float32"), "f16": ("F16", "float16"), "bf16": ("BF16", "bfloat16")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HfCase:
     """One golden model. `logits` holds an array for each sequence of `token_ids`: logits [T, V] of a causal
-    model, hidden states [T, C] of an encoder, scores [1, L] of a ranking model.
+    model, hidden states [T, C] of an encoder, scores [1, L] of a ranking model. The first three quarters of a
+    sequence are the encoder's if the model has an encoder and a decoder, whose logits [T, V] are stored.
     """
 
     name: str
@@ -91,6 +101,10 @@ class HfCase:
         return self.config["model_type"]
 
     @property
+    def row(self) -> HfRow:
+        return HF_ROWS[row_name(Config(self.config))]
+
+    @property
     def head(self) -> str:
         """The kind of output, by the class of the config."""
         name = self.config["architectures"][0]
@@ -105,6 +119,19 @@ class HfCase:
         return [int(has_two and 3 * i >= 2 * len(ids)) for i in range(len(ids))]
 
 
+def halves(ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+    """The tokens of an encoder and of the decoder behind it."""
+    at = 3 * len(ids) // 4
+    return ids[:at], ids[at:]
+
+
+def n_rows(architecture: str, ids: Sequence[int], *, is_pooled: bool) -> int:
+    """Rows of a sequence's output."""
+    if architecture.endswith(TRANSDUCES):
+        return len(halves(ids)[1])
+    return 1 if architecture.endswith(RANKS) or is_pooled else len(ids)
+
+
 def load_cases() -> list[HfCase]:
     return [load_case(path.stem) for path in sorted(FOLDER.glob("*.json"))]
 
@@ -117,9 +144,9 @@ def decoders() -> list[HfCase]:
 def load_case(name: str) -> HfCase:
     raw: Json = json.loads((FOLDER / f"{name}.json").read_text())
     packed = [np.frombuffer(base64.b64decode(text), "<f4") for text in raw.pop("logits")]
-    is_ranking = raw["config"]["architectures"][0].endswith(RANKS) or bool(raw.get("pooling"))
-    n_rows = [1 if is_ranking else len(ids) for ids in raw["token_ids"]]
-    logits = [flat.reshape(n, -1) for flat, n in zip(packed, n_rows, strict=True)]  # [T, V]
+    name_of_class, is_pooled = raw["config"]["architectures"][0], bool(raw.get("pooling"))
+    counts = [n_rows(name_of_class, ids, is_pooled=is_pooled) for ids in raw["token_ids"]]
+    logits = [flat.reshape(n, -1) for flat, n in zip(packed, counts, strict=True)]  # [T, V]
     dense = tuple((rows, cols) for rows, cols in raw.pop("dense", ()))
     return HfCase(name=name, logits=logits, dense=dense, **raw)
 
@@ -270,6 +297,8 @@ def _spread(case: HfCase, name: str) -> float:
         return VECTORS.get(last, 0.2)
     if part in EMBEDDINGS:
         return EMBEDDING_SPREAD
+    if part in STEEP:
+        return STEEP[part]
     if last in STACKS:  # [experts, in, out]
         return STACKS[last] / float(np.sqrt(shape[-2]))
     fan_in = shape[0] if case.config["model_type"] in ("gpt2", "jais") else shape[-1]  # gpt2 stores [in, out]

@@ -22,7 +22,7 @@ from camelid.loading.model_file import ModelSource, find_source
 from camelid.loading.start import RunningModel
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
-from camelid.requests.build import RequestBuilder
+from camelid.requests.build import RequestBuilder, check_continues
 from camelid.requests.options import Message, Options, Prompt
 from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
 from camelid.sampling.params import SamplingParams
@@ -182,10 +182,12 @@ class LLM:
         request = Request(prompt_ids=tuple(token_ids), sampling=sampling, max_tokens=most)
         return (await read(self._engine.submit(request))).token_ids
 
-    async def alogits(self, token_ids: Sequence[int]) -> memoryview[float]:
-        """The logits after each token: float32, [T, V]."""
+    async def alogits(self, token_ids: Sequence[int], source_ids: Sequence[int] = ()) -> memoryview[float]:
+        """The logits after each token: float32, [T, V]. In a model with an encoder and a decoder, `token_ids`
+        are the decoder's and `source_ids` the encoder's.
+        """
         self._check_open()
-        rows = await read_logits(self._running, token_ids)
+        rows = await read_logits(self._running, token_ids, source_ids=source_ids)
         joined = b"".join(bytes(row) for row in rows)
         return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
 
@@ -255,9 +257,9 @@ class LLM:
         """As `achat`, without an event loop."""
         return self._runner.run(self.achat(messages, **options))
 
-    def logits(self, token_ids: Sequence[int]) -> memoryview[float]:
+    def logits(self, token_ids: Sequence[int], source_ids: Sequence[int] = ()) -> memoryview[float]:
         """As `alogits`, without an event loop."""
-        return self._runner.run(self.alogits(token_ids))
+        return self._runner.run(self.alogits(token_ids, source_ids))
 
     def logits_on_device(self, token_ids: Sequence[int]) -> DeviceArray:
         """As `alogits_on_device`, without an event loop."""
@@ -334,6 +336,7 @@ class LLM:
     def _host(self) -> SessionHost:
         from camelid.api.sessions.session import SessionHost
 
+        check_continues(self.spec)
         return SessionHost(self._running, self._builder, self._runner, self._start)
 
     def restore(self, path: str | PathLike[str]) -> Session:

@@ -16,13 +16,20 @@ from camelid.sampling.params import SamplingParams
 
 
 async def read_logits(
-    running: RunningModel, token_ids: Sequence[int], into: DeviceArray | None = None
+    running: RunningModel,
+    token_ids: Sequence[int],
+    into: DeviceArray | None = None,
+    *,
+    source_ids: Sequence[int] = (),
 ) -> list[Any]:
-    """A row of logits per token; with `into`, the rows are in the device's array instead."""
+    """A row of logits per token; with `into`, the rows are in the device's array instead. `source_ids` are
+    the tokens of an encoder in front of the decoder.
+    """
     check_generates(running.file.model.spec)
     await running.compile(ALL_LOGITS)
     greedy = SamplingParams(temperature=0.0).seeded()
-    request = Request(prompt_ids=tuple(token_ids), sampling=greedy, all_logits=True, into=into)
+    ids, source = tuple(token_ids), tuple(source_ids)
+    request = Request(prompt_ids=ids, source_ids=source, sampling=greedy, all_logits=True, into=into)
     stream = running.engine.submit(request)
     await read(stream)
     return stream.logits

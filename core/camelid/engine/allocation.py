@@ -26,7 +26,8 @@ class CacheAllocation:
     `slot_rows` records after how many rows a slot was written, `checkpoints` after which rows it is kept.
     `pending` are page-table updates that no step has carried yet. `lent` are cached units that its last
     copies read: no other sequence may receive them before the copies are submitted. `key` is the prefix-
-    cache key of the last of its first `n_hashed` pages.
+    cache key of the last of its first `n_hashed` pages. `is_encoded` is set once a step was built that fills
+    its static pages with the rows of an encoder.
     """
 
     table_row: int
@@ -35,6 +36,7 @@ class CacheAllocation:
     slots: dict[str, list[int]]
     first_page: dict[str, int]
     static_rows: int = 0
+    is_encoded: bool = False
     n_steps: int = 0
     n_hashed: int = 0
     n_cached: int = 0  # rows of its prefix-cache hit

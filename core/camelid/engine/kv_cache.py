@@ -36,8 +36,7 @@ class KVCacheManager:
 
     At most `n_sequences` allocations of `context` rows each. A paged group has `n_pages` pages (default: a
     full context for every allocation); a window group at most the pages of its window and of `chunk` rows per
-    step. An allocation receives units as its rows come; cached units are evicted where none is free. `grow`
-    returns None if no unit is available, and the scheduler preempts a sequence.
+    step. Cached units are evicted where none is free; `grow` returns None if none is available at all.
     """
 
     def __init__(
@@ -56,6 +55,7 @@ class KVCacheManager:
         self._tabled = [(i, s) for i, s in enumerate(self.states) if s.kind in TABLED]
         self._paged = [(i, s) for i, s in self._tabled if s.kind in PAGED]
         self._rings = [s for s in self.states if s.kind == RING]
+        self.has_static = len(self._tabled) > len(self._paged)
         self.page_rows = self._tabled[0][1].unit_rows if self._tabled else PAGE_ROWS
         self._rows = UnitPool(n_sequences)
         self._bounds = PoolBounds(context, n_sequences, chunk or context, self.page_rows, n_pages)
@@ -189,9 +189,9 @@ class KVCacheManager:
     def fork(self, allocation: CacheAllocation, n_rows: int) -> CacheAllocation | None:
         """An allocation that shares the units of another one's first `n_rows` rows; None if none is free.
 
-        No step of the other may be in flight. The first sequence to write to a shared unit receives a copy.
+        No step of the other may be in flight. The first writer to a shared unit gets a copy.
         """
-        if not self._rows.n_free or not self._slots.has_room(N_SLOTS - 1):
+        if self.has_static or not self._rows.n_free or not self._slots.has_room(N_SLOTS - 1):
             return None
         units = {s.name: allocation.pages[s.name][: self._n_pages(n_rows)] for _, s in self._paged}
         units |= {name: [allocation.read_slot(name)] for name in self._slots.groups}
@@ -310,8 +310,9 @@ class KVCacheManager:
 
     def most_updates(self, allocation: CacheAllocation, first_row: int, n_rows: int) -> int:
         """An upper bound of the page-table updates of `grow`."""
-        n_new = self._n_pages(n_rows) - first_row // self.page_rows  # the first page may be copied
-        return len(allocation.pending) + (n_new * len(self._tabled) if n_rows > allocation.n_writable else 0)
+        n_new = (self._n_pages(n_rows) - first_row // self.page_rows) * len(self._paged)
+        n_new += self._n_pages(allocation.static_rows) if allocation.n_writable < 0 else 0
+        return len(allocation.pending) + (n_new if n_rows > allocation.n_writable else 0)
 
     @staticmethod
     def _rows_of(allocation: CacheAllocation, state: StateSpec, n_rows: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from camelid.backends.base import PoolSize
-from camelid.engine.allocation import RECURRENT, RING, TABLED
+from camelid.engine.allocation import RECURRENT, RING, STATIC, TABLED
 from camelid.plan.plan import StateSpec
 
 N_SLOTS = 2  # slots of an allocation in a recurrent group: the states after its last two steps
@@ -35,7 +35,7 @@ class PoolBounds:
             return self.n_sequences * (N_SLOTS + 1) + CHECKPOINTS  # per sequence one in the prefix cache
         per_sequence = self._most_pages(state)
         # other groups bound the length of a sequence by their pages
-        fewest = per_sequence if state.window else 1
+        fewest = per_sequence if state.window or state.kind == STATIC else 1
         most = self.n_sequences * per_sequence
         return max(min(self.n_pages or most, most), fewest)
 

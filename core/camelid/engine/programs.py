@@ -11,8 +11,8 @@ from camelid.plan.step import Capacity, ProgramKey, Step
 
 # `decode` and `mixed` draw on the device. The others return more: `candidates` the largest logits, `guided`
 # and `all_logits` the whole logits of generated rows or of prompt rows, `verify` the draws of several rows of
-# a sequence, `encode` the pooled rows or scores of whole texts. `injected` and `injected_logits` are `mixed`
-# and `all_logits` for rows of images.
+# a sequence, `encode` the pooled rows or scores of whole texts, or keys and values for a decoder. `injected`
+# and `injected_logits` are `mixed` and `all_logits` for rows of images.
 DECODE, MIXED, ALL_LOGITS, ENCODE = "decode", "mixed", "all_logits", "encode"
 CANDIDATES, GUIDED, VERIFY = "candidates", "guided", "verify"
 INJECTED, INJECTED_LOGITS = "injected", "injected_logits"
@@ -34,7 +34,7 @@ class Limits:
 
     A step that also generates is kept to about `step_s` seconds, where prompts could fill more. One step
     verifies up to `drafts` drafts of a sequence. The rows of one image, up to `image_rows`, run in one step
-    (0: in chunks).
+    (0: in chunks). An encoder in front of the decoder reads up to `source_rows` tokens (0: there is none).
     """
 
     chunk: int = 64
@@ -43,6 +43,7 @@ class Limits:
     step_s: float = 0.1
     drafts: int = 8
     image_rows: int = 0
+    source_rows: int = 0
 
     def __post_init__(self) -> None:
         # During a prefill at most `parallel - 1` sequences generate, so a row is left for the prompt.
@@ -58,6 +59,11 @@ class Limits:
         A step has no more rows than all sequences together.
         """
         return replace(self, context=context, chunk=min(self.chunk, self.parallel * context))
+
+    @property
+    def encode_chunk(self) -> int:
+        """Rows of whole texts in a step."""
+        return max(self.chunk, self.source_rows)
 
     @property
     def image_chunk(self) -> int:
@@ -107,7 +113,8 @@ def program_key(
 def _most_rows(program: str, limits: Limits) -> int:
     """The largest number of rows in a step of this program."""
     n = limits.parallel
-    rows = {VERIFY: n * (limits.drafts + 1), **dict.fromkeys((MIXED, ALL_LOGITS, ENCODE), limits.chunk)}
+    rows = {VERIFY: n * (limits.drafts + 1), **dict.fromkeys((MIXED, ALL_LOGITS), limits.chunk)}
+    rows[ENCODE] = limits.encode_chunk
     rows |= dict.fromkeys((INJECTED, INJECTED_LOGITS), limits.image_chunk)
     return rows.get(program, n)
 

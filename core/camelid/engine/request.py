@@ -46,7 +46,8 @@ class Request:
     `n_keep`. A higher `priority` is scheduled first. `queue_timeout_s` bounds the wait for the first step,
     `timeout_s` the whole request. An `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix
     cache, which requests of one `salt` share. `choice` separates the draws of otherwise equal requests.
-    `media` are the prompt's images, in order.
+    `media` are the prompt's images, in order. `source_ids` are the tokens of an encoder in front of the
+    decoder; `prompt_ids` are then the decoder's.
     """
 
     prompt_ids: tuple[int, ...]
@@ -73,10 +74,16 @@ class Request:
     choice: int = 0
     token_bytes: Callable[[int], bytes] = lambda token_id: b""
     media: tuple[Media, ...] = ()
+    source_ids: tuple[int, ...] = ()
 
     @property
     def n_prompt(self) -> int:
         return len(self.prompt_ids)
+
+    @property
+    def n_read(self) -> int:
+        """Tokens of the text that the request continues or transduces."""
+        return len(self.source_ids) or self.n_prompt
 
     @property
     def generates(self) -> bool:
@@ -98,6 +105,8 @@ class Request:
         """The programs that the request needs beside `decode` and `mixed`."""
         if self.encodes:
             return (ENCODE,)
+        if self.source_ids:
+            return (ENCODE, *self._text_programs)
         images = (INJECTED_LOGITS if self.all_logits else INJECTED,) if self.media else ()
         return (*images, *self._text_programs)
 
@@ -155,9 +164,33 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
             field="speculate",
         )
     _check_media(request, limits)
+    _check_source(request, vocab_size, limits)
     for program in request.programs:
         if program not in programs:
             raise PlanError(f"the request needs program {program!r}, which is not compiled", op="sample")
+
+
+def _check_source(request: Request, vocab_size: int, limits: Limits) -> None:
+    """Raises RequestError for a request without tokens for the model's encoder, or with tokens for none, and
+    ContextOverflowError for too many tokens.
+    """
+    n, most = len(request.source_ids), limits.source_rows
+    check_ids(request.source_ids, vocab_size)
+    if bool(n) != bool(most):
+        want = f"1 to {most}, as this model's decoder attends to an encoder's rows" if most else "none"
+        raise RequestError(f"source_ids has {n} tokens, expected {want}", field="prompt")
+    if n > most:
+        raise ContextOverflowError(
+            f"the prompt has {n} tokens, but the encoder reads at most {most}; shorten the prompt, or load "
+            "with a larger context",
+            field="prompt", n_prompt=n, n_tokens=n, context_length=most,
+        )  # fmt: skip
+    if n and request.overflow == "shift":
+        raise RequestError(
+            "overflow 'shift' drops tokens of the prompt, which an encoder reads whole; set overflow to "
+            "'stop'",
+            field="overflow",
+        )
 
 
 def _check_media(request: Request, limits: Limits) -> None:

@@ -138,8 +138,9 @@ class Scheduler:
         while self.waiting and self._blocked != (self.waiting[0].id, self.state.n_freed):
             first = self.waiting[0]
             request = first.request
+            n_source, reuses = len(request.source_ids), request.uses_prefix_cache
             allocation = self.state.allocate(
-                first.key_ids, salt=request.salt, reuses=request.uses_prefix_cache
+                first.key_ids, salt=request.salt, reuses=reuses, static_rows=n_source
             )
             if allocation:
                 self.waiting.pop(0)
@@ -232,10 +233,12 @@ class Scheduler:
         return n if n <= free_rows else 0 if self.limits.image_rows else free_rows
 
     def _add_encoded(self, batch: Batch) -> None:
-        """Adds whole texts, in order, as far as a chunk has rows for them."""
-        free_rows = self.limits.chunk
+        """Adds whole texts, in order, as far as a step has rows for them: prompts, or sources of decoders."""
+        free_rows = self.limits.encode_chunk
         for s in self._schedulable():
-            if s.request.encodes and 0 < s.n_prefill <= free_rows:
+            if s.awaits_encoder and len(s.request.source_ids) <= free_rows:
+                free_rows -= len(s.request.source_ids) if self._add(batch, s, 0, 0) else 0
+            elif s.request.encodes and 0 < s.n_prefill <= free_rows:
                 n = s.n_prefill
                 free_rows -= n if self._add(batch, s, n, s.request.n_encoded) else 0
 
@@ -271,7 +274,7 @@ class Scheduler:
 
         An atomic prompt ignores the prefill budget and is never split.
         """
-        n = s.n_text_rows if s.request.generates else 0
+        n = s.n_text_rows if s.request.generates and not s.awaits_encoder else 0
         if s.is_atomic_prefill:
             return n if n <= free_rows else 0
         assert s.allocation is not None, "a schedulable sequence has an allocation"
@@ -318,7 +321,7 @@ class Scheduler:
 
 def _next_program(s: Sequence) -> str:
     """The program of the sequence's next rows; most prompts run in `mixed`."""
-    if s.request.encodes:
+    if s.request.encodes or s.awaits_encoder:
         return ENCODE
     if s.request.all_logits:
         return INJECTED_LOGITS if s.is_at_image else ALL_LOGITS

@@ -136,6 +136,11 @@ class Sequence:
         return n_left if is_prompt or n_left > 1 else 0
 
     @property
+    def awaits_encoder(self) -> bool:
+        """True if no encoder has read its source on this allocation."""
+        return bool(self.request.source_ids) and not (self.allocation and self.allocation.is_encoded)
+
+    @property
     def n_text_rows(self) -> int:
         """Rows to prefill up to the next image; 0 if the next row is an image's."""
         before = rows_before_media(self.request.media, self.n_rows) if self.request.media else None
@@ -159,7 +164,7 @@ class Sequence:
     @property
     def can_decode(self) -> bool:
         """True if its next generated row can be submitted."""
-        if self.n_prefill or (self.n_in_flight and not self.can_run_ahead):
+        if self.n_prefill or self.awaits_encoder or (self.n_in_flight and not self.can_run_ahead):
             return False
         n_tokens = len(self.token_ids) + self.n_ahead
         return self.n_rows < n_tokens < self.limit
@@ -279,7 +284,7 @@ class Sequence:
             return
         if reason in ("timeout", "cancelled"):  # no last token releases the text that the reader withholds
             self.emit(None, is_last=True)
-        n_prompt = self.request.n_prompt
+        n_prompt = self.request.n_read
         generation = Generation(
             token_ids=self.answer_ids,
             finish_reason=reason,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from camelid.backends.base import Capabilities, check_plan, reason_against
 from camelid.engine.allocation import PAGED
@@ -61,6 +61,8 @@ class Deployment:
         limits = limits.at_context(context)
         if model.spec.embeds:
             limits = encode_limits(options, context)
+        elif model.spec.encoder:
+            limits = replace(limits, source_rows=context)
         return cls(
             at_context(model, context),
             limits,
@@ -73,7 +75,9 @@ class Deployment:
     @property
     def loaded(self) -> tuple[str, ...]:
         """The programs compiled at load, the first token's first."""
-        return (ENCODE,) if self.model.spec.embeds else LOADED_PROGRAMS
+        if self.model.spec.embeds:
+            return (ENCODE,)
+        return (ENCODE, *LOADED_PROGRAMS) if self.model.spec.encoder else LOADED_PROGRAMS
 
     def plans(self, program: str) -> tuple[Plan, ...]:
         """The plans of a program, one per row bucket, the smallest first."""

@@ -8,6 +8,7 @@ Encoders: J width between two dense maps, L labels of the ranking head, T token 
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
 columns of a state, x rows of the projection to time steps, B and C.
+Relative positions: t buckets of distances.
 Latent attention: J query heads x head_dim without a low rank (else 0), M width of a cached row, O heads x
 value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
 q low rank of queries.
@@ -40,6 +41,10 @@ WIDE_NORMS: Shapes = {"attn_q_norm": "Q", "attn_k_norm": "K"}
 MLA: Shapes = {
     "attn_q": "JC", "attn_q_a": "qC", "attn_q_a_norm": "q", "attn_q_b": "Qq", "attn_kv_a_mqa": "MC",
     "attn_kv_a_norm": "R", "attn_k_b": "ARn", "attn_v_b": "AYR", "attn_output": "CO",
+}  # fmt: skip
+CROSS: Shapes = {
+    "cross_attn_norm": "C", "cross_attn_q": "QC", "cross_attn_k": "KC", "cross_attn_v": "KC",
+    "cross_attn_o": "CQ",
 }  # fmt: skip
 SCAN: Shapes = {
     "ssm_in": "ZC", "ssm_conv1d": "UW", "ssm_dt.bias": "H", "ssm_a": "H1", "ssm_d": "H1", "ssm_out": "CI",
@@ -80,7 +85,7 @@ RECURRENT_MIXERS = ("mamba", "mamba2", "delta", "shortconv")
 ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
-ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv", "attn_q_norm", "attn_k_norm")
+ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv", "attn_q_norm", "attn_k_norm", "attn_rel_b")
 MLP_TENSORS: Mapping[str, Shapes] = {
     "glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
     "sparse_glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
@@ -122,7 +127,9 @@ class Arch:
     files those in `optional_outer`. Tensors in `no_ending` lack the ending `.weight`. Tensors in `biases`
     have a bias, those in `optional_biases` may have one. `bare_norms` are norms without a gain, which no
     file stores. `splits` cuts fused tensors; a tensor in `interleaved` repeats its parts once per head,
-    counted by that letter.
+    counted by that letter. `stacks` are the prefixes of a model's stacks of layers in names: of an encoder
+    and a decoder, if there are two. The first layer of a stack has the tensors in `first`, others may. Files
+    without a gate have MLPs of the activation `plain_act`, if it is named.
     Experts. `gate` is the router's gate, `normalizes` its normalization of probs, in files that state none.
     Residual. `parallel` models are sequential where `use_parallel_residual` is false, or in files that have
     the layer tensor `sequential_by`, if it is named.
@@ -142,13 +149,15 @@ class Arch:
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim to the
     power of `scale_power`, or `attention_scale`. `logit_scale` divides logits, or multiplies them with
-    `multiplies_logits`.
+    `multiplies_logits`; with `scales_tied` a tied head has the scale hidden_size^-0.5 in files that state
+    none.
     Heads. `norms_rotated` norms queries and keys after their rotation, `norms_values` the values, without a
     gain. With `shares_kv`, the file's last layers read keys and values of earlier layers. Layers differ in
     heads and widths where the model `varies`.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. `depth_scales` e, d, w are for
     files that state no scales: e multiplies embeddings, d / sqrt(layers) blocks, w / hidden_size logits.
     `latent_eps` is the epsilon of norms of latents, which no file states (0: that of other norms).
+    Relative positions. Distances from `max_distance` on share a bias.
     Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
     """
 
@@ -169,6 +178,10 @@ class Arch:
     biases: tuple[str, ...] = ()
     optional_biases: tuple[str, ...] = ()
     no_ending: tuple[str, ...] = ()
+    stacks: tuple[str, ...] = ("",)
+    first: Shapes = field(default_factory=dict[str, str])
+    plain_act: str = ""
+    max_distance: int = 0
     has_positions: bool = False
     splits: Mapping[str, tuple[tuple[str, str], ...]] = field(
         default_factory=dict[str, tuple[tuple[str, str], ...]]
@@ -195,6 +208,7 @@ class Arch:
     norms_rotated: bool = False
     scales_embeddings: bool = False
     multiplies_logits: bool = False
+    scales_tied: bool = False
     wide_layers: int = 0
     scale_power: float = -0.5
     sees_images: bool = False
@@ -227,6 +241,11 @@ class Arch:
         return self.mixers == ("bidirectional",)
 
     @property
+    def is_encoder_decoder(self) -> bool:
+        """True for a model whose decoder attends to the rows of its encoder."""
+        return len(self.stacks) > 1
+
+    @property
     def has_attention(self) -> bool:
         """True if layers may have a KV cache."""
         return not {*self.mixers} <= {*RECURRENT_MIXERS}
@@ -244,7 +263,8 @@ class Arch:
         blocks = {"attn_norm": layer.mixer, "ffn_norm": layer.mlp}
         norms = {n: shape for n, shape in self.tensors.items() if not self.varies or blocks.get(n, n)}
         shared = KV_TENSORS if layer.kv_layer >= 0 else ()
-        return {name: s for name, s in {**norms, **mixer, **mlp}.items() if name not in shared}
+        cross: Shapes = CROSS if layer.residual == "cross" else {}
+        return {name: s for name, s in {**norms, **mixer, **cross, **mlp}.items() if name not in shared}
 
 
 # GPT-2's layer without its positions: norms with biases, a plain MLP, and a bias beside each matrix.

@@ -32,6 +32,7 @@ from camelid.model.families import (
     qwen,
     relatives,
     routed,
+    t5,
     varied,
 )
 from camelid.model.hf_rows import HfRow
@@ -62,11 +63,12 @@ FAMILIES = (
     relatives,
     gated,
     latents,
+    t5,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}
 # Classes published with the model_type of another class -> key of their row.
-CLASSES = {"BailingMoeV2ForCausalLM": "bailing_moe_v2"}
+CLASSES = {"BailingMoeV2ForCausalLM": "bailing_moe_v2", "T5EncoderModel": "t5encoder"}
 
 
 def row_name(config: Config) -> str:

@@ -52,15 +52,29 @@ def read_encoder(
     )
 
 
+def read_stacks(
+    metadata: MetadataReader, layer: LayerSpec, n_tensors: int
+) -> tuple[EncoderSpec, tuple[LayerSpec, ...]]:
+    """The encoder and the decoder's layers of a model with both, all like `layer`."""
+    n_encoder = metadata.count("block_count")
+    n_decoder = metadata.count("decoder_block_count", n_encoder)
+    if n_decoder > n_tensors:  # refused before it costs memory
+        metadata.fail("decoder_block_count", f"is {n_decoder}, but the file has {n_tensors} tensors")
+    encodes = replace(layer, mixer="bidirectional", residual="sequential")
+    decodes = replace(layer, residual="cross")
+    return EncoderSpec(layers=(encodes,) * n_encoder), (decodes,) * n_decoder
+
+
 def with_pooling(spec: ModelSpec, pooling: str) -> ModelSpec:
     """The spec of a model that encodes texts by this pooling, whatever its file states; "none" gives the row
-    of each token. A decoder's rows stay causal.
+    of each token. A decoder's rows stay causal; of a model with an encoder in front of a decoder, the encoder
+    is left.
 
     Raises RequestError for a model with recurrent layers, a causal window, or a ranking head.
     """
     encoder, layers = spec.encoder, spec.file_layers
     is_plain = all(layer.mixer in ("attention", *ROW_MIXERS) and not layer.window for layer in spec.layers)
-    if not is_plain or (encoder and (encoder.n_labels or spec.layers)):
+    if not is_plain or (encoder and encoder.n_labels):
         raise RequestError(
             f"pooling is {pooling!r}, which a model with a ranking head, recurrent layers or causal windows "
             "does not have; leave it out",

@@ -147,10 +147,10 @@ def _is_ignored(name: str, settings: HfSettings) -> bool:
 def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
     """(GGUF name, published name) of every tensor, both without their endings."""
     yield from settings.outer.items()
-    names = settings.names
-    for i in range(settings.n_layers):
-        prefix = settings.row.layer.format(i=i)
-        yield from ((f"blk.{i}.{name}", prefix + inner) for name, inner in names.items())
+    for stack, (layer, names, n_layers) in zip(settings.arch.stacks, settings.stacks, strict=True):
+        for i in range(n_layers):
+            prefix = layer.format(i=i)
+            yield from ((f"{stack}blk.{i}.{name}", prefix + inner) for name, inner in names.items())
 
 
 STACKS: Mapping[str, Callable[[HfSettings], int]] = {

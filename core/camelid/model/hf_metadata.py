@@ -136,7 +136,8 @@ def _act(settings: HfSettings) -> Pairs:
     acts = {**ACTS, **settings.row.acts}
     if name and name not in acts:
         raise unsupported(key, name, acts)
-    if name and acts[name] != settings.arch.act:
+    is_plain = settings.arch.plain_act and "ffn_gate" not in settings.names
+    if name and acts[name] != (settings.arch.plain_act if is_plain else settings.arch.act):
         yield "hidden_activation", acts[name]
 
 

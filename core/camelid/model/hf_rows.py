@@ -158,9 +158,10 @@ class HfRow:
     Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `ranking`
     those of a ranking head, which classes ...ForSequenceClassification have; `mlp_names` the MLP's by kind,
     for models whose dense and expert MLPs share published names, `named_by` (of config.json) those that
-    depend on a setting. `folds` maps a GGUF name to one or more folds (`hf_folds.FOLDS`), in order, `scales`
-    to factors of its rows, from config.json and the number of rows. Tensors that begin or end with an item
-    of `ignored` are not weights.
+    depend on a setting. Of an encoder in front of a decoder, `encoder` (of config.json) are the tensors of a
+    layer, under the prefix `encoder_layer`; `names`, `named_by` and `layer` are then the decoder's. `folds`
+    maps a GGUF name to one or more folds (`hf_folds.FOLDS`), in order, `scales` to factors of its rows, from
+    config.json and the number of rows. Tensors that begin or end with an item of `ignored` are not weights.
     Keys. `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as
     `section.key`. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are
     optional floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of
@@ -178,6 +179,8 @@ class HfRow:
     ranking: Names = field(default_factory=dict[str, str])
     named_by: Callable[[Config], Names] | None = None
     layer: str = "model.layers.{i}."
+    encoder: Callable[[Config], Names] | None = None
+    encoder_layer: str = ""
     folds: Names = field(default_factory=dict[str, str])
     scales: Mapping[str, Callable[[Config, int], Runs]] = field(
         default_factory=dict[str, Callable[[Config, int], Runs]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf_header import MetadataValue
@@ -31,6 +31,14 @@ MAX_STREAMS = 64
 
 
 MAX_EXPERTS = 1 << 12  # published models have at most 512
+
+
+class Stack(NamedTuple):
+    """Layers of one kind: the prefix of a layer's published tensors, their names, the number of layers."""
+
+    layer: str
+    names: Mapping[str, str]
+    n_layers: int
 
 
 @dataclass(frozen=True)
@@ -99,6 +107,18 @@ class HfSettings:
         mlp, row = "experts" if self.n_experts else self.arch.mlp, self.row
         own: Mapping[str, str] = row.named_by(self.config) if row.named_by else {}
         return {**row.names, **own, **row.mlp_names.get(mlp, {})}
+
+    @cached_property
+    def stacks(self) -> tuple[Stack, ...]:
+        """The stacks of layers, in the order of the architecture's `stacks`."""
+        row, layers = self.row, Stack(self.row.layer, self.names, self.n_layers)
+        if row.encoder is None:
+            return (layers,)
+        n_decoder = self.count("decoder_block_count")
+        if n_decoder > self.n_tensors:
+            raise unsupported("decoder layers", n_decoder, (f"at most {self.n_tensors}, as tensors",))
+        encoder = Stack(row.encoder_layer, row.encoder(self.config), self.n_layers)
+        return encoder, layers._replace(n_layers=n_decoder)
 
     @cached_property
     def layer_types(self) -> list[str]:

@@ -201,7 +201,8 @@ class ModelSpec:
     number of altup's streams; a layer of altup has `input_size` floats of the token, and a learned residual
     of rank `laurel_rank`. `conv_width` is the number of rows that a short convolution sees (0: no layer has
     one). `max_distance` is the last distance with a relative position bias of its own; larger distances share
-    that bias. `n_token_types` > 0 is the number of types of an embedding table by token type (BERT).
+    that bias. `n_buckets` is the number of such biases. A decoder behind an encoder begins with the token
+    `start_id`. `n_token_types` > 0 is the number of types of an embedding table by token type (BERT).
     `sees_images` lets rows of one image attend to each other; the first `n_deepstack` layers add embeddings
     of images. A spec with `tensor_parallel` > 1 is one device's share (`parallel.py`): its heads, and its
     part of each MLP.
@@ -244,6 +245,8 @@ class ModelSpec:
     encoder: EncoderSpec | None = None
     n_token_types: int = 0
     max_distance: int = 0
+    n_buckets: int = 0
+    start_id: int = 0
     sees_images: bool = False
     n_deepstack: int = 0
     tensor_parallel: int = 1
@@ -252,6 +255,11 @@ class ModelSpec:
     def file_layers(self) -> tuple[LayerSpec, ...]:
         """The layers of a model with one stack: the decoder's, or those of an encoder alone."""
         return self.layers or (self.encoder.layers if self.encoder else ())
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """True for a model whose decoder attends to the rows of its encoder."""
+        return self.encoder is not None and bool(self.layers)
 
     @property
     def embeds(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.model.arch import Arch, Model
 from camelid.model.checkpoint import Checkpoint
-from camelid.model.encoder_specs import read_encoder, rows_of
+from camelid.model.encoder_specs import read_encoder, read_stacks, rows_of
 from camelid.model.layer_specs import read_layers
 from camelid.model.lowering import OF_QUERIES
 from camelid.model.metadata_reader import MetadataReader
@@ -62,6 +62,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     """
     metadata = MetadataReader(checkpoint.header, name)
     _check_refused(metadata, arch)
+    arch = _without_gates(arch, checkpoint.tensors)
     n_layers = _n_layers(metadata, len(checkpoint.tensors))
     n_heads, hidden_size = _n_heads(metadata, arch, n_layers), metadata.count("embedding_length")
     head_dim = _head_dim(metadata, max(1, hidden_size // n_heads))
@@ -71,13 +72,17 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     layers = with_own_counts(metadata, layers) if arch.varies else layers
     residual = _residual(metadata, arch, checkpoint.tensors)
     layers = tuple(replace(layer, residual=residual) for layer in layers)
-    encoder = read_encoder(metadata, arch, layers, checkpoint.tensors)
+    if arch.is_encoder_decoder:
+        encoder, layers = read_stacks(metadata, layers[0], len(checkpoint.tensors))
+    else:
+        encoder = read_encoder(metadata, arch, layers, checkpoint.tensors)
     mixers, rotations = {layer.mixer for layer in layers}, {layer.rope for layer in layers}
     attention_scale = _attention_scale(metadata, arch, n_layers, hidden_size / n_heads, head_dim)
+    is_tied = "output.weight" not in checkpoint.tensors
     spec = ModelSpec(
         arch=name,
         name=checkpoint.header.get("general.name", str, default=name),
-        n_layers=n_layers,
+        n_layers=len(layers),
         n_heads=n_heads,
         n_kv_heads=_n_kv_heads(metadata, arch, n_layers, n_heads),
         head_dim=head_dim,
@@ -88,10 +93,10 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         norm_eps=metadata.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
         norm_kind=arch.norm_kind,
         ropes={name: rope for name, rope in ropes.items() if name.removesuffix(OF_QUERIES) in rotations},
-        layers=() if encoder else layers,
+        layers=() if encoder and not arch.is_encoder_decoder else layers,
         encoder=encoder,
         n_token_types=rows_of(checkpoint.tensors, "token_types"),
-        is_tied="output.weight" not in checkpoint.tensors,
+        is_tied=is_tied,
         experts=experts,
         ssm=read_ssm(metadata, mixers),
         delta=read_delta(metadata, arch) if "delta" in mixers else None,
@@ -103,9 +108,12 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         norms_rotated=arch.norms_rotated,
         attention_softcap=metadata.number("attn_logit_softcapping", arch.softcaps[0]),
         logit_softcap=metadata.number("final_logit_softcapping", arch.softcaps[1]),
-        logit_scale=_logit_scale(metadata, arch, hidden_size),
+        logit_scale=_logit_scale(metadata, arch, hidden_size, is_tied=is_tied),
         embedding_scale=metadata.number("embedding_scale", arch.embedding_scale(hidden_size)),
         residual_scale=metadata.number("residual_scale", arch.residual_scale(n_layers)),
+        max_distance=arch.max_distance,
+        n_buckets=metadata.count("attention.relative_buckets_count", least=2) if arch.max_distance else 0,
+        start_id=metadata.count("decoder_start_token_id", least=0) if arch.is_encoder_decoder else 0,
         sees_images=arch.sees_images,
         norms_values=arch.norms_values,
         ffn_cutoff=max(sparsity(metadata, n_layers)) if arch.mlp == "sparse_glu" else 0.0,
@@ -277,10 +285,18 @@ def _yarn_scale(metadata: MetadataReader) -> float:
     return (1.0 + metadata.number("rope.scaling.yarn_log_multiplier", 0.0) * stretch) ** 2
 
 
-def _logit_scale(metadata: MetadataReader, arch: Arch, hidden_size: int) -> float:
+def _logit_scale(metadata: MetadataReader, arch: Arch, hidden_size: int, *, is_tied: bool) -> float:
     default = hidden_size / arch.depth_scales[2] if arch.depth_scales else 1.0
+    if arch.scales_tied and is_tied:
+        default = hidden_size**-0.5
     stated = metadata.number("logit_scale", default) or 1.0
     return stated if arch.multiplies_logits else 1.0 / stated
+
+
+def _without_gates(arch: Arch, tensors: Mapping[str, Weight]) -> Arch:
+    """The row with plain MLPs, if the architecture has a form without gates and the file is of that form."""
+    is_gated = not arch.plain_act or f"{arch.stacks[0]}blk.0.ffn_gate.weight" in tensors
+    return arch if is_gated else replace(arch, mlp="mlp", act=arch.plain_act)
 
 
 def _residual(metadata: MetadataReader, arch: Arch, tensors: Mapping[str, Weight]) -> str:

@@ -15,9 +15,11 @@ from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, inline_f32, take_rows
 
 Shape = tuple[int, ...]
+Layers = Mapping[str, LayerSpec]  # by the prefix of their tensors
 CHUNKS = ("_chexps",)
 OUTPUT_NORM = "output_norm"
 SEQUENTIAL = ("ffn_norm",)  # tensors that a sequential layer requires of an architecture with other residuals
+LAYER = re.compile(r"((enc|dec)\.)?blk\.\d+\.")
 SINGLE_EXPERT = re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.\d+\.weight")
 
 
@@ -62,7 +64,7 @@ def _more_tokens(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[str]:
 
 def tensor_shapes(spec: ModelSpec, arch: Arch, present: Collection[str]) -> dict[str, Shape]:
     """Shapes by full GGUF name: the row's required tensors, and the optional ones in `present`."""
-    sizes, layers = _sizes(spec), _layer_sizes(spec)
+    sizes, layers = _sizes(spec), _layer_sizes(spec, arch)
     names = dict(_required(spec, arch)) | {n: s for n, s in _optional(spec, arch) if n in present}
     return {
         name: tuple(layers.get(_prefix(name), sizes)[letter] for letter in letters)
@@ -70,16 +72,25 @@ def tensor_shapes(spec: ModelSpec, arch: Arch, present: Collection[str]) -> dict
     }
 
 
-def _layer_sizes(spec: ModelSpec) -> Mapping[str, Mapping[str, int]]:
+def _layer_sizes(spec: ModelSpec, arch: Arch) -> Mapping[str, Mapping[str, int]]:
     """Numbers of the letters in each layer, by the prefix of its tensors."""
-    layers = spec.file_layers
-    made = {layer: _sizes(spec.of_layer(layer)) for layer in {*layers}}
-    return {f"blk.{i}.": made[layer] for i, layer in enumerate(layers)}
+    layers = _layers(spec, arch)
+    made = {layer: _sizes(spec.of_layer(layer)) for layer in {*layers.values()}}
+    return {prefix: made[layer] for prefix, layer in layers.items()}
+
+
+def _layers(spec: ModelSpec, arch: Arch) -> Layers:
+    """The layers of all stacks."""
+    encoder = spec.encoder.layers if spec.encoder else ()
+    stacks = (encoder, spec.layers) if arch.is_encoder_decoder else (spec.file_layers,)
+    pairs = zip(arch.stacks, stacks, strict=True)
+    return {f"{stack}blk.{i}.": layer for stack, layers in pairs for i, layer in enumerate(layers)}
 
 
 def _prefix(name: str) -> str:
     """The prefix of a layer's tensors; other tensors have no such prefix."""
-    return name[: name.find(".", 4) + 1] if name.startswith("blk.") else ""
+    found = LAYER.match(name)
+    return found[0] if found else ""
 
 
 def _sizes(spec: ModelSpec) -> Mapping[str, int]:
@@ -94,7 +105,7 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "a": spec.n_streams, "b": spec.n_streams - 1, "c": spec.n_streams**2, "p": spec.input_size,
         "l": spec.n_layers * spec.input_size, "r": spec.laurel_rank,
         "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,
-        "J": spec.encoder.dense_size if spec.encoder else 0,
+        "J": spec.encoder.dense_size if spec.encoder else 0, "t": spec.n_buckets,
         **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
         **(_mla_sizes(spec, spec.mla) if spec.mla else {}),
     }  # fmt: skip
@@ -137,7 +148,7 @@ def _delta_sizes(delta: DeltaSpec | None) -> Mapping[str, int]:
 def _split(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
     """The tensors, with fused ones cut into their parts. A fused tensor has the rows of all its parts."""
     out = dict(tensors)
-    for prefix, sizes in {"": _sizes(spec), **_layer_sizes(spec)}.items():
+    for prefix, sizes in {"": _sizes(spec), **_layer_sizes(spec, arch)}.items():
         for name, parts in arch.splits.items():
             if not all(letter in sizes for _, letter in parts):
                 continue  # a part of a mixer that no layer has
@@ -163,23 +174,24 @@ def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     named = {**arch.outer} | ({"position_embd": "PC"} if arch.has_positions else {})
     yield from ((f"{name}.weight", letters) for name, letters in named.items())
     yield from ((f"{name}.bias", _of_bias(named[name])) for name in arch.biases if name in named)
-    for i, layer in enumerate(spec.file_layers):
-        shapes = _layer_shapes(spec, arch, layer)
-        yield from ((f"blk.{i}.{_full(name, arch)}", letters) for name, letters in shapes.items())
+    for prefix, layer in _layers(spec, arch).items():
+        first: Shapes = arch.first if prefix.endswith("blk.0.") else {}
+        shapes = {**_layer_shapes(spec, arch, layer), **first}
+        yield from ((f"{prefix}{_full(name, arch)}", letters) for name, letters in shapes.items())
         biases = (name for name in arch.biases if name in shapes)
-        yield from ((f"blk.{i}.{name}.bias", _of_bias(shapes[name])) for name in biases)
+        yield from ((f"{prefix}{name}.bias", _of_bias(shapes[name])) for name in biases)
 
 
 def _optional(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
     outer = {"output": "VC"} if spec.layers else arch.optional_outer
     yield from ((f"{name}.weight", letters) for name, letters in outer.items())
     yield from ((f"{name}.bias", _of_bias(outer[name])) for name in arch.optional_biases if name in outer)
-    for i, layer in enumerate(spec.file_layers):
+    for prefix, layer in _layers(spec, arch).items():
         shapes = {**_layer_shapes(spec, arch, layer), **arch.optional}
-        optional = {**arch.optional, **_unread_kv(arch, layer)}
-        yield from ((f"blk.{i}.{_full(name, arch)}", letters) for name, letters in optional.items())
+        optional = {**arch.optional, **arch.first, **_unread_kv(arch, layer)}
+        yield from ((f"{prefix}{_full(name, arch)}", letters) for name, letters in optional.items())
         biases = (name for name in arch.optional_biases if name in shapes)
-        yield from ((f"blk.{i}.{name}.bias", _of_bias(shapes[name])) for name in biases)
+        yield from ((f"{prefix}{name}.bias", _of_bias(shapes[name])) for name in biases)
 
 
 def _unread_kv(arch: Arch, layer: LayerSpec) -> Shapes:

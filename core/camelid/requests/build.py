@@ -183,9 +183,11 @@ class RequestBuilder:
         sampling = SamplingParams.from_options(rest, self._defaults).seeded()
         constraint = self._constraint(guides, rendered.calls, ignore_eos=ignore_eos)
         prompt_ids, media = self._with_rows(rendered)
+        source_ids, prompt_ids = self._of_encoder(prompt_ids)
         return Request(
             sampling=sampling,
             prompt_ids=tuple(prompt_ids),
+            source_ids=tuple(source_ids),
             media=media,
             max_tokens=max_tokens,
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
@@ -193,6 +195,11 @@ class RequestBuilder:
             constraint=constraint,
             **(self._tokenizer_fields | engine),
         )
+
+    def _of_encoder(self, prompt_ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:
+        """The tokens of the encoder, if there is one in front of the decoder, and of the decoder."""
+        spec = self._file.spec
+        return (prompt_ids, (spec.start_id,)) if spec.is_encoder_decoder and prompt_ids else ((), prompt_ids)
 
     def _with_rows(self, prompt: ChatPrompt) -> tuple[Sequence[int], tuple[Media, ...]]:
         """The token ids with a placeholder for each row of an image, and the images to encode."""
@@ -206,6 +213,12 @@ class RequestBuilder:
         """Raises RequestError for a draft model that is this model or has another vocabulary."""
         if not isinstance(speculate, DraftModel) or not isinstance(speculate.spec, ModelSpec):
             return  # a proposer without a vocabulary of its own
+        if speculate.spec.is_encoder_decoder or self._file.spec.is_encoder_decoder:
+            raise RequestError(
+                "a draft model reads the tokens of a decoder alone, and a model with an encoder needs the "
+                "encoder's too; leave speculate out, or set it to 'ngram'",
+                field="speculate",
+            )
         if speculate.spec is self._file.spec:  # a deadlock: the draft waits for the step that waits for it
             raise RequestError("a model cannot be its own draft; load a smaller one", field="speculate")
         n, want = speculate.spec.vocab_size, self._file.spec.vocab_size
@@ -286,6 +299,16 @@ def check_generates(spec: ModelSpec) -> None:
         raise RequestError(
             f"{spec.name!r:.200} generates no text: it makes {'rankings' if ranks(spec) else 'embeddings'}; "
             f"call {'rerank' if ranks(spec) else 'embed'}, or load a model that generates",
+            field="model",
+        )
+
+
+def check_continues(spec: ModelSpec) -> None:
+    """Raises RequestError for a model whose answers do not continue the text that it reads."""
+    if spec.is_encoder_decoder:
+        raise RequestError(
+            f"{spec.name!r:.200} has an encoder, so its answers do not continue a session's text; call "
+            "generate with the whole text",
             field="model",
         )
 

@@ -37,6 +37,7 @@ from tests.golden.cases import (
     qwen,
     relatives,
     routed,
+    t5,
     varied,
 )
 from tests.golden.mutation import Mutation
@@ -69,6 +70,7 @@ FAMILIES = (
     relatives,
     gated,
     latents,
+    t5,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

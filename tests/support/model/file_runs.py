@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from tests.support.hf_models import halves
 from tests.support.model.runs import Logits, Steps, cuts, make_plan, make_state, start
-from tests.support.model.stress_encoder import whole_step
+from tests.support.model.stress_encoder import places, whole_step
 
 from camelid.backends.base import Backend
 from camelid.backends.reference.backend import ReferenceBackend
@@ -24,7 +25,7 @@ from camelid.model.decoder import declare_states, lower
 from camelid.model.read import read_model
 from camelid.model.spec_reader import at_context
 from camelid.plan.fuse import fuse
-from camelid.plan.plan import Plan
+from camelid.plan.plan import PAGE_ROWS, Plan
 from camelid.plan.step import Capacity, ProgramKey
 
 MAX_ROWS = 64  # rows per step
@@ -73,6 +74,9 @@ async def run(
     lengths = [len(ids) for ids in sequences]
     steps, longest = steps or cuts(chunk, *lengths), max(lengths)
     model = at_context(loaded.model, context or longest)
+    if model.spec.is_encoder_decoder:
+        how = {"chunk": chunk, "fused": fused, "adapter": adapter, "edit": edit, "dtype": dtype}
+        return await transduce(backend, replace(loaded, model=model), sequences, **how)
     if model.spec.embeds:
         how = {"fused": fused, "adapter": adapter, "edit": edit, "dtype": dtype}
         return await encode(backend, replace(loaded, model=model), sequences, types, **how)
@@ -86,11 +90,41 @@ async def run(
     return logits
 
 
+async def transduce(
+    backend: Backend,
+    loaded: Loaded,
+    sequences: Sequence[Sequence[int]],
+    *,
+    chunk: int,
+    fused: frozenset[str],
+    adapter: str,
+    edit: Callable[[Plan], Plan],
+    dtype: str,
+) -> Logits:
+    """Logits of the decoder's rows of each sequence, after one step of all encoders."""
+    model, pairs, n = loaded.model, [halves(ids) for ids in sequences], len(sequences)
+    longest, steps = max(map(len, sequences)), cuts(chunk, *(len(target) for _, target in pairs))
+    encoder = encode_plan(model, sum(len(source) for source, _ in pairs), n, dtype)
+    decoder = make_plan(model, max(map(sum, steps)), n, context=longest, dtype=dtype)
+    state = make_state(decoder.states, context=longest, n_sequences=n)
+    plans = [fuse(edit(plan), fused) for plan in (encoder, decoder)]
+    started = await start(backend, plans, state, sources=loaded.sources, adapter=adapter)
+    streams = [started.open_stream(target, static_rows=len(source)) for source, target in pairs]
+    step = whole_step(state, streams, [(source, places(len(source))) for source, _ in pairs])
+    assert await started.run("encode", step) == []
+    logits = await started.feed(streams, steps)
+    await backend.close()
+    return logits
+
+
 def encode_plan(model: Model, n_rows: int, n_sequences: int = 1, dtype: str = "f32") -> Plan:
-    """A step of so many rows in all; its outputs are all rows, or one per sequence with a pooling."""
+    """A step of so many rows in all; its outputs are all rows, or one per sequence with a pooling. With a
+    decoder behind the encoder, the step may fill a page more than the rows of each sequence.
+    """
     assert model.spec.encoder is not None
     n_outputs = n_sequences if model.spec.encoder.pooling else n_rows
-    capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_outputs, updates=0)
+    n_pages = n_sequences - (-n_rows // PAGE_ROWS) if model.spec.layers else 0
+    capacity = Capacity(rows=n_rows, sequences=n_sequences, outputs=n_outputs, updates=n_pages)
     key = ProgramKey(entry="encode", capacity=capacity)
     return lower(model, key, declare_states(model.spec), dtype=dtype)
 
