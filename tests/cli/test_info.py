@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -119,9 +120,11 @@ def is_weight(name: str, case: HfCase) -> bool:
 
 def is_optional(name: str, arch: Arch) -> bool:
     """True for a tensor that files of the architecture may lack."""
-    inner = name.split(".", 2)[2] if name.startswith("blk.") else name
+    layer = re.match(r"(?:(?:enc|dec)\.)?blk\.(\d+)\.", name)
+    inner = name[layer.end() :] if layer else name
     is_bias = inner.endswith(".bias") and inner.removesuffix(".bias") in arch.optional_biases
-    return is_bias or inner in {*arch.optional, *arch.optional_outer}
+    of_first = arch.first if layer and layer[1] != "0" else ()
+    return is_bias or inner in {*arch.optional, *arch.optional_outer, *of_first}
 
 
 def test_vectors_and_odd_rows_are_not_quantized() -> None:

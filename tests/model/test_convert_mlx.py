@@ -15,6 +15,7 @@ from tests.golden.mlx_cases import COMMITTED, MlxCase
 from tests.support.exhaustive import every
 from tests.support.hf_models import (
     GENERATES,
+    TRANSDUCES,
     HfCase,
     Weights,
     load_case,
@@ -53,6 +54,8 @@ REFUSED = {
 
 def refusal_of(case: HfCase) -> str:
     """Words of the error for a case that is not written, else none."""
+    if case.head == TRANSDUCES:
+        return "not those with an encoder"
     no_logits = case.head != GENERATES or case.pooling
     return "not embedding or ranking models" if no_logits else REFUSED.get(case.model_type, "")
 

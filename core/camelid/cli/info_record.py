@@ -180,7 +180,8 @@ def _known_names(checkpoint: Checkpoint) -> set[str]:
         spec = read_spec(checkpoint, name, arch, {})
     except CamelidError:
         return set()
-    layers = [f"blk.{i}.{part}" for i in range(spec.n_layers) for part in arch.splits]
+    prefixes = [f"{stack}blk.{i}." for stack in arch.stacks for i in range(spec.n_layers)]
+    layers = [prefix + part for prefix in prefixes for part in arch.splits]
     fused = {f"{layer}.{end}" for layer in layers for end in ("weight", "bias")}
     factors = {f"{name}.weight" for name in FACTOR_TENSORS}
     return {*tensor_shapes(spec, arch, checkpoint.tensors), *fused, *factors}

@@ -43,6 +43,8 @@ def mlx_weights(directory: HfDirectory) -> dict[str, MlxWeight]:
     does not run or stores in a form without a rule, and the errors of `checkpoint_of_hf`.
     """
     settings = read_settings(directory)
+    if settings.arch.is_encoder_decoder:
+        raise _refused(settings, "mlx-lm opens models that generate, not those with an encoder")
     if settings.arch.is_encoder or settings.is_ranking or directory.embedding.pooling:
         raise _refused(settings, "mlx-lm opens models that generate, not embedding or ranking models")
     stored = replace(settings, row=_stored_row(settings))

@@ -317,6 +317,7 @@ def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
         f"head_dim must be at most {MAX_HEAD_DIM}": spec.head_dim <= MAX_HEAD_DIM,
         "key and value heads must have the same size": value_dim == spec.head_dim,
         "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
+        "decoder_start_token_id must be in the vocabulary": spec.start_id < spec.vocab_size,
         "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,
         "ALiBi's largest bias must not be negative": spec.max_alibi_bias >= 0.0,
         f"ALiBi's context_length times n_heads must be at most {MAX_ALIBI}": not spec.max_alibi_bias
