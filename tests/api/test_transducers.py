@@ -72,7 +72,7 @@ Draws = list[tuple[int | None, float]]
 
 async def answer(llm: camelid.LLM, text: str) -> Draws:
     """Drawn tokens with their log-probabilities, whose bits show any difference of logits."""
-    events = llm.astream(text, temperature=0.9, seed=7, max_tokens=40, ignore_eos=True)
+    events = llm.astream(text, temperature=0.9, seed=7, max_tokens=70, ignore_eos=True)
     return [(event.token_id, event.logprob) async for event in events]
 
 
@@ -85,7 +85,7 @@ async def together(llm: camelid.LLM, texts: list[str]) -> list[Draws]:
     [
         {"parallel": 6},
         {"parallel": 2, "chunk": 3, "max_in_flight": 1},
-        {"parallel": 6, "kv_rows": 64},  # answers of 41 rows: sequences are preempted, and encoded again
+        {"parallel": 6, "kv_rows": 128},  # answers of 71 rows: sequences are preempted, and encoded again
     ],
     ids=str,
 )
@@ -120,6 +120,18 @@ def test_samplers_of_the_host_and_grammars_draw_the_first_token(llm: camelid.LLM
     assert llm.generate("a", regex="(a|b) c+", max_tokens=6, seed=3).text.startswith(("a c", "b c"))
     options = {"typical_p": 0.9, "seed": 3, "max_tokens": 6, "logprobs": 2}
     assert llm.generate("a", **options).token_ids == llm.generate("a", **options).token_ids
+
+
+def test_a_grammars_first_token_waits_for_the_encoder(llm: camelid.LLM) -> None:
+    """One step has no room for all sources, so that grammars of the first run meanwhile."""
+    options: dict[str, Any] = {"regex": "([a-e] )+", "temperature": 0.0, "max_tokens": 8}
+    texts = [f"{letter} " * 200 for letter in "abc"]
+
+    async def at_once() -> list[list[int]]:
+        found = await asyncio.gather(*(llm.agenerate(text, **options) for text in texts))
+        return [each.token_ids for each in found]
+
+    assert asyncio.run(at_once()) == [llm.generate(text, **options).token_ids for text in texts]
 
 
 def test_a_fork_continues_as_its_parent(llm: camelid.LLM) -> None:
