@@ -22,7 +22,7 @@ from camelid.engine.media import Media
 from camelid.engine.request import Request
 from camelid.errors import CamelidError, ModelFormatError, TensorShapeError
 from camelid.formats.gguf import open_gguf
-from camelid.images.decode import ImageFile
+from camelid.images.decode import ImageFile, PillowPixels
 from camelid.images.patches import patch_rows, patches_of, windows_of
 from camelid.loading.convert import convert
 from camelid.loading.convert_tower import convert_tower
@@ -183,7 +183,8 @@ def test_a_tensor_without_a_rule_is_refused(tmp_path: Path) -> None:
 def test_patches_are_the_processors_pixels() -> None:
     """At the tower's size nothing is resized: each patch has its own pixels, channel by channel."""
     image, places = load_vision("gemma3").pixels(0), patches_of(windows_of(4, 4, 0)[0], 2)
-    rows = np.frombuffer(patch_rows(Image.fromarray(image), places, 4, (0.5,) * 3, (0.5,) * 3), "f4")
+    pixels = PillowPixels(Image.fromarray(image))
+    rows = np.frombuffer(patch_rows(pixels, places, 4, (0.5,) * 3, (0.5,) * 3), "f4")
     values = (image.astype("f8") / 255 - 0.5) / 0.5
     want = [values[4 * y : 4 * y + 4, 4 * x : 4 * x + 4].transpose(2, 0, 1).ravel() for y, x in places]
     assert np.allclose(rows.reshape(64, 48), want, atol=1e-7)

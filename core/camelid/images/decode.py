@@ -1,4 +1,7 @@
-"""Decodes images with Pillow (`camelid[vision]`), within limits of bytes and pixels."""
+"""Decodes images with Pillow (`camelid[vision]`), within limits of bytes and pixels.
+
+A page has no Pillow: its images are decoded ahead of their request (`pixels.DECODED_AHEAD`).
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import base64
 import binascii
 import io
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib import import_module
@@ -14,6 +18,7 @@ from pathlib import Path
 from typing import Any, NoReturn, TypeAlias, cast
 
 from camelid.errors import RequestError, shown
+from camelid.images.pixels import DECODED_AHEAD, Pixels
 
 Image: TypeAlias = Any  # PIL.Image.Image; Pillow is an extra
 MAX_BYTES = 64 << 20  # of an encoded image
@@ -33,6 +38,24 @@ class ImageFile:
     @property
     def digest(self) -> bytes:
         return sha256(self.data).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class PillowPixels:
+    """An image of Pillow in RGB."""
+
+    image: Image
+
+    @property
+    def size(self) -> tuple[int, int]:
+        return self.image.size
+
+    def resized(self, height: int, width: int, resample: str) -> PillowPixels:
+        filters: Any = import_module("PIL.Image").Resampling
+        return PillowPixels(self.image.resize((width, height), filters[resample.upper()]))
+
+    def channels(self) -> Sequence[bytes]:
+        return [channel.tobytes() for channel in self.image.split()]
 
 
 def image_file(value: object, place: str) -> ImageFile:
@@ -99,27 +122,32 @@ def _from_pil(image: Any) -> ImageFile:
     return ImageFile(data.getvalue())
 
 
-def decoded(file: ImageFile, place: str) -> Image:
+def decoded(file: ImageFile, place: str) -> Pixels:
     """The image in RGB, turned as its EXIF orientation says, as transformers loads images.
 
     Raises RequestError for damaged data, an unknown format, too many pixels, and if Pillow is absent.
     """
+    if file.digest in DECODED_AHEAD:
+        return DECODED_AHEAD[file.digest]
     image = _opened(file, place)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return upright(image).convert("RGB")
+            return PillowPixels(upright(image).convert("RGB"))
     except Exception as error:  # as in `_opened`
-        _refuse_unreadable(file, place, error)
+        refuse_unreadable(file, place, type(error).__name__)
 
 
-def _refuse_unreadable(file: ImageFile, place: str, error: Exception) -> NoReturn:
-    got = f"{len(file.data):,} bytes that are no readable image ({type(error).__name__})"
-    refuse(place, got, f"an image as {', '.join(FORMATS)}")
+def refuse_unreadable(file: ImageFile, place: str, reason: str, formats: Sequence[str] = FORMATS) -> NoReturn:
+    """Raises the RequestError of an image that cannot be decoded."""
+    got = f"{len(file.data):,} bytes that are no readable image ({reason})"
+    refuse(place, got, f"an image as {', '.join(formats)}")
 
 
 def size_of(file: ImageFile, place: str) -> tuple[int, int]:
     """Width and height of the upright image, without its pixels. Raises RequestError as `decoded`."""
+    if file.digest in DECODED_AHEAD:
+        return DECODED_AHEAD[file.digest].size
     image = _opened(file, place)
     width, height = image.size
     return (height, width) if image.getexif().get(ORIENTATION) in SIDEWAYS else (width, height)
@@ -134,13 +162,18 @@ def _opened(file: ImageFile, place: str) -> Image:
             image = pil.open(io.BytesIO(file.data), formats=FORMATS)
             image.getexif()
     except Exception as error:  # readers of damaged files raise errors of many kinds
-        _refuse_unreadable(file, place, error)
+        refuse_unreadable(file, place, type(error).__name__)
     width, height = image.size
+    check_size(width, height, place)
+    return image
+
+
+def check_size(width: int, height: int, place: str) -> None:
+    """Raises RequestError above `MAX_PIXELS`."""
     if not 0 < width * height <= MAX_PIXELS:
         refuse(
             place, f"{width:,} x {height:,} pixels", f"at most {MAX_PIXELS:,} pixels; make the image smaller"
         )
-    return image
 
 
 def upright(image: Image) -> Image:

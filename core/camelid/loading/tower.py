@@ -10,7 +10,7 @@ from itertools import chain
 
 from camelid.backends.base import Backend, Program, check_plan, reason_against
 from camelid.images.decode import ImageFile, decoded
-from camelid.images.patches import Place, patch_rows, patches_of, resized, table_weights, windows_of
+from camelid.images.patches import Place, patch_rows, patches_of, table_weights, windows_of
 from camelid.loading.choose import open_named
 from camelid.model.vision.grid import Grid, grid_of
 from camelid.model.vision.lower import Run, lower_tower, runs_of
@@ -47,7 +47,7 @@ def picture(file: ImageFile, tower: TowerSpec, place: str = "image") -> Picture:
     merge, (height, width) = grid.merge, grid.squares
     windows = windows_of(height, width, tower.window // merge)
     places = patches_of(list(chain.from_iterable(windows)), merge)
-    image = resized(image, *grid.pixels, how.resample)
+    image = image.resized(*grid.pixels, how.resample)
     inputs = {"pixels": patch_rows(image, places, grid.size, how.mean, how.std)}
     positions: Sequence[Place] = places
     if tower.n_positions and how.size:

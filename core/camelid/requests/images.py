@@ -24,7 +24,7 @@ def split_images(
 
     Raises RequestError for an image without a tower, and for more than `MAX_IMAGES`.
     """
-    images = [part["image"] for message in messages for part in _parts(message) if part["type"] == "image"]
+    images = images_of(messages)
     if images and words is None:
         raise RequestError(
             "this model takes no images: load it with the mmproj file of its vision tower, or choose a model "
@@ -34,6 +34,11 @@ def split_images(
     if len(images) > MAX_IMAGES:
         raise RequestError(f"found {len(images)} images, expected at most {MAX_IMAGES}", field="messages")
     return [_without_images(message) for message in messages], images
+
+
+def images_of(messages: Sequence[Mapping[str, object]]) -> list[ImageFile]:
+    """The images of checked messages, in order."""
+    return [part["image"] for message in messages for part in _parts(message) if part["type"] == "image"]
 
 
 def _parts(message: Mapping[str, object]) -> list[dict[str, Any]]:
