@@ -42,6 +42,7 @@ DOORS: dict[str, set[str]] = {
     "backends/remote/": {"zmq"},
     "backends/webgpu/host_python.py": {"wgpu"},
     "backends/webgpu/host_browser.py": {"js", "pyodide"},
+    "page/images.py": {"js", "pyodide"},
     "cli/": {"click", "rich"},
     "cli/perplexity_kl.py": {"numpy"},
     "server/": {"prometheus_client", "starlette", "uvicorn", "uvloop"},

@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core" / "camelid"
 KERNELS = ("wasm-simd", "wasm-relaxed")  # folders, each with a single-threaded and a multi-threaded module
 PAGE_FOLDERS = (
-    "", "chat", "chat/texts", "client", "models", "models/texts", "glass", "glass/texts", "search",
-    "search/texts",
+    "", "chat", "chat/texts", "client", "images", "models", "models/texts", "glass", "glass/texts",
+    "search", "search/texts",
 )  # fmt: skip
 PACKAGE = ROOT / "web" / "package"
 # Files of the site that the npm package has, too; its worker.js is a bundle.

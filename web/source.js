@@ -120,14 +120,23 @@ async function refuseBeside(name) {
   throw new Error(`the model has several parts, and ${name} was not given; open all parts together`);
 }
 
-/** Opens parts; progress is of all. */
-async function openParts(handles, progress) {
+/**
+ * Opens handles; progress is of all.
+ * @param {(Handle | Handle[])[]} handles
+ * @param {Progress} [progress]
+ * @returns {Promise<Source[]>}
+ */
+export function openSources(handles, progress = () => {}) {
   const counts = handles.map(() => [0, 0]);
   const count = (i) => (done, total) => {
     counts[i] = [done, total];
     progress(...[0, 1].map((at) => counts.reduce((sum, each) => sum + each[at], 0)));
   };
-  const opened = await Promise.all(handles.map((handle, i) => openSource(handle, count(i))));
+  return Promise.all(handles.map((handle, i) => openSource(handle, count(i))));
+}
+
+async function openParts(handles, progress) {
+  const opened = await openSources(handles, progress);
   const parts = new Map(opened.map((source) => [source.name, source]));
   const [first] = [...parts.keys()].sort();
   return parts.get(first).among(async (name) => parts.get(name) ?? refuseBeside(name));

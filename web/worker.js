@@ -4,13 +4,15 @@
 
 import { Executor } from "./executor.js";
 import { hasSnapshot } from "./files.js";
+import { openImage } from "./images/decode.js";
+import { asJson } from "./images/message.js";
 import { startPython } from "./python.js";
 import { forget, keep, recall } from "./remembered.js";
-import { openSource } from "./source.js";
+import { openSource, openSources } from "./source.js";
 import { WasmExecutor } from "./wasm_executor.js";
 
-// Globals that core/camelid/backends/webgpu/host_browser.py uses.
-globalThis.camelid = { Executor, WasmExecutor, openSource };
+// Globals that core/camelid/backends/webgpu/host_browser.py and core/camelid/page/images.py use.
+globalThis.camelid = { Executor, WasmExecutor, openImage, openSource };
 
 let loading = null; // the message of the call that loads the model
 let opening = null; // promise of the model
@@ -34,19 +36,24 @@ self.onmessage = async ({ data }) => {
   }
 };
 
-/** Loads a model from one file or several; the first bytes and Python are fetched in parallel. */
-async function load({ id, files, options }) {
+/**
+ * Loads a model from one file or several, perhaps with its vision tower; the first bytes and Python are fetched
+ * in parallel.
+ */
+async function load({ id, files, mmproj, options }) {
   loading = id;
   tellStart(started);
+  const towers = mmproj ? [mmproj] : [];
   const told = (done, total) => tell({ id, kind: "progress", what: "model", done, total });
-  const name = JSON.stringify([files.map((file) => file.name ?? file), options]);
+  const name = JSON.stringify([[...files, ...towers].map((file) => file.name ?? file), options]);
   if (hasSnapshot) recall(name); // in the page alone: a program with the npm package keeps nothing unasked
   try {
-    const opened = openSource(files.length > 1 ? files : files[0], told);
-    const [source, camelid] = await Promise.all([opened, python]);
-    told(source.size, source.size);
-    const bytes = camelid.host_browser.BrowserSource(source);
-    opening = camelid.model.start(bytes, tellJson, id, JSON.stringify(options));
+    const handles = [files.length > 1 ? files : files[0], ...towers];
+    const [sources, camelid] = await Promise.all([openSources(handles, told), python]);
+    const size = sources.reduce((sum, source) => sum + source.size, 0);
+    told(size, size);
+    const [bytes, ...tower] = sources.map((source) => camelid.host_browser.BrowserSource(source));
+    opening = camelid.model.start(bytes, tellJson, id, JSON.stringify(options), ...tower);
     if ((await opening) && hasSnapshot) keep(name).catch(() => {}); // a full storage is no error
   } finally {
     forget();
@@ -62,7 +69,7 @@ async function restore({ id, file }) {
 async function call({ id, method, ...given }, source) {
   const opened = await opening;
   if (!opened) throw new Error("no model is loaded yet");
-  const pieces = await opened.call(id, method, JSON.stringify(given), source);
+  const pieces = await opened.call(id, method, asJson(given), source);
   if (pieces.length) tell({ id, kind: "result", value: new Blob(pieces.toJs()) });
   pieces.destroy();
 }

@@ -19,7 +19,7 @@ ARROWS: dict[str, set[str]] = {
         "api", "witness", "requests", "loading", "server", "engine", "sampling", "model", "plan", "images",
         "text", "formats", "backends/proof", "backends/registry", "backends/common", "backends/base",
     },
-    "page": {"api", "engine", "loading", "plan", "text", "backends/base"},
+    "page": {"api", "requests", "engine", "loading", "plan", "images", "text", "backends/base"},
     "ray": {"server", "loading", "backends/remote", "backends/base", "backends/registry"},
     "witness": {"api", "requests", "loading", "engine", "sampling", "formats"},
     "__init__": {"api"},

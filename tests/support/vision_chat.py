@@ -10,6 +10,9 @@ from tests.golden.vision_cases import GEMMA3_VISION
 from tests.support.hf_models import HfCase, write_hf
 from tests.support.vision_models import load_vision
 
+from camelid.loading.convert import convert
+from camelid.loading.convert_tower import convert_tower
+
 SPECIALS = (
     "<pad>",
     "<bos>",
@@ -42,7 +45,7 @@ def byte_letters() -> list[str]:
 
 def tokenizer_json() -> dict[str, Any]:
     flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    byte_level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
     vocab = {text: i for i, text in enumerate((*SPECIALS, *byte_letters()))}
     return {
         "version": "1.0",
@@ -70,3 +73,12 @@ def write_chat_model(folder: Path) -> Path:
     settings = {"bos_token": "<bos>", "eos_token": "<eos>", "chat_template": TEMPLATE}
     (folder / "tokenizer_config.json").write_text(json.dumps(settings))
     return folder
+
+
+def write_chat_ggufs(folder: Path) -> tuple[Path, Path]:
+    """Writes the model and its tower as GGUF files, and returns their paths."""
+    directory = write_chat_model(folder / "directory")
+    text, mmproj = folder / "text.gguf", folder / "mmproj.gguf"
+    convert(directory, text)
+    convert_tower(directory, mmproj)
+    return text, mmproj

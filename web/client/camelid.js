@@ -27,29 +27,32 @@ export const WORKER = new URL("../worker.js", import.meta.url);
  * @param {number} [given.context] most tokens of prompt and answer
  * @param {number} [given.parallel] requests that run at once, by default 1; later ones wait
  * @param {string} [given.kv_type] storage type of the KV cache
+ * @param {ModelPart} [given.mmproj] the GGUF file of the model's vision tower, with which it takes images
  * @param {(progress: {what: "python" | "model" | "stages", done: number, total: number, text?: string}) =>
  *   void} [given.onProgress] bytes of the model, and steps of the others
  * @param {(text: string, key?: string) => void} [given.onNotice] gets notices: the device was lost and is
  *   open again, another tab runs the model no longer; `key` names the text for a translation
  * @param {AbortSignal} [given.signal] stops loading
  * @param {boolean} [given.shared] tabs of one site that open the same file run it once, in one of them. A
- *   chosen file and a model in parts are never shared
+ *   chosen file, a model in parts and one with mmproj are never shared
  * @param {Worker | string | URL | (() => Worker)} [given.worker] worker.js of this version, its address, or
  *   a function that starts it
  * @returns {Promise<LLM>} rejects with CamelidError, or with the signal's reason
  */
 export async function load(model, given = {}) {
-  const { onProgress, onNotice, signal, shared = false, worker = WORKER, ...options } = given;
+  const { onProgress, onNotice, signal, shared = false, worker = WORKER, mmproj: tower, ...options } = given;
   signal?.throwIfAborted();
   const files = [model].flat().map(located);
+  const mmproj = tower && located(tower);
+  const all = mmproj ? [...files, mmproj] : files;
   const start = () => startWorker(worker);
-  const calls = new Calls(shared ? new TabWorker(sharedName(files, options), start) : start());
+  const calls = new Calls(shared ? new TabWorker(sharedName(all, options), start) : start());
   if (onNotice) calls.onNotice = onNotice;
   const stop = () => calls.end(signal.reason);
   signal?.addEventListener("abort", stop);
   try {
     const told = ({ kind, id, ...progress }) => onProgress?.(progress);
-    return new LLM(calls, await calls.call("load", { files, options }, told).result);
+    return new LLM(calls, await calls.call("load", { files, mmproj, options }, told).result);
   } catch (error) {
     calls.end(error);
     throw error;

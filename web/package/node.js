@@ -11,12 +11,13 @@ export { openai } from "./client/openai.js";
 
 const ADDRESS = /^(https?|file|data|blob):/;
 
-/** As `load` of client/camelid.js; a model is also the path of a GGUF file. */
-export async function load(model, options = {}) {
+/** As `load` of client/camelid.js; a model and its mmproj are also the paths of GGUF files. */
+export async function load(model, { mmproj, ...options } = {}) {
   const located = (part) => {
     if (typeof part !== "string" || ADDRESS.test(part)) return part;
     return pathToFileURL(resolve(part));
   };
   const files = Array.isArray(model) ? model.map(located) : located(model);
-  return loadWith(files, { worker: () => new NodeWorker("camelid"), ...options });
+  const tower = mmproj && { mmproj: located(mmproj) };
+  return loadWith(files, { worker: () => new NodeWorker("camelid"), ...options, ...tower });
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from os import PathLike
 from typing import Any, Never, ParamSpec, TypeAlias, TypeVar
 
 from camelid.api.llm import LLM
@@ -39,7 +38,7 @@ def load(
     max_in_flight: int | None = None,
     record_tape: bool = False,
     pooling: str | None = None,
-    mmproj: str | PathLike[str] | None = None,
+    mmproj: ModelName | None = None,
     progress: Progress | None = None,
     **unknown: Never,
 ) -> LLM:

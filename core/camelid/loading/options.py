@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from os import PathLike
 from typing import Any
 
 from camelid.backends.registry import user_names
 from camelid.engine.programs import Limits
 from camelid.engine.request import check_integer
 from camelid.errors import RequestError, shown
+from camelid.loading.model_file import ModelName
 from camelid.model.kv_types import KV_TYPES
 
 ACTIVATIONS = ("f32", "q8")
@@ -65,7 +65,7 @@ class LoadOptions:
     max_in_flight: int | None = None
     record_tape: bool = False
     pooling: str | None = None
-    mmproj: str | PathLike[str] | None = None
+    mmproj: ModelName | None = None
 
     @classmethod
     def of(cls, **options: Any) -> LoadOptions:

@@ -21,6 +21,7 @@ from camelid.api.sessions.session import Session
 from camelid.errors import RequestError
 from camelid.page.answer import Answer, Answering
 from camelid.page.glass import Glass
+from camelid.page.images import Decode, PageImages, decode
 from camelid.page.records import (
     Json,
     completion_record,
@@ -36,8 +37,9 @@ Post = Callable[[str], object]  # sends a message to the client
 class PageModel:
     """A loaded model for the client. A session's handle is the id of the call that made the session."""
 
-    def __init__(self, llm: LLM, post: Post) -> None:
+    def __init__(self, llm: LLM, post: Post, decode: Decode = decode) -> None:
         self._llm = llm
+        self._images = PageImages(decode)
         self._post = post
         self._answers: dict[int, Answer] = {}
         self._sessions: dict[int, Session] = {}
@@ -73,13 +75,22 @@ class PageModel:
 
     async def generate(self, id: int, prompt: Any, options: Mapping[str, Any]) -> Json:
         """The answer to a prompt: text, token ids or messages."""
-        request = self._llm.request(prompt, **options)
-        return await self._answer(id, self._llm.asubmit(request))
+
+        async def begin() -> Answering:
+            async with self._images.ahead(prompt):
+                return await self._llm.asubmit(self._llm.request(prompt, **options))
+
+        return await self._answer(id, begin())
 
     async def turn(self, id: int, session: int, text: str | None, options: Mapping[str, Any]) -> Json:
         """The answer in a session, with the session's new state as `session`."""
         found = self._session(session)
-        answer = await self._answer(id, found.start(text, **options))
+
+        async def begin() -> Answering:
+            async with self._images.ahead(found.messages):
+                return await found.start(text, **options)
+
+        answer = await self._answer(id, begin())
         return answer | {"session": session_record(found)}
 
     async def tokenize(self, _: int, text: str, special: bool) -> list[int]:
@@ -96,7 +107,8 @@ class PageModel:
 
     async def count(self, _: int, prompt: Any, options: Mapping[str, Any]) -> int:
         """Number of a prompt's tokens, with those of the chat template."""
-        return len(self._llm.request(prompt, **options).prompt_ids)
+        async with self._images.ahead(prompt):
+            return len(self._llm.request(prompt, **options).prompt_ids)
 
     async def embed(
         self, _: int, texts: str | Sequence[str], options: Mapping[str, Any] | None = None
@@ -224,14 +236,19 @@ METHODS: Mapping[str, Callable[..., Awaitable[Any]]] = {
 }
 
 
-async def start(source: ModelSource, post: Post, id: int, options: str) -> PageModel | None:
-    """Loads a model and sends its facts, or the error; `options` are those of `load`, as JSON."""
+async def start(
+    source: ModelSource, post: Post, id: int, options: str, mmproj: ModelSource | None = None
+) -> PageModel | None:
+    """Loads a model, with its vision tower from `mmproj`, and sends its facts, or the error.
+
+    `options` are those of `load`, as JSON.
+    """
 
     def progress(text: str, done: int, total: int) -> None:
         tell(post, id, "progress", what="stages", done=done, total=total, text=text)
 
     try:
-        llm = await aload(source, progress=progress, **{"parallel": 1} | json.loads(options))
+        llm = await aload(source, progress=progress, **{"parallel": 1} | json.loads(options), mmproj=mmproj)
     except Exception as error:
         tell(post, id, "error", error=error_record(error))
         return None

@@ -68,6 +68,7 @@ def info_record(llm: LLM, model: str) -> Json:
         "context": llm.context,
         "weight_bytes": llm.weight_bytes,
         "has_template": llm.has_template,
+        "takes_images": llm.takes_images,
     }
 
 
