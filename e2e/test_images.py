@@ -1,0 +1,184 @@
+"""Images in the page: the tokens and log-probabilities of the library, whatever form an image has."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.support.vision_chat import write_chat_ggufs
+from tests.support.vision_models import image_of
+
+import camelid
+from e2e.browser import build_site, open_browser, serve_site
+from e2e.visit import Json, open_page
+
+Image: Any = pytest.importorskip("PIL.Image", reason="the extra vision is not installed")
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+SIZE = [50, 70]  # height and width
+GREEDY: dict[str, Any] = {"max_tokens": 8, "temperature": 0, "logprobs": 1}
+CLOSE = 1e-4  # of log-probabilities: WebAssembly's exp is not the native one
+# Loads the model, and answers about each image: {name: {token_ids, logprobs} or {error}}.
+ASK = """async ({ options, images, how }) => {
+  const { load } = await import(new URL("client/camelid.js", location.href));
+  const llm = await load("/text.gguf", options);
+  const bytes = (text) => Uint8Array.fromBase64(text);
+  const forms = {
+    blob: (text) => new Blob([bytes(text)]),
+    uri: (text) => `data:image/png;base64,${text}`,
+    rgb: (text, [height, width]) => ({ width, height, data: bytes(text) }),
+    canvas: (text, [height, width]) => new ImageData(new Uint8ClampedArray(bytes(text)), width, height),
+  };
+  const found = { info: llm.info };
+  for (const [name, { form, data, size }] of Object.entries(images)) {
+    const part = { type: "image", image: forms[form](data, size) };
+    const messages = [{ role: "user", content: [part, { type: "text", text: "What is this?" }] }];
+    try {
+      const stream = llm.stream(messages, how);
+      const logprobs = [];
+      for await (const event of stream) logprobs.push(event.logprob);
+      const { token_ids, usage } = await stream.completion;
+      found[name] = { token_ids, logprobs, rows: usage.prompt_tokens };
+    } catch (error) {
+      found[name] = { error: `${error.name}: ${error.message}` };
+    }
+  }
+  await llm.close();
+  return found;
+}"""
+
+
+def encoded(image: Any, kind: str, **how: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **how)
+    return file.getvalue()
+
+
+def turned(image: Any) -> Any:
+    """EXIF data of an image that lies on its side."""
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    return exif
+
+
+def samples() -> dict[str, tuple[str, bytes]]:
+    """Form and bytes of images by name."""
+    pixels = image_of(5031, 0, SIZE)
+    plain = Image.fromarray(pixels)
+    alpha = np.dstack([pixels, pixels[:, :, 0]])  # 0 to 255
+    clear = Image.fromarray(alpha)
+    return {
+        "png": ("blob", encoded(plain, "PNG")),
+        "png uri": ("uri", encoded(plain, "PNG")),
+        "transparent": ("blob", encoded(clear, "PNG")),
+        "palette": ("blob", encoded(plain.convert("P"), "PNG")),
+        "grey": ("blob", encoded(plain.convert("L"), "PNG")),
+        "gif": ("blob", encoded(plain.convert("P"), "GIF")),
+        "bmp": ("blob", encoded(plain, "BMP")),
+        "webp": ("blob", encoded(plain, "WEBP", lossless=True)),
+        "jpeg": ("blob", encoded(plain, "JPEG", quality=90)),
+        "turned jpeg": ("blob", encoded(plain, "JPEG", quality=90, exif=turned(plain))),
+        "rgb": ("rgb", pixels.tobytes()),
+        "rgba": ("rgb", alpha.tobytes()),
+        "canvas": ("canvas", alpha.tobytes()),
+    }
+
+
+RAW = {"rgb", "rgba", "canvas"}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("images")
+
+
+@pytest.fixture(scope="module")
+def address(folder: Path) -> Iterator[str]:
+    text, mmproj = write_chat_ggufs(folder)
+    extra = {
+        "text.gguf": text.read_bytes(),
+        "mmproj.gguf": mmproj.read_bytes(),
+        "bare.html": b"<title>bare</title>",
+    }
+    build_site(folder / "site", extra)
+    with serve_site(folder / "site") as url:
+        yield url
+
+
+async def ask(address: str, options: Json, images: Json) -> Json:
+    async with open_browser() as browser:
+        page, _ = await open_page(browser, f"{address}bare.html")
+        return await page.evaluate(ASK, {"options": options, "images": images, "how": GREEDY})
+
+
+def given(form: str, data: bytes) -> Json:
+    return {"form": form, "data": base64.b64encode(data).decode(), "size": SIZE}
+
+
+@pytest.fixture(scope="module")
+def seen(address: str) -> Json:
+    """Answers of the page on the processor."""
+    images = {name: given(*sample) for name, sample in samples().items()}
+    images["damaged"] = given("blob", samples()["png"][1][:200])
+    images["tiff"] = given("blob", encoded(Image.fromarray(image_of(1, 0, SIZE)), "TIFF"))
+    images["short"] = given("rgb", b"123")
+    return asyncio.run(ask(address, {"mmproj": "/mmproj.gguf", "backend": "cpu"}, images))
+
+
+@pytest.fixture(scope="module")
+def wanted(folder: Path, address: str) -> Json:
+    """The library's answers for the same images; raw pixels as PNG files."""
+    answers: Json = {}
+    with camelid.load(folder / "text.gguf", mmproj=folder / "mmproj.gguf", backend="cpu") as llm:
+        for name, (form, data) in samples().items():
+            if form != "blob" and name in RAW:
+                pixels = np.frombuffer(data, np.uint8).reshape(*SIZE, -1)[:, :, :3]
+                data = encoded(Image.fromarray(pixels), "PNG")
+            parts = [{"type": "image", "image": data}, {"type": "text", "text": "What is this?"}]
+            events = list(llm.stream([{"role": "user", "content": parts}], **GREEDY))
+            answers[name] = {
+                "token_ids": [event.token_id for event in events],
+                "logprobs": [event.logprob for event in events],
+            }
+    return answers
+
+
+@pytest.mark.parametrize("name", samples())
+def test_answers_are_the_librarys(seen: Json, wanted: Json, name: str) -> None:
+    assert "error" not in seen[name], seen[name]
+    assert seen[name]["token_ids"] == wanted[name]["token_ids"]
+    assert np.allclose(seen[name]["logprobs"], wanted[name]["logprobs"], atol=CLOSE)
+
+
+def test_the_answers_show_the_image(wanted: Json) -> None:
+    """Another image has other log-probabilities, by far more than the tests' tolerance."""
+    differences = [
+        np.abs(np.subtract(wanted["png"]["logprobs"], wanted[name]["logprobs"])).max()
+        for name in ("grey", "turned jpeg")
+    ]
+    assert min(differences) > 10 * CLOSE, differences
+
+
+def test_an_image_that_cannot_be_read_is_one_clear_error(seen: Json) -> None:
+    for name in ("damaged", "tiff"):
+        error = seen[name]["error"]
+        assert error.startswith("RequestError: image 1: found ") and "that are no readable image" in error
+        assert error.endswith("expected an image as BMP, GIF, JPEG, PNG, WEBP")
+    assert "expected 3 or 4 bytes a pixel" in seen["short"]["error"]
+
+
+def test_the_model_says_that_it_takes_images(seen: Json) -> None:
+    assert seen["info"]["takes_images"] is True
+
+
+def test_a_model_without_a_tower_refuses_images(address: str) -> None:
+    images = {"png": given(*samples()["png"])}
+    found = asyncio.run(ask(address, {"backend": "cpu"}, images))
+    assert found["info"]["takes_images"] is False
+    assert "RequestError: this model takes no images: load it with the mmproj file" in found["png"]["error"]
