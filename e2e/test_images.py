@@ -6,17 +6,20 @@ import asyncio
 import base64
 import io
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from playwright.async_api import Page
 from tests.support.vision_chat import write_chat_ggufs
 from tests.support.vision_models import image_of
 
 import camelid
 from e2e.browser import build_site, open_browser, serve_site
-from e2e.visit import Json, open_page
+from e2e.chat_visit import AXE, say, turns
+from e2e.visit import Json, Notes, open_page, screen, settled, wait_ready
 
 Image: Any = pytest.importorskip("PIL.Image", reason="the extra vision is not installed")
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -182,3 +185,134 @@ def test_a_model_without_a_tower_refuses_images(address: str) -> None:
     found = asyncio.run(ask(address, {"backend": "cpu"}, images))
     assert found["info"]["takes_images"] is False
     assert "RequestError: this model takes no images: load it with the mmproj file" in found["png"]["error"]
+
+
+CHAT = "backend=cpu&temperature=0&max_tokens=8&model=text.gguf"
+# Pastes or drops a file; the page's own listeners handle the event.
+GIVE = """([target, kind, name, type, text]) => {
+  const data = new DataTransfer();
+  data.items.add(new File([Uint8Array.fromBase64(text)], name, { type }));
+  const how = { bubbles: true, cancelable: true };
+  const event = kind === "paste"
+    ? new ClipboardEvent(kind, { ...how, clipboardData: data })
+    : new DragEvent(kind, { ...how, dataTransfer: data });
+  document.querySelector(target).dispatchEvent(event);
+}"""
+THUMBNAILS = "#transcript > .user .thumbnail"
+WIDTHS = f"() => [...document.querySelectorAll('{THUMBNAILS}')].map((image) => image.naturalWidth)"
+
+
+@dataclass
+class Talk:
+    """Observations of a chat with images."""
+
+    said: str = ""
+    again: str = ""  # after a reload
+    labels: dict[str, list[str]] = field(default_factory=dict)
+    widths: list[list[int]] = field(default_factory=list)
+    problems: dict[str, str] = field(default_factory=dict)
+    hidden: list[bool] = field(default_factory=list)
+    title: str = ""
+    axe: list[str] = field(default_factory=list)
+    notes: Notes = field(default_factory=Notes)
+
+
+async def give(page: Page, kind: str, name: str, mime: str, data: bytes) -> None:
+    target = "#prompt" if kind == "paste" else "#form"
+    await page.evaluate(GIVE, [target, kind, name, mime, base64.b64encode(data).decode()])
+
+
+async def labels(page: Page, where: str) -> list[str]:
+    return await page.locator(where).evaluate_all("(all) => all.map((one) => one.ariaLabel ?? one.alt)")
+
+
+async def attach(page: Page, seen: Talk) -> None:
+    """Three images: chosen, pasted and dropped; the last is removed; two wrong files."""
+    png = encoded(Image.fromarray(image_of(5031, 0, SIZE)), "PNG")
+    await page.set_input_files("#attach", [{"name": "a.png", "mimeType": "image/png", "buffer": png}])
+    await page.wait_for_selector("#images li")
+    for n, kind in enumerate(("paste", "drop")):
+        await give(page, kind, "b.png", "image/png", samples()["jpeg"][1] if n else png)
+        await page.wait_for_function("(n) => document.querySelectorAll('#images li').length === n", arg=n + 2)
+    seen.labels["composer"] = await labels(page, "#images :is(img, button)")
+    await page.get_by_role("button", name="Remove image 3").click()
+    await give(page, "drop", "notes.txt", "text/plain", b"x")
+    await page.wait_for_selector("#problem:not([hidden])")
+    seen.problems["type"] = await page.inner_text("#problem-text")
+    await page.click("#dismiss")
+
+
+async def converse(page: Page, seen: Talk) -> None:
+    """Sends two images, reloads, and asks further."""
+    await attach(page, seen)
+    await page.fill("#prompt", "What is this?")
+    await screen(page, "images-composer")
+    await page.press("#prompt", "Enter")
+    await page.wait_for_selector("#transcript > .assistant:not([aria-busy])")
+    await settled(page)
+    seen.said = (await turns(page))[-1]
+    seen.hidden.append(await page.locator("#images").is_hidden())
+    await page.reload()
+    await wait_ready(page)
+    await page.wait_for_selector(THUMBNAILS)
+    seen.widths.append(await page.evaluate(WIDTHS))
+    seen.title = await page.inner_text("#title")
+    seen.labels["transcript"] = await labels(page, THUMBNAILS)
+    await page.evaluate(AXE.read_text("utf-8"))
+    await say(page, "And now?")
+    seen.again = (await turns(page))[-1]
+    findings = "async () => (await axe.run()).violations.map(({id, nodes}) => `${id}: ${nodes[0].html}`)"
+    seen.axe = await page.evaluate(findings)
+    await screen(page, "images-transcript")
+
+
+async def visit_chat(address: str) -> Talk:
+    seen = Talk()
+    async with open_browser() as browser:
+        page, seen.notes = await open_page(browser, f"{address}?{CHAT}&mmproj=mmproj.gguf")
+        await wait_ready(page)
+        seen.hidden.append(await page.locator("#attach-label").is_hidden())
+        await converse(page, seen)
+        page, _ = await open_page(browser, f"{address}?{CHAT}")
+        await wait_ready(page)
+        seen.hidden.append(await page.locator("#attach-label").is_hidden())
+        await give(page, "paste", "a.png", "image/png", ONE_PIXEL)
+        await page.wait_for_selector("#problem:not([hidden])")
+        seen.problems["no tower"] = await page.inner_text("#problem-text")
+    return seen
+
+
+ONE_PIXEL = encoded(Image.fromarray(np.zeros((1, 1, 3), np.uint8)), "PNG")
+
+
+@pytest.fixture(scope="module")
+def talk(address: str) -> Talk:
+    return asyncio.run(visit_chat(address))
+
+
+def test_the_chat_answers_about_images(talk: Talk, folder: Path) -> None:
+    png = encoded(Image.fromarray(image_of(5031, 0, SIZE)), "PNG")
+    content = [{"type": "image", "image": png}] * 2 + [{"type": "text", "text": "What is this?"}]
+    options: dict[str, Any] = {"max_tokens": 8, "temperature": 0}
+    with camelid.load(folder / "text.gguf", mmproj=folder / "mmproj.gguf", backend="cpu") as llm:
+        session = llm.session()
+        session.messages = [{"role": "user", "content": content}]
+        first = session.generate(None, **options).text
+        second = session.generate("And now?", **options).text
+    assert (talk.said, talk.again) == (first.strip(), second.strip())
+
+
+def test_images_are_attached_shown_and_kept(talk: Talk) -> None:
+    names = [(f"Image {n}", f"Remove image {n}") for n in (1, 2, 3)]
+    assert talk.labels["composer"] == [name for pair in names for name in pair]
+    assert talk.labels["transcript"] == ["Image 1", "Image 2"]
+    assert talk.widths == [[SIZE[1]] * 2] and talk.title == "What is this?"
+    assert talk.axe == []
+    assert talk.notes.errors == []
+
+
+def test_the_chat_attaches_only_what_the_model_takes(talk: Talk) -> None:
+    button, composer, without_tower = talk.hidden
+    assert (button, composer, without_tower) == (False, True, True)
+    assert talk.problems["type"] == "notes.txt is no image as BMP, GIF, JPEG, PNG or WebP."
+    assert talk.problems["no tower"].startswith("This model takes no images.")

@@ -3,6 +3,7 @@
 import { listenToActions } from "./chat/actions.js";
 import { Chat } from "./chat/chat.js";
 import { at } from "./chat/elements.js";
+import { showAttach } from "./chat/images.js";
 import { Lazy } from "./chat/lazy.js";
 import { options } from "./chat/settings.js";
 import { faultText } from "./chat/sheets.js";
@@ -50,9 +51,9 @@ window.camelid = {
 };
 
 /** Loads a model after the end of a running answer; ends the old one. */
-async function start(model, name) {
+async function start(model, name, mmproj) {
   opening?.stop();
-  const mine = (opening = new Opening(model, name));
+  const mine = (opening = new Opening(model, name, mmproj));
   showOpening(name);
   await Promise.race([chat.rest(), new Promise((resolve) => setTimeout(resolve, REST_MS))]);
   if (mine.isStopped) return; // another model was opened
@@ -64,6 +65,7 @@ async function start(model, name) {
 
 function showOpening(name) {
   at("open-glass").disabled = true;
+  showAttach(false);
   beginProgress();
   hideProblem();
   showNote("");
@@ -101,6 +103,7 @@ async function startEmbedded() {
 function ready(info) {
   chat.use(llm);
   at("open-glass").disabled = false;
+  showAttach(info.takes_images);
   chat.setState("ready", () => readyLine(info));
   showNote(info.why ? text("status.processor", { why: info.why }) : "");
   void keepOffline();

@@ -12,6 +12,7 @@ await useNewest();
 /** A model that is opened. */
 export class Opening {
   #model;
+  #mmproj;
   #stop = new AbortController();
   #told = []; // events before `listen`
   #tell = (...event) => this.#told.push(event);
@@ -24,15 +25,17 @@ export class Opening {
   /**
    * @param {import("./client/camelid.js").ModelPart | import("./client/camelid.js").ModelPart[]} model
    * @param {string} name
+   * @param {import("./client/camelid.js").ModelPart} [mmproj]
    */
-  constructor(model, name) {
-    [this.#model, this.name] = [model, name];
+  constructor(model, name, mmproj) {
+    [this.#model, this.name, this.#mmproj] = [model, name, mmproj];
   }
 
   /** Starts to load the model. */
   begin() {
     this.llm = load(this.#model, {
       ...loadOptions(),
+      mmproj: this.#mmproj,
       shared: true,
       worker: () => {
         this.#start();
@@ -80,11 +83,12 @@ export const flaw =
     .map(([name, value]) => faultOf(name, value))
     .find(Boolean) ?? null;
 
-const { model } = allSettings();
+const { model, mmproj } = allSettings();
+const located = (address) => address && new URL(address, location.href).href;
 
 /** The model of the address; null after an invalid setting, and in the page of one file. */
 export const first =
-  flaw || isOneFile ? null : new Opening(new URL(model, location.href).href, model).begin();
+  flaw || isOneFile ? null : new Opening(located(model), model, located(mmproj)).begin();
 
 // The worker's files are fetched before the page's; a tab that shares another's worker waits this long.
 if (first) await Promise.race([first.started, new Promise((done) => setTimeout(done, 100))]);

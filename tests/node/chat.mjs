@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 
 import { damageOf } from "../../web/chat/checks.js";
+import { contentOf, imagesOf, textOf } from "../../web/chat/content.js";
 import { calculate } from "../../web/chat/calculator.js";
 import { fromFile, toJson, toMarkdown } from "../../web/chat/exchange.js";
 import { ageOf } from "../../web/chat/ages.js";
@@ -90,6 +91,28 @@ const CHECKS = {
     const [markdown] = fromFile(toMarkdown(one), "a.md");
     assert.deepEqual(tree.messagesOf(markdown), tree.messagesOf(one));
     assert.equal(markdown.title, one.title);
+  },
+  /** Images stay with their message in files; a title is of the text; an address that is no data URI is damage. */
+  images: () => {
+    const uri = "data:image/png;base64,AA==";
+    const content = contentOf("What is this?\nSay it.", [uri, uri]);
+    assert.deepEqual([textOf(content), imagesOf(content)], ["What is this?\nSay it.", [uri, uri]]);
+    assert.equal(contentOf("a", []), "a");
+    assert.deepEqual(imagesOf([{ type: "image", image: uri }, { type: "image_url", image_url: uri }]), [uri, uri]);
+    const one = tree.fromMessages([user(content), answer("a llama"), user(contentOf("", [uri]))]);
+    assert.equal(one.title, "What is this?");
+    for (const text of [toJson([one]), toMarkdown(one)]) {
+      const [found] = fromFile(text, "a");
+      assert.deepEqual(tree.messagesOf(found), tree.messagesOf(one));
+    }
+    const elsewhere = contentOf("a", ["https://evil.example/p.png"]);
+    assert.deepEqual(imagesOf(elsewhere), []);
+    for (const images of ['["https://evil.example/p.png"]', "7", "[7]"]) {
+      const text = `<!-- camelid:user {"images": ${images}} -->\n## User\n\nb\n`;
+      assert.throws(() => fromFile(text, "a.md"), { key: "import.field" });
+    }
+    one.nodes[0].message.content = elsewhere;
+    assert.equal(damageOf({ ...one, changed: 1 }), "nodes[0]");
   },
   /** Damage is refused by its place: a node before its parent or twice, wrong fields of its message or facts. */
   damage: () => {

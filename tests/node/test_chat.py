@@ -15,6 +15,7 @@ NAMES = (
         "tabs",
         "titles",
         "files",
+        "images",
         "damage",
         "arithmetic",
         "ranges",

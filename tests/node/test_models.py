@@ -146,6 +146,24 @@ def test_dropped_files() -> None:
     assert "no .gguf file" in none["error"]
 
 
+def test_a_model_and_its_tower_are_a_pair() -> None:
+    model, tower, other = (
+        {"name": name} for name in ("m-Q4_0.gguf", "mmproj-m-F16.gguf", "m.mmproj-Q8_0.gguf")
+    )
+    parts = [{"name": f"m-0000{i}-of-00002.gguf"} for i in (1, 2)]
+    pair, split, two, alone, plain = in_node(
+        *(
+            ["modelOf", files]
+            for files in ([tower, model], [*parts, tower], [model, tower, other], [tower], [model])
+        )
+    )
+    assert pair["value"] == {"model": model, "name": "m-Q4_0.gguf", "mmproj": tower}
+    assert split["value"] == {"model": parts, "name": parts[0]["name"], "mmproj": tower}
+    assert "Several mmproj files at once: mmproj-m-F16.gguf, m.mmproj-Q8_0.gguf." in two["error"]
+    assert alone["error"].startswith("mmproj-m-F16.gguf is a vision tower alone.")
+    assert plain["value"] == {"model": model, "name": "m-Q4_0.gguf"}
+
+
 @pytest.mark.parametrize(
     ("gib", "is_most", "want"),
     [

@@ -17,7 +17,10 @@ import pytest
 from e2e.browser import ROOT, open_browser, serve_site
 from e2e.firefox import open_firefox
 from e2e.visit import Notes, open_page, reference_ids
+from tests.support.vision_chat import write_chat_ggufs
+from tests.support.vision_models import image_of, png_of
 
+import camelid
 from camelid.version import __version__
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -192,6 +195,23 @@ def test_a_saved_session_continues(seen: dict[str, Json], host: str) -> None:
     assert session["roles"][:3] == ["system", "user", "assistant"]
     first, second = session["answers"]
     assert first["token_ids"] == second["token_ids"] and session["cached"] > 20
+
+
+def test_node_takes_pixels_and_refuses_files(app: Path, folder: Path) -> None:
+    """The library's tokens for the same pixels; a file is one error, since Node.js has no decoder."""
+    text, mmproj = write_chat_ggufs(folder)
+    pixels = image_of(5031, 0, [40, 56])
+    (folder / "image.rgb").write_bytes(pixels.tobytes())
+    found = json.loads(run("node", "images.mjs", text, mmproj, folder / "image.rgb", "56", "40", cwd=app))
+    parts = [{"type": "image", "image": png_of(pixels)}, {"type": "text", "text": "What is this?"}]
+    with camelid.load(text, mmproj=mmproj, backend="cpu") as llm:
+        options: dict[str, Any] = {"temperature": 0, "max_tokens": 8}
+        want = llm.chat([{"role": "user", "content": parts}], **options).token_ids
+    assert found["takes_images"] is True and found["pixels"] == want
+    name, message = found["file"]
+    assert name == "RequestError" and message.startswith(
+        "Node.js has no decoder of image files: give the pixels"
+    )
 
 
 def test_nothing_comes_from_elsewhere(seen: dict[str, Json]) -> None:

@@ -1,8 +1,10 @@
 // What the visitor's clicks, keys and files do.
 
 import { damageOf } from "./checks.js";
+import { textOf } from "./content.js";
 import { at, download, tell } from "./elements.js";
 import { fromFile, ImportError, toJson, toMarkdown } from "./exchange.js";
+import { listenToImages, show as showImages, takeImages } from "./images.js";
 import { keep, kept } from "./kept.js";
 import { isComposing, listenToKeys } from "./keys.js";
 import { Lazy, loadStyle } from "./lazy.js";
@@ -11,7 +13,7 @@ import { isNarrow, listenToDrawer, showDrawer } from "./sidebar.js";
 import { canDictate, dictate, onVoices, toggleReading } from "./speech.js";
 import { faultWords, hideProblem, showProblem } from "./status.js";
 import { text, useLanguage } from "./texts.js";
-import { path, textOf } from "./tree.js";
+import { path } from "./tree.js";
 
 const SESSION_FILE = "session.camelid";
 const MODELS_STYLE = new URL("../models/models.css", import.meta.url);
@@ -20,11 +22,12 @@ const modelsDialog = new Lazy((again) => import(`../models/models.js${again}`));
 /**
  * Makes the page's controls work.
  * @param {import("./chat.js").Chat} chat
- * @param {{openModel: (model: any, name: string) => void}} page
+ * @param {{openModel: (model: any, name: string, mmproj?: any) => void}} page
  */
 export function listenToActions(chat, { openModel }) {
   listenToDrawer();
   listenToPrompt(chat);
+  listenToImages();
   listenToTurns(chat);
   listenToList(chat);
   listenToMenu(chat, openModel);
@@ -73,10 +76,10 @@ async function tried(action) {
 function listenToPrompt(chat) {
   const submit = (words) => {
     const prompt = words.trim();
-    if (!prompt) return;
+    if (!prompt && at("images").hidden) return;
     if (chat.state !== "ready") return tell(text(`not-ready.${chat.state}`));
     at("prompt").value = "";
-    chat.say(prompt).catch(() => {}); // the problem is shown
+    chat.say(prompt, {}, takeImages()).catch(() => {}); // the problem is shown
   };
   at("form").addEventListener("submit", (event) => {
     event.preventDefault();
@@ -242,6 +245,7 @@ async function setLanguage(chat, name) {
   await useLanguage(name);
   keep("language", name);
   chat.translate();
+  showImages();
   showSwitches(chat);
   await chat.list();
   settings(chat);
@@ -281,7 +285,7 @@ async function showModels(openModel) {
 /** Opens the one model among chosen files: a file, or its parts in any order. */
 async function openFiles(files, openModel) {
   const found = await (await modelsModule())?.oneModel(files).catch(({ message }) => showProblem(message));
-  if (found) openModel(found.model, found.name);
+  if (found) openModel(found.model, found.name, found.mmproj);
 }
 
 function editLast(chat) {

@@ -1,6 +1,8 @@
 // The open conversation: prompts, answers, edits, versions, storage.
 
+import { contentOf, imagesOf, textOf } from "./content.js";
 import { at, tell } from "./elements.js";
+import { returnImages } from "./images.js";
 import { allSettings, keep, keepSetting, kept } from "./kept.js";
 import { options, schemaOption } from "./settings.js";
 import { noteFault, Shelf } from "./shelf.js";
@@ -81,16 +83,19 @@ export class Chat {
     await this.list();
   }
 
-  /** Sends a prompt as the next message. Rejects if the model fails; the prompt then returns to its field. */
-  async say(prompt, extra = {}) {
+  /**
+   * Sends a prompt with images, which are data URIs, as the next message. Rejects if the model fails; the prompt
+   * then returns to its field.
+   */
+  async say(prompt, extra = {}, images = []) {
     this.checkReady();
     const { conversation } = this;
-    const node = this.#add(conversation, lastOf(conversation), { role: "user", content: prompt });
+    const node = this.#add(conversation, lastOf(conversation), { role: "user", content: contentOf(prompt, images) });
     this.#view.toEnd();
     try {
       return await this.answer(extra);
     } catch (error) {
-      if (!tree.childrenOf(conversation, node.id).length) this.#takeBack(conversation, node, prompt);
+      if (!tree.childrenOf(conversation, node.id).length) this.#takeBack(conversation, node);
       throw error;
     }
   }
@@ -109,9 +114,11 @@ export class Chat {
   }
 
   /** Returns an unanswered prompt to its field. */
-  #takeBack(conversation, node, prompt) {
+  #takeBack(conversation, node) {
+    const { content } = node.message;
     tree.removeNode(conversation, node);
-    at("prompt").value ||= prompt;
+    at("prompt").value ||= textOf(content);
+    returnImages(imagesOf(content));
     this.refresh();
     void this.#save(conversation);
   }
@@ -171,9 +178,10 @@ export class Chat {
   /** Edits a message: a new version beside it, which is answered if it is the visitor's. */
   edit(node, element) {
     const { conversation } = this;
-    editTurn(element, node, async (content) => {
+    editTurn(element, node, async (words) => {
       await this.rest();
       if (!this.#isShown(conversation, node)) return;
+      const content = contentOf(words, imagesOf(node.message.content));
       tree.addNode(conversation, node.parent, { ...node.message, content });
       this.refresh();
       await this.#save(conversation);

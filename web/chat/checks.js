@@ -1,5 +1,6 @@
 // Checks of conversations that come from files or from the store.
 
+import { isContent } from "./content.js";
 import { ROOT } from "./tree.js";
 
 /** @typedef {import("./tree.js").Conversation} Conversation */
@@ -20,11 +21,6 @@ const FACTS = { finish_reason: isText, rounds: Number.isFinite };
 function isCall(call) {
   const { name, arguments: given } = call?.function ?? {};
   return isText(call?.id) && isText(name) && isText(given);
-}
-
-function isContent(content) {
-  if (content === null || isText(content)) return true;
-  return Array.isArray(content) && content.every((part) => isText(part?.text));
 }
 
 /** The known fields of an object that are there; undefined if one of them is damaged. */

@@ -1,7 +1,8 @@
 // Files of conversations: JSON keeps every branch, Markdown the branch that is shown.
 
 import { checkedConversation, checkedMessage, FIELDS } from "./checks.js";
-import { addNode, newConversation, newId, path, ROOT, textOf } from "./tree.js";
+import { contentOf, imagesOf, textOf } from "./content.js";
+import { addNode, newConversation, newId, path, ROOT } from "./tree.js";
 
 /** @typedef {import("./tree.js").Conversation} Conversation */
 
@@ -11,6 +12,7 @@ const MARK = /^<!-- camelid:(system|user|assistant|tool)(?: (\{.*\}))? -->$/;
 // A marker inside a message must not end it: one backslash more on the way out, one less on the way in.
 const ESCAPED = /^(\\*)(<!-- camelid:)/gm;
 const UNESCAPED = /^\\(\\*<!-- camelid:)/gm;
+const DAMAGED = { damaged: true };
 const HEADINGS = { system: "System", user: "User", assistant: "Assistant", tool: "Tool" };
 
 /** A file that cannot be imported. `key` and `values` name its text in the page's languages. */
@@ -34,7 +36,9 @@ export function toMarkdown(conversation) {
   return [`# ${conversation.title}\n`, ...system, ...turns].join("\n");
 }
 
-function section({ role, content, ...rest }) {
+function section({ role, content, ...fields }) {
+  const images = imagesOf(content);
+  const rest = { ...fields, ...(images.length && { images }) };
   const facts = Object.keys(rest).length ? ` ${JSON.stringify(rest).replaceAll("-->", "--\\u003e")}` : "";
   const text = textOf(content).replace(ESCAPED, "\\$1$2");
   return `<!-- camelid:${role}${facts} -->\n## ${HEADINGS[role]}\n\n${text}\n`;
@@ -92,9 +96,10 @@ function fromMarkdown(text, name) {
 function read([mark, , , ...lines], where) {
   const [, role, written = "{}"] = MARK.exec(mark);
   const content = lines.join("\n").replace(/\n$/, "").replace(UNESCAPED, "$1");
-  const facts = factsOf(written);
-  const isSystem = role === "system" && Object.keys(facts ?? { damaged: true }).length === 0;
-  const message = isSystem ? { role, content } : facts && checkedMessage({ ...facts, role, content });
+  const { images = [], ...facts } = factsOf(written) ?? DAMAGED;
+  const isSystem = role === "system" && Object.keys(facts).length === 0;
+  const given = { ...facts, role, content: contentOf(content, images) };
+  const message = isSystem ? { role, content } : !facts.damaged && checkedMessage(given);
   if (!message) throw new ImportError("import.field", { where });
   return message;
 }
@@ -103,7 +108,9 @@ function read([mark, , , ...lines], where) {
 function factsOf(written) {
   try {
     const facts = JSON.parse(written);
-    return Object.keys(facts).every((name) => Object.hasOwn(FIELDS, name)) ? facts : null;
+    const { images = [], ...fields } = facts;
+    const isKnown = Array.isArray(images) && Object.keys(fields).every((name) => Object.hasOwn(FIELDS, name));
+    return isKnown ? facts : null;
   } catch {
     return null;
   }

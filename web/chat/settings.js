@@ -25,6 +25,7 @@ export const SAMPLING = {
 /** Settings of loading. */
 const LOADING = {
   model: { form: { test: isAddress }, expected: "settings.expected.model" },
+  mmproj: { form: { test: isAddress }, expected: "settings.expected.model" },
   backend: { form: /^(auto|webgpu|cpu)$/, expected: "settings.expected.backend" },
   adapter: { form: /^/ },
   threads: whole(1, 1024),

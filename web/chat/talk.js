@@ -1,5 +1,6 @@
 // Answers of the model to a branch of a conversation, with the loop over tool calls.
 
+import { imagesOf } from "./content.js";
 import { definitions, MAX_ROUNDS, runCall } from "./tools.js";
 import { messagesOf } from "./tree.js";
 
@@ -109,7 +110,9 @@ export class Talk {
 
   async #round(session, options, signal, listener) {
     listener.begin();
-    const stream = session.stream(null, { ...options, signal });
+    // A context shift cannot cut an image.
+    const isSeen = session.messages.some(({ content }) => imagesOf(content).length);
+    const stream = session.stream(null, { ...options, ...(isSeen && { overflow: "stop" }), signal });
     for await (const event of stream) listener.event(event);
     const result = await stream.completion;
     return { ...result, ...result.usage, ...result.timings, n_forgotten: session.n_forgotten };

@@ -1,11 +1,13 @@
 // The shown branch of a conversation as elements: messages with their actions, thoughts, calls and results.
 
 import { AnswerView, showMarkdown } from "./answer_view.js";
+import { imagesOf, textOf } from "./content.js";
 import { iconButton, make } from "./elements.js";
+import { thumbnail } from "./images.js";
 import { isComposing } from "./keys.js";
 import { canRead } from "./speech.js";
 import { text } from "./texts.js";
-import { path, place, textOf } from "./tree.js";
+import { path, place } from "./tree.js";
 
 const PAINT_MS = 60; // painting may run on the cores that compute
 
@@ -29,6 +31,8 @@ function emptyTurn(role, id) {
 
 const PARTS = {
   user(element, { content }) {
+    const images = imagesOf(content).map((image, i) => make("li", {}, thumbnail(image, i)));
+    if (images.length) element.append(make("ul", { className: "images" }, ...images));
     element.append(make("div", { className: "text", textContent: textOf(content) }));
   },
   assistant(element, { content, reasoning_content: reasoning, tool_calls: calls }) {

@@ -1,9 +1,11 @@
 // A conversation as a tree of messages: an edit or a new answer is a sibling, and nothing is lost.
 
+import { textOf } from "./content.js";
+
 /**
  * @typedef {object} Message as the chat template takes it
  * @property {"user" | "assistant" | "tool"} role
- * @property {string | null} content
+ * @property {string | object[] | null} content text, or parts of type "image_url" and "text"
  * @property {string} [reasoning_content]
  * @property {{id: string, type: "function", function: {name: string, arguments: string}}[]} [tool_calls]
  * @property {string} [tool_call_id]
@@ -51,7 +53,7 @@ export function addNode(conversation, parent, message, facts) {
   const node = { id: newId(), parent, message, ...(facts && { facts }) };
   conversation.nodes.push(node);
   conversation.chosen[parent] = node.id;
-  conversation.title ||= message.role === "user" ? titleOf(message.content) : "";
+  conversation.title ||= message.role === "user" ? titleOf(textOf(message.content)) : "";
   return node;
 }
 
@@ -63,7 +65,7 @@ export function setField(conversation, name, value, now = Date.now()) {
 
 /** The first line of a text, cut at a word. */
 function titleOf(text) {
-  const line = (text ?? "").trim().split("\n")[0].replace(/\s+/g, " ");
+  const line = text.trim().split("\n")[0].replace(/\s+/g, " ");
   if (line.length <= TITLE_LENGTH) return line;
   const cut = line.slice(0, TITLE_LENGTH);
   return `${cut.slice(0, Math.max(cut.lastIndexOf(" "), TITLE_LENGTH / 2))}…`;
@@ -181,11 +183,6 @@ export function fromMessages(messages) {
     parent = addNode(conversation, parent, message).id;
   }
   return conversation;
-}
-
-/** Text of a message's content: a string, null or a list of parts. */
-export function textOf(content) {
-  return Array.isArray(content) ? content.map((part) => part.text ?? "").join("") : (content ?? "");
 }
 
 /** True if the title or any message has all words of a query. */

@@ -14,6 +14,7 @@ const TYPE = String.raw`I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|F32|MXFP4(?:_MOE)?
 const TAG = new RegExp(String.raw`(?:^|[-._/])((?:UD-)?(?:${TYPE}))(?=[-._/]|$)`, "gi");
 const PART = /^([^]*-)\d{5}(-of-(?!0000[01])(\d{5})\.gguf)$/i;
 const NOT_A_MODEL = /(?:^|[-._/])(?:mmproj|imatrix)(?:[-._/]|$)/i;
+const TOWER = /(?:^|[-._/])mmproj(?:[-._/]|$)/i;
 const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u;
 // Default quants, best first by quality for size.
 const PREFERRED = [
@@ -80,6 +81,11 @@ export function chooseFiles(listing, quant, repository) {
     ? { name: named(models, quant, repository), note: "" }
     : preferred(models, repository);
   return { names: partNames(name), note };
+}
+
+/** Whether a file's name is that of a vision tower. */
+export function isTower(name) {
+  return TOWER.test(name);
 }
 
 /** The last quant tag in a file's name, else in its path, in capitals; "" if there is none. */

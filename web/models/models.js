@@ -17,7 +17,7 @@ const running = new Map();
  * Shows the dialog in the page's language. A chosen model closes it and calls `onOpen` once, with what `load`
  * takes. `onNotice` gets the end of a download while the dialog is closed.
  * @param {HTMLDialogElement} dialog
- * @param {{onOpen: (model: Handle | Handle[], name: string) => void,
+ * @param {{onOpen: (model: Handle | Handle[], name: string, mmproj?: File) => void,
  *   onNotice: (text: string, isFailure: boolean) => void}} options
  */
 export async function openModels(dialog, { onOpen, onNotice }) {
@@ -31,7 +31,7 @@ export async function openModels(dialog, { onOpen, onNotice }) {
 /**
  * The one model among chosen files; its errors are in the page's language.
  * @param {File[]} files
- * @returns {Promise<{model: File | File[], name: string}>}
+ * @returns {Promise<{model: File | File[], name: string, mmproj?: File}>}
  * @throws {ModelError}
  */
 export async function oneModel(files) {
@@ -172,13 +172,13 @@ class View {
   }
 
   #take(files) {
-    const { model, name } = modelOf(files);
-    this.#open(model, name);
+    const { model, name, mmproj } = modelOf(files);
+    this.#open(model, name, mmproj);
   }
 
-  #open(model, name) {
+  #open(model, name, mmproj) {
     this.#dialog.close();
-    this.#onOpen(model, name);
+    this.#onOpen(model, name, mmproj);
   }
 
   async #try(work) {

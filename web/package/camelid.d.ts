@@ -33,6 +33,8 @@ export interface LoadOptions {
   kv_rows?: number;
   /** Prompt rows of a step. */
   chunk?: number;
+  /** The GGUF file of the model's vision tower (mmproj-*.gguf), with which the model takes images. */
+  mmproj?: ModelPart;
   onProgress?: (progress: Progress) => void;
   /**
    * Gets notices: the device was lost and is open again, another tab runs the model no longer. `key` names the
@@ -40,8 +42,8 @@ export interface LoadOptions {
    */
   onNotice?: (text: string, key?: string) => void;
   /**
-   * Tabs of one site that open the same file run it once. A chosen file and a model in parts are not shared. When
-   * the tab that runs the model is closed, another loads it, and a tab that it leaves without an answer for ten
+   * Tabs of one site that open the same file run it once. A chosen file, a model in parts and one with mmproj are not
+   * shared. When the tab that runs the model is closed, another loads it, and a tab that it leaves without an answer for ten
    * seconds loads it itself: calls in progress fail, and sessions are gone.
    */
   shared?: boolean;
@@ -61,13 +63,34 @@ export interface ModelInfo {
   context: number;
   weight_bytes: number;
   has_template: boolean;
+  /** True for a model that was loaded with its vision tower. */
+  takes_images: boolean;
   /** Of Camelid. */
   version: string;
 }
 
+/** Pixels row by row, in RGB or RGBA, whose alpha is left out. An ImageData of a canvas is one. */
+export interface RawImage {
+  width: number;
+  height: number;
+  data: Uint8Array | Uint8ClampedArray;
+}
+
+/**
+ * An image: a file (BMP, GIF, JPEG, PNG, WebP) as a Blob or a data URI, in pages only, or its pixels. `messages` of a
+ * session have data URIs for all of them.
+ */
+export type Image = Blob | string | RawImage;
+
+export type ContentPart =
+  | { type: "text"; text: string }
+  | { type: "image"; image: Image }
+  /** OpenAI's part; a Blob in place of the data URI is an extension. */
+  | { type: "image_url"; image_url: { url: Image; detail?: string } };
+
 export interface Message {
   role: "system" | "developer" | "user" | "assistant" | "tool" | (string & {});
-  content?: string | { type: string; text?: string; [name: string]: unknown }[] | null;
+  content?: string | ContentPart[] | null;
   tool_calls?: { id?: string; type?: "function"; function: { name: string; arguments: string } }[];
   tool_call_id?: string;
   [name: string]: unknown;

@@ -23,6 +23,14 @@ const content: string | null = whole.choices[0].message.content;
 const chunks = await create({ messages: [], stream: true });
 for await (const chunk of chunks) console.log(chunk.choices[0]?.delta.content);
 
+const seeing = await load("/a.gguf", { mmproj: new Blob() });
+const pixels = { width: 1, height: 1, data: new Uint8Array(3) };
+await seeing.chat([{ role: "user", content: [{ type: "image", image: pixels }, { type: "text", text: "?" }] }]);
+await create({ messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "data:," } }] }] });
+console.log(seeing.info.takes_images);
+
+// @ts-expect-error: an image without an image
+await seeing.chat([{ role: "user", content: [{ type: "image", url: "a.png" }] }]);
 // @ts-expect-error: a backend that does not exist
 await load("/a.gguf", { backend: "gpu" });
 // @ts-expect-error: an option that does not exist

@@ -12,7 +12,7 @@ export default {
   "address": "Hub-Kennung oder Adresse",
   "address.hint": "owner/repo, owner/repo:Q4_K_M, owner/repo/datei.gguf, owner/repo@revision oder eine URL",
   "address.open": "Öffnen",
-  "drop": "Eine .gguf-Datei, ihre Teile oder einen Ordner hier ablegen",
+  "drop": "Eine .gguf-Datei, ihre Teile oder einen Ordner hier ablegen, für Bilder mit einer mmproj-Datei",
   "drop.files": "Dateien wählen",
   "drop.folder": "Ordner wählen",
   "stored": "Auf diesem Gerät",
@@ -117,6 +117,8 @@ export default {
   "error.drop-empty": "Unter diesen Dateien ist keine .gguf-Datei.",
   "error.drop-several": "Mehrere Modelle auf einmal: {names}. Öffnen Sie ein Modell oder alle Teile eines "
     + "Modells.",
+  "error.drop-towers": "Mehrere mmproj-Dateien auf einmal: {names}. Wählen Sie eine neben dem Modell.",
+  "error.drop-tower-alone": "{name} ist nur der Bildteil eines Modells. Öffnen Sie die Datei zusammen mit dem Modell.",
   "error.drop-part": "{name} ist einer von {n} Teilen; es fehlen: {missing}. Öffnen Sie alle Teile zusammen "
     + "oder ihren Ordner.",
   "error.unforeseen": "{message}",

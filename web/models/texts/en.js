@@ -12,7 +12,7 @@ export const EN = {
   "address": "Hub id or address",
   "address.hint": "owner/repo, owner/repo:Q4_K_M, owner/repo/file.gguf, owner/repo@revision, or a URL",
   "address.open": "Open",
-  "drop": "Drop a .gguf file, its parts or a folder here",
+  "drop": "Drop a .gguf file, its parts or a folder here, with an mmproj file for images",
   "drop.files": "Choose files",
   "drop.folder": "Choose a folder",
   "stored": "On this device",
@@ -113,6 +113,8 @@ export const EN = {
   "error.busy": "{name} is being downloaded in another tab; stop it there first.",
   "error.drop-empty": "There is no .gguf file among these files.",
   "error.drop-several": "Several models at once: {names}. Open one model, or all parts of one.",
+  "error.drop-towers": "Several mmproj files at once: {names}. Choose one beside the model.",
+  "error.drop-tower-alone": "{name} is a vision tower alone. Open it together with its model.",
   "error.drop-part": "{name} is one of {n} parts; missing: {missing}. Open all parts together, or their "
     + "folder.",
   "error.unforeseen": "{message}",

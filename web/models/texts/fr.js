@@ -12,7 +12,7 @@ export default {
   "address": "Identifiant du hub ou adresse",
   "address.hint": "owner/repo, owner/repo:Q4_K_M, owner/repo/fichier.gguf, owner/repo@revision ou une URL",
   "address.open": "Ouvrir",
-  "drop": "Déposez ici un fichier .gguf, ses parties ou un dossier",
+  "drop": "Déposez ici un fichier .gguf, ses parties ou un dossier, avec un fichier mmproj pour les images",
   "drop.files": "Choisir des fichiers",
   "drop.folder": "Choisir un dossier",
   "stored": "Sur cet appareil",
@@ -116,6 +116,8 @@ export default {
   "error.drop-empty": "Il n’y a pas de fichier .gguf parmi ces fichiers.",
   "error.drop-several": "Plusieurs modèles à la fois : {names}. Ouvrez un modèle, ou toutes les parties d’un "
     + "modèle.",
+  "error.drop-towers": "Plusieurs fichiers mmproj à la fois : {names}. Choisissez-en un à côté du modèle.",
+  "error.drop-tower-alone": "{name} n’est que la partie visuelle d’un modèle. Ouvrez-le avec son modèle.",
   "error.drop-part": "{name} est une partie sur {n} ; il manque : {missing}. Ouvrez toutes les parties "
     + "ensemble, ou leur dossier.",
   "error.unforeseen": "{message}",
