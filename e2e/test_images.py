@@ -19,6 +19,7 @@ from tests.support.vision_models import image_of
 import camelid
 from e2e.browser import build_site, open_browser, serve_site
 from e2e.chat_visit import AXE, say, turns
+from e2e.firefox import open_firefox
 from e2e.visit import Json, Notes, open_page, screen, settled, wait_ready
 
 Image: Any = pytest.importorskip("PIL.Image", reason="the extra vision is not installed")
@@ -178,6 +179,33 @@ def test_an_image_that_cannot_be_read_is_one_clear_error(seen: Json) -> None:
 
 def test_the_model_says_that_it_takes_images(seen: Json) -> None:
     assert seen["info"]["takes_images"] is True
+
+
+def test_the_model_is_on_webgpu_and_its_tower_on_the_processor(address: str, wanted: Json) -> None:
+    images = {name: given(*samples()[name]) for name in ("png", "transparent")}
+    options = {"mmproj": "/mmproj.gguf", "backend": "webgpu", "adapter": "swiftshader"}
+    found = asyncio.run(ask(address, options, images))
+    assert (found["info"]["backend"], found["info"]["images_on"], found["info"]["why"]) == (
+        "webgpu",
+        "cpu",
+        "",
+    )
+    for name in images:
+        assert found[name]["token_ids"] == wanted[name]["token_ids"], found[name]
+
+
+def test_firefox_reads_the_same_pixels(address: str, wanted: Json) -> None:
+    images = {name: given(*sample) for name, sample in samples().items()}
+    options = {"mmproj": "/mmproj.gguf", "backend": "cpu"}
+    with open_firefox() as firefox:
+        firefox.open(f"{address}bare.html")
+        found = firefox.evaluate(ASK, {"options": options, "images": images, "how": GREEDY})
+        has_webgl = firefox.evaluate("() => Boolean(new OffscreenCanvas(1, 1).getContext('webgl'))")
+    if not has_webgl:
+        error = found.pop("transparent")["error"]
+        assert "its transparent pixels cannot be read in this browser" in error
+    got = {name: answer.get("token_ids", answer) for name, answer in found.items() if name in images}
+    assert got == {name: wanted[name]["token_ids"] for name in got}
 
 
 def test_a_model_without_a_tower_refuses_images(address: str) -> None:

@@ -105,9 +105,15 @@ function ready(info) {
   at("open-glass").disabled = false;
   showAttach(info.takes_images);
   chat.setState("ready", () => readyLine(info));
-  showNote(info.why ? text("status.processor", { why: info.why }) : "");
+  showNote(noteOf(info));
   void keepOffline();
   if (matchMedia("(hover: hover)").matches && document.activeElement === document.body) at("prompt").focus();
+}
+
+/** The reason against WebGPU for the model, or for its images alone. */
+function noteOf({ backend, why, images_on: tower }) {
+  if (why) return text("status.processor", { why });
+  return tower && tower !== backend ? text("status.images") : "";
 }
 
 function fail(message, hint) {

@@ -65,6 +65,8 @@ export interface ModelInfo {
   has_template: boolean;
   /** True for a model that was loaded with its vision tower. */
   takes_images: boolean;
+  /** The backend of the vision tower: the processor where WebGPU lacks its kernels. Empty without a tower. */
+  images_on: string;
   /** Of Camelid. */
   version: string;
 }

@@ -56,9 +56,14 @@ def session_record(session: Session) -> Json:
 
 
 def info_record(llm: LLM, model: str) -> Json:
-    """Facts of a loaded model; `why` is the reason why webgpu, the first choice of auto, was not selected."""
-    device = llm.capabilities
-    why = llm.backend_note.removeprefix(f"{device.name} on {device.device}").removeprefix("; not webgpu: ")
+    """Facts of a loaded model.
+
+    `why` is the reason why webgpu, the first choice of auto, was not selected; `images_on` is the backend of
+    its vision tower.
+    """
+    device, tower = llm.capabilities, llm.running.tower
+    note = llm.backend_note.removesuffix(f"; {tower.note}" if tower else "")
+    why = note.removeprefix(f"{device.name} on {device.device}").removeprefix("; not webgpu: ")
     return {
         "model": model,
         "version": __version__,
@@ -69,6 +74,7 @@ def info_record(llm: LLM, model: str) -> Json:
         "weight_bytes": llm.weight_bytes,
         "has_template": llm.has_template,
         "takes_images": llm.takes_images,
+        "images_on": tower.backend.capabilities().name if tower else "",
     }
 
 

@@ -67,6 +67,7 @@ export default {
     + "oder herunterladen.",
   "status.ready": "{model} · {backend} auf {device} · Kontext {context}",
   "status.failed": "Nicht bereit",
+  "status.images": "Bilder liest die CPU, weil WebGPU dafür Kernel fehlen.",
   "status.processor": "Das Modell läuft auf dem Prozessor, nicht mit WebGPU: {why}.",
   "status.no-store": "Dieser Browser bewahrt keine Daten dieser Seite auf: Unterhaltungen enden mit dem "
     + "Tab. Exportieren Sie, was Sie brauchen.",

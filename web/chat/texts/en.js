@@ -62,6 +62,7 @@ export const EN = {
   "loading.cut": "This page's file ends after {done} of {total} MB: copy or download it again, as a whole.",
   "status.ready": "{model} · {backend} on {device} · context {context}",
   "status.failed": "Not ready",
+  "status.images": "Images are read on the CPU, since WebGPU lacks kernels for them.",
   "status.processor": "The model runs on the CPU, not on WebGPU: {why}.",
   "status.no-store": "This browser keeps no data for this page: conversations end with this tab. Export "
     + "what you need.",

@@ -66,6 +66,7 @@ export default {
     + "téléchargez-le à nouveau, en entier.",
   "status.ready": "{model} · {backend} sur {device} · contexte {context}",
   "status.failed": "Pas prêt",
+  "status.images": "Les images sont lues par le CPU : WebGPU n’a pas tous leurs noyaux.",
   "status.processor": "Le modèle s’exécute sur le processeur, et non avec WebGPU : {why}.",
   "status.no-store": "Ce navigateur ne garde aucune donnée de cette page : les conversations finissent "
     + "avec l’onglet. Exportez ce dont vous avez besoin.",
