@@ -92,13 +92,14 @@ const CHECKS = {
     assert.deepEqual(tree.messagesOf(markdown), tree.messagesOf(one));
     assert.equal(markdown.title, one.title);
   },
-  /** Images stay with their message in files; a title is of the text; an address that is no data URI is damage. */
+  /** Images stay with their message in files; a title is of the text; an address of elsewhere is damage. */
   images: () => {
     const uri = "data:image/png;base64,AA==";
     const content = contentOf("What is this?\nSay it.", [uri, uri]);
     assert.deepEqual([textOf(content), imagesOf(content)], ["What is this?\nSay it.", [uri, uri]]);
     assert.equal(contentOf("a", []), "a");
-    assert.deepEqual(imagesOf([{ type: "image", image: uri }, { type: "image_url", image_url: uri }]), [uri, uri]);
+    const others = [{ type: "image", image: uri }, { type: "image_url", image_url: uri }];
+    assert.deepEqual(imagesOf(others), [uri, uri]);
     const one = tree.fromMessages([user(content), answer("a llama"), user(contentOf("", [uri]))]);
     assert.equal(one.title, "What is this?");
     for (const text of [toJson([one]), toMarkdown(one)]) {

@@ -17,7 +17,9 @@ const FUNCTIONS = {
     return { ...size, rgb: base64(rgb) };
   },
   planes: async (file) => base64((await openImage(bytes(file))).read().planes()),
-  asJson: ({ data, blob, ...size }) => asJson({ image: blob ? new Blob([bytes(blob)]) : { ...size, data: bytes(data) } }),
+  asJson: ({ data, blob, ...size }) => {
+    return asJson({ image: blob ? new Blob([bytes(blob)]) : { ...size, data: bytes(data) } });
+  },
 };
 
 let text = "";

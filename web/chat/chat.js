@@ -84,13 +84,14 @@ export class Chat {
   }
 
   /**
-   * Sends a prompt with images, which are data URIs, as the next message. Rejects if the model fails; the prompt
-   * then returns to its field.
+   * Sends a prompt with images, which are data URIs, as the next message. Rejects if the model fails; the
+   * prompt then returns to its field.
    */
   async say(prompt, extra = {}, images = []) {
     this.checkReady();
     const { conversation } = this;
-    const node = this.#add(conversation, lastOf(conversation), { role: "user", content: contentOf(prompt, images) });
+    const message = { role: "user", content: contentOf(prompt, images) };
+    const node = this.#add(conversation, lastOf(conversation), message);
     this.#view.toEnd();
     try {
       return await this.answer(extra);

@@ -10,7 +10,7 @@ export function imagesOf(content) {
   return Array.isArray(content) ? content.map(imageOf).filter(Boolean) : [];
 }
 
-/** The data URI of a part: of a chat's message, or of a session that the terminal saved; "" for another part. */
+/** The data URI of a part of a chat's message, or of a session that the terminal saved; else "". */
 function imageOf(part) {
   const image = part?.type === "image" ? part.image : part?.image_url?.url ?? part?.image_url;
   return typeof image === "string" && image.startsWith("data:") ? image : "";

@@ -37,7 +37,8 @@ function pixelsUri({ width, height, data }) {
     throw new RequestError(`an image has ${found}, expected 3 or 4 bytes a pixel, in RGB or RGBA`);
   }
   if (width * height * 3 > MOST_BYTES) {
-    throw new RequestError(`an image has ${width} x ${height} pixels, expected at most ${MOST_BYTES} bytes in RGB`);
+    const found = `${width} x ${height} pixels`;
+    throw new RequestError(`an image has ${found}, expected at most ${MOST_BYTES} bytes in RGB`);
   }
   return `data:image/bmp;base64,${toBase64(toBmp({ width, height, data }))}`;
 }

@@ -1,5 +1,5 @@
-// Resizes 8-bit images with the values of Pillow 13: a filter is stretched over the source where an image shrinks,
-// its weights are rounded to fixed point, and each of two passes rounds to 8 bits.
+// Resizes 8-bit images with the values of Pillow 13: a filter is stretched over the source where an image
+// shrinks, its weights are rounded to fixed point, and each of two passes rounds to 8 bits.
 
 const PRECISION = 22; // bits of a weight behind the point: 32 without 8 of a value and 2 of overshoot
 const ONE = 2 ** PRECISION;
@@ -32,8 +32,9 @@ function sinc(x) {
 export function resized(rgb, [width, height], [wantedWidth, wantedHeight], name) {
   if (!Object.hasOwn(FILTERS, name)) throw new Error(`the filter '${name}' is unknown`);
   const passes = [];
-  if (wantedWidth !== width) passes.push((it, rows) => alongRows(it, rows, tapsOf(width, wantedWidth, name)));
-  if (wantedHeight !== height) passes.push((it) => alongColumns(it, height, tapsOf(height, wantedHeight, name)));
+  const taps = (n, wanted) => tapsOf(n, wanted, FILTERS[name]);
+  if (wantedWidth !== width) passes.push((it, rows) => alongRows(it, rows, taps(width, wantedWidth)));
+  if (wantedHeight !== height) passes.push((it) => alongColumns(it, height, taps(height, wantedHeight)));
   // Pillow 13 begins with the columns if they lose more than twice as many pixels as the rows do.
   const lost = height - wantedHeight;
   const isColumnsFirst = passes.length === 2 && lost > 0 && lost > 2 * (width - wantedWidth);
@@ -42,8 +43,7 @@ export function resized(rgb, [width, height], [wantedWidth, wantedHeight], name)
 }
 
 /** The source pixels of each target pixel of an axis: their first, and their weights in fixed point. */
-function tapsOf(n, wanted, name) {
-  const [reach, weight] = FILTERS[name];
+function tapsOf(n, wanted, [reach, weight]) {
   const scale = n / wanted;
   const stretch = Math.max(scale, 1);
   return Array.from({ length: wanted }, (_, i) => {
@@ -73,10 +73,16 @@ function alongRows(rgb, height, taps) {
   let at = 0;
   for (let y = 0; y < height; y += 1) {
     for (const { first, weights } of taps) {
-      const sums = [ONE / 2, ONE / 2, ONE / 2];
+      let [red, green, blue] = [ONE / 2, ONE / 2, ONE / 2];
       let from = (y * width + first) * 3;
-      for (const weight of weights) for (let c = 0; c < 3; c += 1) sums[c] += rgb[from++] * weight;
-      for (const sum of sums) made[at++] = clipped(sum);
+      for (let j = 0; j < weights.length; j += 1) {
+        red += rgb[from++] * weights[j];
+        green += rgb[from++] * weights[j];
+        blue += rgb[from++] * weights[j];
+      }
+      made[at++] = clipped(red);
+      made[at++] = clipped(green);
+      made[at++] = clipped(blue);
     }
   }
   return made;

@@ -1,4 +1,5 @@
-// Files that a visitor drops or chooses: one .gguf file, all its parts, or a folder with them; its mmproj file, too.
+// Files that a visitor drops or chooses: one .gguf file, all its parts, or a folder with them; perhaps with the
+// model's mmproj file.
 
 import { abbreviated, isTower, partNames } from "./hub_id.js";
 import { ModelError } from "./texts.js";

@@ -42,9 +42,9 @@ export interface LoadOptions {
    */
   onNotice?: (text: string, key?: string) => void;
   /**
-   * Tabs of one site that open the same file run it once. A chosen file, a model in parts and one with mmproj are not
-   * shared. When the tab that runs the model is closed, another loads it, and a tab that it leaves without an answer for ten
-   * seconds loads it itself: calls in progress fail, and sessions are gone.
+   * Tabs of one site that open the same file run it once. A chosen file, a model in parts and one with mmproj are
+   * not shared. When the tab that runs the model is closed, another loads it, and a tab that it leaves without an
+   * answer for ten seconds loads it itself: calls in progress fail, and sessions are gone.
    */
   shared?: boolean;
   /** Stops loading and frees the worker. */
@@ -79,8 +79,8 @@ export interface RawImage {
 }
 
 /**
- * An image: a file (BMP, GIF, JPEG, PNG, WebP) as a Blob or a data URI, in pages only, or its pixels. `messages` of a
- * session have data URIs for all of them.
+ * An image: a file (BMP, GIF, JPEG, PNG, WebP) as a Blob or a data URI, in pages only, or its pixels. `messages`
+ * of a session have data URIs for all of them.
  */
 export type Image = Blob | string | RawImage;
 

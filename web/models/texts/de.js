@@ -118,7 +118,8 @@ export default {
   "error.drop-several": "Mehrere Modelle auf einmal: {names}. Öffnen Sie ein Modell oder alle Teile eines "
     + "Modells.",
   "error.drop-towers": "Mehrere mmproj-Dateien auf einmal: {names}. Wählen Sie eine neben dem Modell.",
-  "error.drop-tower-alone": "{name} ist nur der Bildteil eines Modells. Öffnen Sie die Datei zusammen mit dem Modell.",
+  "error.drop-tower-alone": "{name} ist nur der Bildteil eines Modells. Öffnen Sie die Datei zusammen mit "
+    + "dem Modell.",
   "error.drop-part": "{name} ist einer von {n} Teilen; es fehlen: {missing}. Öffnen Sie alle Teile zusammen "
     + "oder ihren Ordner.",
   "error.unforeseen": "{message}",
