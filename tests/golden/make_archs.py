@@ -175,18 +175,25 @@ def gap(scores: Any, used: int) -> float:
     return float((ranked[:, used - 1] - ranked[:, used]).min())
 
 
+def n_used(model: Any, router: str) -> int:
+    """Experts that a router chooses, stated by the router or by the block around the router; 0: no router."""
+    modules = (model.get_submodule(name) for name in (router, router.rpartition(".")[0]))
+    return next((module.top_k for module in modules if hasattr(module, "top_k")), 0)
+
+
 def check_routers(case: HfCase) -> None:
     """Every token's choice of experts is stable under float32 rounding."""
     gaps: list[float] = []
 
     def note(module: Any, args: Any, output: Any) -> None:
-        logits = output[0] if isinstance(output, tuple) else output
+        logits = output[int(hasattr(module, "in_features"))] if isinstance(output, tuple) else output
         gaps.append(router_gap(module, logits, router_bias(module, args)))
 
     with tempfile.TemporaryDirectory() as folder:
         model = model_of(case, write_hf(folder, case), dtype=torch.float64, strict=True)
         for name, module in model.named_modules():
-            if name.endswith((".gate", ".router")) and hasattr(module, "top_k"):
+            if name.endswith((".gate", ".router")) and (used := n_used(model, name)):
+                module.top_k = used
                 module.register_forward_hook(note)
         logits_of(model, case)
     closest = min(gaps, default=torch.inf)

@@ -52,8 +52,6 @@ REFUSED = {
     "modernbert_ranking-classifier_activation",
     "modernbert_ranking-classifier_pooling",
     "falcon_rw-parallel_attn",
-    "mpt-attn_config_clip_qkv",
-    "olmo-clip_qkv",
     "gpt_bigcode-scale_attn_weights",
     "opt-do_layer_norm_before",
     "granitemoehybrid-hidden_act",

@@ -111,8 +111,8 @@ def test_unknown_architecture_is_named(tmp_path: Path) -> None:
 
 def test_metadata_that_would_change_results_is_refused(tmp_path: Path) -> None:
     gguf = open_gguf(tiny(tmp_path / "m.gguf"))
-    changed = replace(gguf, metadata={**gguf.metadata, "llama.attention.clamp_kqv": 4.0})
-    with pytest.raises(UnsupportedModelError, match=r"llama\.attention\.clamp_kqv is 4\.0"):
+    changed = replace(gguf, metadata={**gguf.metadata, "llama.rope.scaling.alpha": 4.0})
+    with pytest.raises(UnsupportedModelError, match=r"llama\.rope\.scaling\.alpha is 4\.0"):
         next(read_model(changed))
     shard = replace(gguf, metadata={**gguf.metadata, "split.count": 3})
     with pytest.raises(UnsupportedModelError, match=r"split\.count is 3"):

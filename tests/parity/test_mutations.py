@@ -128,6 +128,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "gate_swiglu_oai": ("clamp(up, -7.0, 7.0)", "min(up, 7.0)"),
     "unary": ("id.y * X_STRIDE", "0u * X_STRIDE"),
     "scale": ("return BY * v", "return v"),
+    "clamp": ("-LIMIT, LIMIT", "-LIMIT, 2.0 * LIMIT"),
     "softcap": ("smooth_tanh(v / CAP)", "smooth_tanh(v)"),
     "mul": ("id.x / EACH", "id.x % EACH"),
     "mul_within": ("* X_STRIDE + R_OFFSET", "* X_STRIDE + X_OFFSET"),

@@ -33,6 +33,7 @@ from camelid.model.families import (
     relatives,
     routed,
     t5,
+    sparse,
     varied,
 )
 from camelid.model.hf_rows import HfRow
@@ -64,6 +65,7 @@ FAMILIES = (
     gated,
     latents,
     t5,
+    sparse,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

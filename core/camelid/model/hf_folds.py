@@ -34,6 +34,12 @@ def _transpose_each(weight: Weight, _: HfSettings) -> Weight:
     return weight if len(weight.shape) != 3 or weight.has_planes else _turned(weight)
 
 
+def _stack(weight: Weight, settings: HfSettings) -> Weight:
+    """The experts' matrices one below the other as a stack."""
+    n_rows, n = weight.shape[0], settings.n_experts
+    return weight if n_rows % n else replace(weight, shape=(n, n_rows // n, *weight.shape[1:]))
+
+
 def _turned(weight: Weight) -> Weight:
     n, n_in, n_out = weight.shape
     return replace(weight, shape=(n, n_out, n_in)).then("transpose", n_in, n_out)
@@ -203,6 +209,7 @@ def _without_offset(weight: Weight, _: HfSettings) -> Weight:
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "transpose_each": _transpose_each,
+    "stack": _stack,
     "even": lambda weight, _: _alternate(weight, 0),
     "odd": lambda weight, _: _alternate(weight, 1),
     "pairs_of_q": lambda weight, settings: _pairs(weight, settings.n_heads),

@@ -24,6 +24,7 @@ SLIDING, FULL = "sliding_attention", "full_attention"
 # One of these keys is the number of experts.
 EXPERTS = (
     "num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts", "moe_num_primary_experts",
+    "ffn_config.moe_num_experts",
 )  # fmt: skip
 
 

@@ -196,6 +196,7 @@ class ModelSpec:
     `embedding_scale`, `residual_scale` and `logit_scale` multiply embeddings, each block's output and logits.
     `attention_softcap` and `logit_softcap` bound scores and logits (0: unbounded). `norms_values` applies an
     RMS norm without gain to each head's values, `norms_rotated` norms queries and keys after their rotation.
+    `qkv_limit` bounds queries, keys and values before norms and rotation (0: unbounded).
     `max_alibi_bias` > 0 adds a bias by distance to scores (ALiBi), multiplied by `alibi_scale`. `ffn_cutoff`
     is the gate threshold of sparse_glu, in standard deviations above the row's mean. `n_streams` > 1 is the
     number of altup's streams; a layer of altup has `input_size` floats of the token, and a learned residual
@@ -236,6 +237,7 @@ class ModelSpec:
     residual_scale: float = 1.0
     norms_values: bool = False
     norms_rotated: bool = False
+    qkv_limit: float = 0.0
     max_alibi_bias: float = 0.0
     alibi_scale: float = 1.0
     ffn_cutoff: float = 0.0

@@ -29,7 +29,6 @@ GATES: Mapping[int, str] = {1: "softmax", 2: "sigmoid", 3: "topk_softmax"}
 # Keys of features that no row has -> values that leave the results unchanged. Other values are refused.
 REFUSED: Mapping[str, tuple[object, ...]] = {
     "altup.active_idx": (0,),
-    "attention.clamp_kqv": (0.0,),
     "attention.output_scale": (0.0, 1.0),
     "attention.q_lora_rank": (0,),
     "attention.kv_lora_rank": (0,),
@@ -106,6 +105,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         max_alibi_bias=metadata.number("attention.max_alibi_bias", arch.alibi_bias(n_layers)),
         alibi_scale=attention_scale if arch.scales_alibi else 1.0,
         norms_rotated=arch.norms_rotated,
+        qkv_limit=metadata.number("attention.clamp_kqv", 0.0),
         attention_softcap=metadata.number("attn_logit_softcapping", arch.softcaps[0]),
         logit_softcap=metadata.number("final_logit_softcapping", arch.softcaps[1]),
         logit_scale=_logit_scale(metadata, arch, hidden_size, is_tied=is_tied),
@@ -319,6 +319,7 @@ def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
         "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
         "decoder_start_token_id must be in the vocabulary": spec.start_id < spec.vocab_size,
         "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,
+        "the limit of queries, keys and values must not be negative": spec.qkv_limit >= 0.0,
         "ALiBi's largest bias must not be negative": spec.max_alibi_bias >= 0.0,
         f"ALiBi's context_length times n_heads must be at most {MAX_ALIBI}": not spec.max_alibi_bias
         or spec.context_length * spec.n_heads <= MAX_ALIBI,

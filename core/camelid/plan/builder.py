@@ -117,6 +117,11 @@ class PlanBuilder:
         if cap:
             self.add_op("softcap", {"x": x}, cap=cap)
 
+    def clamp(self, x: View, limit: float) -> None:
+        """x = min(max(x, -limit), limit), in place; no op if `limit` is 0."""
+        if limit:
+            self.add_op("clamp", {"x": x}, limit=limit)
+
     def unary(self, x: View, act: str) -> None:
         """x = act(x), in place."""
         self.add_op("unary", {"x": x}, act=act)

@@ -161,6 +161,15 @@ ROWS: tuple[OpRow, ...] = (
         meaning="x = cap * tanh(x / cap)",
     ),
     OpRow(
+        name="clamp",
+        updates=("x",),
+        attrs=("limit",),
+        rule=lambda op: op.number("limit") > 0.0,
+        row_wise=True,
+        flops=elementwise("x", 2),
+        meaning="x = min(max(x, -limit), limit)",
+    ),
+    OpRow(
         name="unary",
         updates=("x",),
         attrs=("act",),

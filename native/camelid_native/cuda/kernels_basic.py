@@ -84,6 +84,7 @@ KERNELS: dict[str, OpKernels] = {
     "all_reduce": OpKernels((replace(_columns("all_reduce", "x"), when=_has_devices),)),
     "scale": _scaled("scale", "by"),
     "softcap": _scaled("softcap", "cap"),
+    "clamp": _scaled("clamp", "limit"),
     "mul": _plain("mul", "x", lambda op: {"each": op.view("x").cols // op.view("r").cols}),
     "unary": OpKernels((_columns("unary", "x"),), (), {"act": ACTS}),
     "glu": OpKernels((_columns("glu", "y"),), (), {"act": GATES}),

@@ -106,6 +106,11 @@ def op_softcap(op: Op, f: Trace) -> None:
     f.write(op.view("x"), capped(f.read(op.view("x")), op.number("cap")))
 
 
+def op_clamp(op: Op, f: Trace) -> None:
+    limit = op.number("limit")
+    f.write(op.view("x"), mx.clip(f.read(op.view("x")), -limit, limit))
+
+
 def op_unary(op: Op, f: Trace) -> None:
     f.write(op.view("x"), ACTS[op.word("act")](f.read(op.view("x"))))
 

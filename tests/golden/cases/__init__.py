@@ -38,6 +38,7 @@ from tests.golden.cases import (
     relatives,
     routed,
     t5,
+    sparse,
     varied,
 )
 from tests.golden.mutation import Mutation
@@ -71,6 +72,7 @@ FAMILIES = (
     gated,
     latents,
     t5,
+    sparse,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

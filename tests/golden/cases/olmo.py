@@ -38,7 +38,7 @@ OLMO.pop("rms_norm_eps")
 
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="olmo", seed=1120, config=OLMO),
-    CaseRow(name="olmo_bias", seed=1121, config=OLMO | {"attention_bias": True}),
+    CaseRow(name="olmo_bias", seed=1121, config=OLMO | {"attention_bias": True, "clip_qkv": 0.75}),
     CaseRow(name="olmo2", seed=201, config=OLMO2),
     CaseRow(name="olmo3", seed=202, config=OLMO3),
 )
@@ -46,7 +46,7 @@ CASES: tuple[CaseRow, ...] = (
 WRONG: tuple[Mutation, ...] = (
     key("olmo", "rope_theta", 300.0),
     key("olmo", "hidden_act", "relu"),
-    key("olmo", "clip_qkv", 0.5),
+    key("olmo_bias", "clip_qkv", None),
     without("olmo_bias", "attention biases", "_proj.bias"),
     *common("olmo2"),
     without("olmo2", "q norm", "q_norm.weight"),

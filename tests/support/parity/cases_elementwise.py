@@ -48,7 +48,9 @@ def scaling_cases() -> Iterator[OpCase]:
         x = array(28, rows, cols, scale=40.0)
         yield OpCase(op="scale", views={"x": x}, attrs={"by": -0.37})
         yield OpCase(op="softcap", views={"x": x}, attrs={"cap": 30.0})
+        yield OpCase(op="clamp", views={"x": x}, attrs={"limit": 30.0})
     yield OpCase(op="softcap", views={"x": _huge()}, attrs={"cap": 0.5})
+    yield OpCase(op="clamp", views={"x": _broken()}, attrs={"limit": 2.0})
     for cols, factors in ((64, 64), (64, 1), (96, 3), (15, 5)):
         case = OpCase(op="mul", views={"x": array(29, 2, cols), "r": array(30, 2, factors)})
         yield case

@@ -41,14 +41,16 @@ def norm_rows() -> Iterator[CaseRow]:
 
 
 def plain_rows() -> Iterator[CaseRow]:
-    """Copies, sums, products, softcaps and gathers."""
+    """Copies, sums, products, bounds and gathers."""
     for shape in ((3, 77), (1, 1), (2, 256)):
         yield row("add", x=shape, r=shape, scale=-1.5)
         yield row("all_reduce", x=shape)
         yield row("scale", x=shape, by=-0.37)
         yield row("softcap", x=normal("wide", *shape, scale=40.0), cap=30.0)
         yield row("concat", y=(shape[0], shape[1] + 5), a=shape, b=(shape[0], 5))
+        yield row("clamp", x=normal("clamped", *shape, scale=4.0), limit=3.5)
     yield row("softcap", x=HUGE, cap=0.5)
+    yield row("clamp", x=BROKEN, limit=0.5)
     yield row("softcap", x=BROKEN, cap=30.0)
     for cols, factors in ((96, 3), (64, 64), (64, 1), (15, 5)):
         yield row("mul", x=(2, cols), r=(2, factors))

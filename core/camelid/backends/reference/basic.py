@@ -92,6 +92,11 @@ def op_softcap(op: Op, f: Frame) -> None:
     f.write(op.view("x"), cap * np.tanh(f.read(op.view("x")) / cap))
 
 
+def op_clamp(op: Op, f: Frame) -> None:
+    limit = op.number("limit")
+    f.write(op.view("x"), np.clip(f.read(op.view("x")), -limit, limit))
+
+
 def op_unary(op: Op, f: Frame) -> None:
     f.write(op.view("x"), ACTS[op.word("act")](f.read(op.view("x"))))
 

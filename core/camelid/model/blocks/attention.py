@@ -50,6 +50,7 @@ def _gate(c: Lowering, h: View, name: str) -> View:
 
 def values(c: Lowering, h: View, i: int) -> View:  # [T, K*D]
     v = c.linear(h, f"blk.{i}.attn_v", "v")
+    c.plan.clamp(v, c.spec.qkv_limit)
     return c.plan.norm(v, None, c.spec.norm_eps, size=c.spec.head_dim) if c.spec.norms_values else v
 
 
@@ -57,6 +58,7 @@ def heads(c: Lowering, h: View, i: int, name: str) -> View:
     """Queries (`name` "q") or keys ("k"), normed and rotated; [T, heads*D]."""
     blk, spec = f"blk.{i}.attn_{name}", c.spec
     x = c.linear(h, blk, name)
+    c.plan.clamp(x, spec.qkv_limit)
     x = x if spec.norms_rotated else _normed(c, x, f"{blk}_norm")
     rope = c.layer(i).rope
     is_own = name == "q" and rope + OF_QUERIES in spec.ropes

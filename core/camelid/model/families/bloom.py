@@ -19,7 +19,7 @@ MPT_KEYS: hf.Names = {
 }
 MPT_REFUSED: hf.Refused = {
     "attn_config.alibi": (True,), "attn_config.attn_type": ("multihead_attention",),
-    "attn_config.clip_qkv": (), "attn_config.prefix_lm": (False,), "attn_config.qk_ln": (False,),
+    "attn_config.prefix_lm": (False,), "attn_config.qk_ln": (False,),
     "expansion_ratio": (4,), "logit_scale": (), "no_bias": (True,),
 }  # fmt: skip
 
@@ -50,6 +50,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         numbers={
             "attention.max_alibi_bias": "attn_config.alibi_bias_max",
             "attention.scale": "attn_config.softmax_scale",
+            "attention.clamp_kqv": "attn_config.clip_qkv",
         },
         sections=("attn_config",),
         defaults={"max_seq_len": 2048, "attn_config.alibi_bias_max": 8},

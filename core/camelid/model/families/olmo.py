@@ -32,6 +32,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         outer={"token_embd": "model.embed_tokens", "output": "lm_head"},
         folds=hf.PAIRS,
         keys=hf.LAYER_KEYS,
+        numbers={"attention.clamp_kqv": "clip_qkv"},
         defaults={"max_position_embeddings": 2048, "layer_norm_eps": 1e-5},
     ),
     "olmo2": hf.HfRow(arch="olmo2", names=hf.OLMO, defaults={"rms_norm_eps": 1e-5}),

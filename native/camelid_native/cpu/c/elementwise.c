@@ -7,6 +7,7 @@ enum { ADD_SCALE };
 enum { MUL_X, MUL_R };
 enum { SCALE_BY };
 enum { SOFTCAP_CAP };
+enum { CLAMP_LIMIT };
 enum { UNARY_ACT };
 enum { GLU_Y, GLU_GATE, GLU_UP };
 enum { GLU_WORD };
@@ -70,6 +71,16 @@ static vf cap_floats(const cam_op *op, vf x) {
 static void softcap_span(const cam_op *op, span s) { update_span(op, s, cap_floats); }
 static void op_softcap(const cam_op *op, const cam_run *run, uint32_t thread) {
     each_span(op, run, thread, &op->views[0], softcap_span);
+}
+
+/* The arguments' order keeps NaN. */
+static vf clamp_floats(const cam_op *op, vf x) {
+    vf limit = vf_set(attr_of(op, CLAMP_LIMIT));
+    return vf_max(-limit, vf_min(limit, x));
+}
+static void clamp_span(const cam_op *op, span s) { update_span(op, s, clamp_floats); }
+static void op_clamp(const cam_op *op, const cam_run *run, uint32_t thread) {
+    each_span(op, run, thread, &op->views[0], clamp_span);
 }
 
 static vf act_floats(const cam_op *op, vf x) { return vf_act(word_of(op, UNARY_ACT), x); }

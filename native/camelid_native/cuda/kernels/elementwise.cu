@@ -38,6 +38,13 @@ KERNEL(softcap, THREADS)(Step step, View x, int cols, float cap) {
     each_column(step, x, cols, [=](int t, int c) { return cap * tanh_(row_of(x, t)[c] / cap); });
 }
 
+KERNEL(clamp, THREADS)(Step step, View x, int cols, float limit) {
+    each_column(step, x, cols, [=](int t, int c) {
+        const float v = row_of(x, t)[c];
+        return v < -limit ? -limit : v > limit ? limit : v;
+    });
+}
+
 KERNEL(unary, THREADS)(Step step, View x, int cols, int act) {
     each_column(step, x, cols, [=](int t, int c) { return activated(act, row_of(x, t)[c]); });
 }
