@@ -1,6 +1,7 @@
 // router: ids = the SLOTS largest of score + bias, the largest first, ties to the lowest id; probs = scores
 // of these ids, divided by their sum if NORMALIZE, times SCALE. GATE 0: score = softmax(logits); 1:
-// sigmoid(logits); 2: score = logits, and probs = softmax over the chosen. Without a bias the logits are
+// sigmoid(logits); 2: score = logits, and probs = softmax over the chosen; 3: score =
+// logits, and each chosen expert's softmax among the experts near it that no slot before has. Without a bias the logits are
 // compared instead of the scores: both have the same order, but f32 scores tie where they saturate. Experts
 // form GROUPS groups of neighbours; only those of the GROUPS_USED groups whose two largest score + bias have
 // the largest sum are compared.  grid: one workgroup per row.
@@ -15,6 +16,8 @@ const NOBODY: u32 = 0xffffffffu;
 const SOFTMAX: u32 = 0u;
 const SIGMOID: u32 = 1u;
 const TOPK_SOFTMAX: u32 = 2u;
+const SPARSEMIXER: u32 = 3u;
+const NEAR: f32 = 0.02;
 override GATE: u32 = 0u;
 override EXPERTS: u32 = 1u;
 override SLOTS: u32 = 1u;  // at most 64, one per lane
@@ -84,6 +87,16 @@ fn keep_best_groups(lane: u32) {
   workgroupBarrier();
 }
 
+// The sum of exp(score - top) over the experts not yet chosen whose score is near the top.
+fn near_sum(top: f32, lane: u32) -> f32 {
+  var sum = 0.0;
+  for (var e = lane; e < EXPERTS; e += LANES) {
+    let is_near = ranks[e] > LOWEST && top - scores[e] <= NEAR * max(abs(scores[e]), top);
+    sum += select(0.0, exp(scores[e] - top), is_near);
+  }
+  return workgroup_sum(sum, lane);
+}
+
 fn sigmoid(v: f32) -> f32 { return select(1.0 / (1.0 + exp(min(-v, 80.0))), v, is_nan(v)); }
 
 @compute @workgroup_size(64)
@@ -113,11 +126,16 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
     let best = best_of_all(lane);
     let id = min(best.id, EXPERTS - 1u);
     if (lane == 0u) { chosen[slot] = id; }
+    if (GATE == SPARSEMIXER) {
+      let near = near_sum(best.rank, lane);
+      if (lane == 0u) { sums[slot] = 1.0 / near; }
+    }
     if (lane == id % LANES) { ranks[id] = LOWEST; }
   }
   workgroupBarrier();
   let is_slot = lane < SLOTS;
   var prob = select(0.0, scores[chosen[min(lane, SLOTS - 1u)]], is_slot);
+  if (GATE == SPARSEMIXER) { prob = select(0.0, sums[min(lane, SLOTS - 1u)], is_slot); }
   if (GATE == TOPK_SOFTMAX) {
     // Without a bias the first chosen score is the largest; with a bias any may be.
     var largest = LOWEST;

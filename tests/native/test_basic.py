@@ -23,7 +23,8 @@ from camelid_native.cpu.backend import open_backend
 
 OPS = {
     "add", "add_norm", "affine", "clamp", "combine", "concat", "conv1d", "cutoff", "glu", "length", "mix",
-    "mul", "norm", "rope", "router", "scale", "scan_delta", "scan_mamba2", "softcap", "unary",
+    "mul", "norm", "rope", "router", "scale", "scan_delta", "scan_mamba2", "softcap",
+    "temperature", "unary", "xielu",
 }  # fmt: skip
 STATEFUL = set(SLOT_TENSORS)
 CASES = [case for case in OP_CASES if case.op in OPS and case.margins == (0, 0)] + own_cases()

@@ -129,6 +129,8 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "unary": ("id.y * X_STRIDE", "0u * X_STRIDE"),
     "scale": ("return BY * v", "return v"),
     "clamp": ("-LIMIT, LIMIT", "-LIMIT, 2.0 * LIMIT"),
+    "xielu": ("alpha[1] * (", "alpha[0] * ("),
+    "temperature": ("ROW_WORDS + 4u] + 1u", "ROW_WORDS + 4u]"),
     "softcap": ("smooth_tanh(v / CAP)", "smooth_tanh(v)"),
     "mul": ("id.x / EACH", "id.x % EACH"),
     "mul_within": ("* X_STRIDE + R_OFFSET", "* X_STRIDE + X_OFFSET"),

@@ -52,7 +52,7 @@ GAINS = {
 }
 # Mamba's, with decays from slow to fast, and the scores of attention sinks
 STEEP = {"relative_attention_bias": 1.0}  # spread, whatever the width: a bias is added to scores
-VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5}
+VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5, "alpha_p": 1.0, "alpha_n": 2.0, "eps": 1.0}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
 AROUND_0 = "gemma(?!3n|4).*|qwen3_next|qwen3_5.*|nemotron"  # families whose norms are stored less 1
 AROUND_1 = (".linear_attn.", "vision_tower.")  # parts of such families whose norms are stored whole
@@ -293,7 +293,7 @@ def _middle(case: HfCase, name: str) -> float:
 def _spread(case: HfCase, name: str) -> float:
     shape = case.tensors[name]
     part, last = name.split(".")[-2:]
-    if len(shape) == 1 or part.endswith("norm"):
+    if len(shape) < 2 or part.endswith("norm"):
         return VECTORS.get(last, 0.2)
     if part in EMBEDDINGS:
         return EMBEDDING_SPREAD

@@ -18,6 +18,7 @@ from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_embedding import embedding_metadata
 from camelid.model.hf_folds import FOLDS, scaled
 from camelid.model.hf_metadata import hf_metadata
+from camelid.model.hf_numbers import layer_numbers
 from camelid.model.hf_rotation import rope_factors
 from camelid.model.hf_rows import HfRow
 from camelid.model.hf_settings import HfSettings
@@ -41,6 +42,7 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     """
     settings = read_settings(directory)
     metadata = hf_metadata(settings, name=directory.path.resolve().name) | _sampling(directory)
+    metadata |= layer_numbers(directory, settings)
     metadata |= embedding_metadata(directory.embedding, settings)
     tensors = {w.name: w for w in _weights(directory, settings)}
     tensors |= {w.name: w for w in _dense(directory.embedding.dense)}

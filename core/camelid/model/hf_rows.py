@@ -164,7 +164,8 @@ class HfRow:
     config.json and the number of rows. Tensors that begin or end with an item of `ignored` are not weights.
     Keys. `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as
     `section.key`. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are
-    optional floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of
+    optional floats, `counts` integers, `products` integers multiplied from two keys, `values` to
+    tensors of one number in each layer, `derived` values of
     other functions of config.json. `layer_types` (of config.json, number of layers) states the layers' kinds
     where config.json does not by that key. `acts` maps published activations to ours where the model's class
     reads a name otherwise. `defaults` are the values of absent keys as in the classes of transformers 5;
@@ -191,6 +192,7 @@ class HfRow:
     counts: Names = field(default_factory=dict[str, str])
     sections: tuple[str, ...] = ()
     acts: Names = field(default_factory=dict[str, str])
+    values: Names = field(default_factory=dict[str, str])
     products: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
     derived: Mapping[str, Callable[[Config], MetadataValue]] = field(
         default_factory=dict[str, Callable[[Config], MetadataValue]]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from camelid.errors import UnsupportedModelError, shown
-from camelid.formats.hf_config import HfDirectory
+from camelid.formats.hf_config import HfDirectory, HfTensor
 from camelid.model.archs import HF_ROWS, row_name
 from camelid.model.hf import (
     ENDINGS,
@@ -16,10 +16,11 @@ from camelid.model.hf import (
     read_settings,
     stacked_names,
 )
+from camelid.model.hf_numbers import number_tensors
 from camelid.model.hf_rows import HfRow
 from camelid.model.hf_settings import HfSettings
 from camelid.model.mlx_rows import MLX_FORMS
-from camelid.plan.weights import Weight
+from camelid.plan.weights import Part, Weight
 
 PUBLISHED_ONLY = "published_conv"  # the fold of families without a rule for mlx-lm's form
 
@@ -54,7 +55,15 @@ def mlx_weights(directory: HfDirectory) -> dict[str, MlxWeight]:
     for name, weight in _weights(directory, settings, folding, stored):
         found.setdefault(name, MlxWeight(name, _shape(weight, stored), weight))
     _check_names(settings, found)
-    return found
+    return found | {t.name: _number(t) for t in number_tensors(directory, settings)}
+
+
+def _number(tensor: HfTensor) -> MlxWeight:
+    """A tensor of one number, whose shape may have no dimension."""
+    part = Part(tensor.file, tensor.offset, tensor.n_bytes)
+    return MlxWeight(
+        tensor.name, tensor.shape, Weight(name=tensor.name, type=tensor.type, shape=(1,), parts=(part,))
+    )
 
 
 def _stored_row(settings: HfSettings) -> HfRow:

@@ -12,7 +12,7 @@ from camelid.model.spec import LayerSpec
 from camelid.model.stream_specs import share_kv, sparsity
 
 LOCAL, GLOBAL = "rope_local", "rope"
-ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2", "swiglu_oai")
+ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2", "swiglu_oai", "xielu")
 Kind: TypeAlias = tuple[str, str, bool, bool]  # mixer, mlp, is_local, is_rotated
 
 

@@ -54,6 +54,14 @@ class MetadataReader:
         self._check_length(name, values, n)
         return values
 
+    def numbers(self, name: str, n: int) -> list[float]:
+        """`n` finite numbers, one per layer."""
+        values = self.gguf.get(self.key(name), list[float])
+        self._check_length(name, values, n)
+        if not all(map(math.isfinite, values)):
+            self.fail(name, "holds a number that is not finite")
+        return values
+
     def is_list(self, name: str) -> bool:
         return isinstance(self.gguf.metadata.get(self.key(name)), list)
 

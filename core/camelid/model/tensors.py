@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
@@ -10,6 +11,7 @@ from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.model.arch import ABSENT, ELEMENTWISE, KV_TENSORS, NO_ENDING, Arch, Shapes
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.latent import split_kv_b
+from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import DeltaSpec, LayerSpec, MlaSpec, ModelSpec, SsmSpec
 from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, inline_f32, take_rows
@@ -38,7 +40,7 @@ def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[s
     weights |= {n: _shared(w, spec) for n, w in weights.items() if n.endswith(CHUNKS)}
     unread = {*_more_tokens(checkpoint, spec)} | {f"{n}.weight" for n in FACTOR_TENSORS}
     _check_all_consumed({*tensors} - unread, {*shapes}, spec.arch)
-    return weights | _bare_norms(spec, arch)
+    return weights | _bare_norms(spec, arch) | (_xielu(checkpoint, spec) if arch.act == "xielu" else {})
 
 
 def _shared(weight: Weight, spec: ModelSpec) -> Weight:
@@ -53,6 +55,18 @@ def _bare_norms(spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
     names = [f"blk.{i}.{name}" for i in range(spec.n_layers) for name in layered]
     names += [OUTPUT_NORM] if OUTPUT_NORM in arch.bare_norms else []
     return {name: inline_f32(name, [1.0] * spec.hidden_size, (spec.hidden_size,)) for name in names}
+
+
+def _xielu(checkpoint: Checkpoint, spec: ModelSpec) -> dict[str, Weight]:
+    """xIELU's parameters of each layer, which are metadata; softplus keeps both alphas positive."""
+    metadata = MetadataReader(checkpoint.header, "xielu")
+    columns = [metadata.numbers(name, spec.n_layers) for name in ("alpha_p", "alpha_n", "beta", "eps")]
+    made = [[softplus(p), b + softplus(n), b, e] for p, n, b, e in zip(*columns, strict=True)]
+    return {f"blk.{i}.xielu": inline_f32(f"blk.{i}.xielu", row, (4,)) for i, row in enumerate(made)}
+
+
+def softplus(x: float) -> float:
+    return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 
 def _more_tokens(checkpoint: Checkpoint, spec: ModelSpec) -> Iterator[str]:

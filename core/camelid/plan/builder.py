@@ -126,6 +126,14 @@ class PlanBuilder:
         """x = act(x), in place."""
         self.add_op("unary", {"x": x}, act=act)
 
+    def xielu(self, x: View, alpha: Weight) -> None:
+        """x = xIELU(x) with the parameters alpha [4], in place."""
+        self.add_op("xielu", {"x": x, "alpha": alpha})
+
+    def temperature(self, x: View, by: float, length: int) -> None:
+        """x *= 1 + by * ln(1 + (position + 1) // length), in place."""
+        self.add_op("temperature", {"x": x}, by=by, length=length)
+
     def linear(
         self, x: View, weight: Weight, name: str = "y", bias: Weight | None = None, *, dtype: str = ""
     ) -> View:

@@ -48,7 +48,8 @@ def _router_rule(op: Op) -> bool:
     n_groups, n_groups_used = op.integer("n_groups"), op.integer("n_groups_used")
     whole = 0 < n_groups_used <= n_groups and logits.cols % n_groups == 0
     enough = 0 < ids.cols <= logits.cols // max(n_groups, 1) * n_groups_used
-    return same("ids", "probs")(op) and whole and enough and fits(op, "bias", logits.cols)
+    is_plain = op.word("gate") != "sparsemixer" or (n_groups == 1 and not op.has("bias"))
+    return same("ids", "probs")(op) and whole and enough and fits(op, "bias", logits.cols) and is_plain
 
 
 def _gather_rule(op: Op) -> bool:
@@ -178,6 +179,15 @@ ROWS: tuple[OpRow, ...] = (
         meaning="x = act(x)",
     ),
     OpRow(
+        name="xielu",
+        updates=("x",),
+        weights=("alpha",),
+        rule=lambda op: fits(op, "alpha", 4),
+        row_wise=True,
+        flops=elementwise("x", 6),
+        meaning="p, n, b, e = alpha; x = b * x + (p * x * x if x > 0, else n * (exp(min(x, e)) - x - 1))",
+    ),
+    OpRow(
         name="linear",
         writes=("y",),
         reads=("x",),
@@ -221,8 +231,10 @@ ROWS: tuple[OpRow, ...] = (
         flops=elementwise("logits", 4),
         meaning="p = gate(logits); ids = the largest of p + bias (ties: lowest id), largest first; "
         "probs = p[ids], divided by their sum if normalize; * scale. Gates: softmax, sigmoid, topk_softmax "
-        "(softmax over the chosen logits). Experts form n_groups groups of neighbours; ids come from the "
-        "n_groups_used groups whose two largest p + bias have the largest sum",
+        "(softmax over the chosen logits), sparsemixer (for each slot, softmax over the experts not chosen "
+        "before whose logit s is near the largest t: t - s <= 0.02 * max(|s|, t)). Experts form n_groups "
+        "groups of neighbours; ids come from the n_groups_used groups whose two largest p + bias have the "
+        "largest sum",
     ),
     OpRow(
         name="linear_experts",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from camelid.plan.oprow import Counts, OpRow, elementwise
 from camelid.plan.plan import Op
 
-MASKS = ("causal", "held")
+MASKS = ("causal", "held", "chunked")
 
 
 def attended(op: Op, counts: Counts) -> int:
@@ -32,7 +32,8 @@ def _attention_rule(op: Op) -> bool:
     q, y, n_heads = op.view("q"), op.view("y"), op.integer("n_heads")
     heads = n_heads % op.integer("n_kv_heads") == 0 == q.cols % n_heads
     widths = q.rows == y.rows and y.cols % n_heads == 0
-    return heads and widths and op.word("mask") in MASKS and _bias_fits(op, n_heads) and _tail_fits(op)
+    mask = op.word("mask") in MASKS and (op.word("mask") != "chunked" or op.integer("window") > 0)
+    return heads and widths and mask and _bias_fits(op, n_heads) and _tail_fits(op)
 
 
 def _bias_fits(op: Op, n_heads: int) -> bool:
@@ -60,6 +61,14 @@ ROWS: tuple[OpRow, ...] = (
         "position // n * n * frequency (coarse)",
     ),
     OpRow(
+        name="temperature",
+        updates=("x",),
+        attrs=("by", "length"),
+        rule=lambda op: op.integer("length") > 0,
+        flops=elementwise("x", 1),
+        meaning="x = (1 + by * ln(1 + (position + 1) // length)) * x",
+    ),
+    OpRow(
         name="kv_write",
         reads=("k", "v?"),
         states=("state",),
@@ -78,7 +87,8 @@ ROWS: tuple[OpRow, ...] = (
         rule=_attention_rule,
         flops=_attention_flops,
         meaning="y = softmax(cap(scale * q @ K.T) + bias) @ V; over keys from max(first_kept, state_row - "
-        "window + 1) on (window 0: no such bound), causal: to state_row; held: to the group's last held row. "
+        "window + 1) on (window 0: no such bound), causal: to state_row; held: to the group's last held row; "
+        "chunked: from state_row // window * window on, to state_row. "
         "Without v in the state, the values are the first columns of k. A sink is one more score per head, "
         "with no value. A bias [n, heads] adds its row min(state_row - key, n - 1). With a tail "
         "(plan/tiers.py), keys from first_tail_row(state_row) on come from the tail, earlier keys from the "

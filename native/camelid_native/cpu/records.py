@@ -35,14 +35,14 @@ ACTS = ("silu", "gelu", "gelu_erf", "relu", "relu2", "sigmoid", "tanh")
 # (op, attribute) -> values that the kernel distinguishes; the kernel does not detect any other value.
 KERNEL_WORDS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("attend_rows", "mask"): ("full", "causal", "symmetric"),
-    ("attention", "mask"): ("causal", "held"),
+    ("attention", "mask"): ("causal", "held", "chunked"),
     ("conv1d", "act"): ("none", *ACTS),
     ("glu", "act"): ("none", *ACTS, "swiglu_oai"),
     ("linear_glu", "act"): ("none", *ACTS, "swiglu_oai"),
     ("norm", "kind"): ("rms", "layer", "l2"),
     ("pool", "kind"): ("mean", "cls", "last"),
     ("rope", "style"): ("norm", "neox"),
-    ("router", "gate"): ("softmax", "sigmoid", "topk_softmax"),
+    ("router", "gate"): ("softmax", "sigmoid", "topk_softmax", "sparsemixer"),
     ("unary", "act"): ("none", *ACTS),
 }
 FORMS = {

@@ -17,7 +17,7 @@ SPLIT_KEYS, MOST_SPLITS = 128, 64  # keys of a split, at least; splits of a row,
 FEW_ROWS, MOST_PART_BYTES = 32, 64 << 20  # of a program whose splits have blocks of their own
 SPLIT_BLOCKS = 1024  # of its launch: enough for a GPU; more would be empty for short sequences
 QUERIES = 32  # rows times heads of a block of attention_rows.cu
-MASKS = {"causal": 0, "held": 1}
+MASKS = {"causal": 0, "held": 1, "chunked": 2}
 
 
 def _head_dims(op: Op) -> tuple[int, int]:

@@ -85,6 +85,10 @@ KERNELS: dict[str, OpKernels] = {
     "scale": _scaled("scale", "by"),
     "softcap": _scaled("softcap", "cap"),
     "clamp": _scaled("clamp", "limit"),
+    "xielu": _plain("xielu", "x"),
+    "temperature": OpKernels(
+        (_columns("temperature", "x", lambda op: {"length": op.integer("length")}, "by"),), ("by", "length")
+    ),
     "mul": _plain("mul", "x", lambda op: {"each": op.view("x").cols // op.view("r").cols}),
     "unary": OpKernels((_columns("unary", "x"),), (), {"act": ACTS}),
     "glu": OpKernels((_columns("glu", "y"),), (), {"act": GATES}),

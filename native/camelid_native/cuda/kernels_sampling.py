@@ -8,7 +8,7 @@ from camelid.plan.plan import Op, Plan
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, row_grid, width_grid
 from camelid_native.cuda.signature import Values
 
-ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2}
+ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2, "sparsemixer": 3}
 MOST_EXPERTS = 1024  # as in router.cu
 
 

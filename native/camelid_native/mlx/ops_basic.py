@@ -7,7 +7,7 @@ from math import pi, sqrt
 
 from camelid.plan.plan import Op
 from camelid.plan.step import COPY, FROM_ID, FROM_RING, OUTPUT, UPDATE
-from camelid_native.mlx.arrays import Array, indices, mx
+from camelid_native.mlx.arrays import F32, Array, indices, mx
 from camelid_native.mlx.trace import TABLE, Trace
 
 
@@ -113,6 +113,19 @@ def op_clamp(op: Op, f: Trace) -> None:
 
 def op_unary(op: Op, f: Trace) -> None:
     f.write(op.view("x"), ACTS[op.word("act")](f.read(op.view("x"))))
+
+
+def op_xielu(op: Op, f: Trace) -> None:
+    """xIELU (arXiv 2411.13010)."""
+    x = f.read(op.view("x"))
+    p, n, b, e = f.weights.vector(op.weight("alpha"))
+    f.write(op.view("x"), b * x + mx.where(x > 0.0, p * x * x, n * (mx.expm1(mx.minimum(x, e)) - x)))
+
+
+def op_temperature(op: Op, f: Trace) -> None:
+    steps = (f.positions(0) + 1) // op.integer("length")
+    factors = 1.0 + op.number("by") * mx.log1p(steps.astype(F32))  # [T]
+    f.write(op.view("x"), f.read(op.view("x")) * factors[:, None])
 
 
 def op_glu(op: Op, f: Trace) -> None:

@@ -9,6 +9,8 @@ from camelid_native.mlx.arrays import F32, U32, Array, indices, mx
 from camelid_native.mlx.order import ids_of, ordered
 from camelid_native.mlx.trace import Trace
 
+NEAR = 0.02  # as in the reference
+
 
 def op_router(op: Op, f: Trace) -> None:
     logits, n_used = f.read(op.view("logits")), op.view("ids").cols
@@ -21,10 +23,22 @@ def op_router(op: Op, f: Trace) -> None:
     chosen = mx.take_along_axis(probs, ids, axis=1)
     if op.word("gate") == "topk_softmax":
         chosen = mx.softmax(chosen, axis=1)
+    if op.word("gate") == "sparsemixer":
+        chosen = _near_shares(mx.take_along_axis(logits, ids_of(ordered(logits)), axis=1), n_used)
     if op.integer("normalize"):
         chosen = chosen / chosen.sum(axis=1, keepdims=True)
     f.write(op.view("ids"), ids.astype(F32))
     f.write(op.view("probs"), op.number("scale") * chosen)
+
+
+def _near_shares(logits: Array, n_used: int) -> Array:  # [T, E], largest first -> [T, U]
+    """The softmax of each of the first logits among the logits after it near it (arXiv 2409.12136)."""
+    shares = list[Array]()
+    for slot in range(n_used):
+        top, left = logits[:, slot, None], logits[:, slot:]
+        is_near = top - left <= NEAR * mx.maximum(mx.abs(left), top)
+        shares.append(1.0 / mx.where(is_near, mx.exp(left - top), 0.0).sum(axis=1))
+    return mx.stack(shares, axis=1)
 
 
 def op_linear_experts(op: Op, f: Trace) -> None:
@@ -58,4 +72,5 @@ SCORES: dict[str, Callable[[Array], Array]] = {
     "softmax": lambda x: mx.softmax(x, axis=1),
     "sigmoid": mx.sigmoid,
     "topk_softmax": lambda x: x,
+    "sparsemixer": lambda x: x,
 }

@@ -226,6 +226,7 @@ def op_attention(op: Op, f: Trace) -> None:
         v_dim=y.cols // n_heads,
         scale=op.number("scale"),
         is_held=op.word("mask") == "held",
+        is_chunked=op.word("mask") == "chunked",
         window=op.integer("window"),
         softcap=op.number("softcap"),
     )

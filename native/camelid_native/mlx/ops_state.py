@@ -71,7 +71,9 @@ def _is_seen(op: Op, f: Trace, state: StateRef) -> Array:  # [T, keys]
     keys = _keys(f, state)
     row = f.row_word("state_row")[:, None]
     kept = keys >= f.group_word(f.of_rows, state.group, "write")[:, None]
-    if op.integer("window"):
+    if op.word("mask") == "chunked":
+        kept = kept & (keys >= row // op.integer("window") * op.integer("window"))
+    elif op.integer("window"):
         kept = kept & (keys + op.integer("window") > row)
     if op.word("mask") == "held":
         return kept & (keys < f.group_word(f.of_rows, state.group, "held")[:, None])

@@ -97,8 +97,20 @@ MINISTRAL3 = modern(
     ),
     YARN,
 )
+APERTUS_ROPE: Json = {
+    "factor": 8.0,
+    "high_freq_factor": 4.0,
+    "low_freq_factor": 1.0,
+    "original_max_position_embeddings": 32,
+    "rope_theta": 5000.0,
+    "rope_type": "llama3",
+}
+APERTUS = modern(
+    config("ApertusForCausalLM", "apertus", attention_bias=False, hidden_act="xielu"), APERTUS_ROPE
+)
 
 CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="apertus", seed=1123, config=APERTUS),
     CaseRow(name="glm", seed=1100, config=GLM),
     CaseRow(name="glm4", seed=1101, config=GLM4),
     CaseRow(name="ernie4_5", seed=1102, config=ERNIE),
@@ -117,6 +129,11 @@ CASES: tuple[CaseRow, ...] = (
 )
 
 WRONG: tuple[Mutation, ...] = (
+    key("apertus", "rms_norm_eps", 0.05),
+    within("apertus", "rope_parameters", APERTUS_ROPE, factor=2.0),
+    without("apertus", "q norm", "q_norm.weight"),
+    without("apertus", "k norm", "k_norm.weight"),
+    *(without("apertus", name, f"act_fn.{name}") for name in ("alpha_p", "alpha_n", "beta", "eps")),
     *common("glm"),
     key("glm", "partial_rotary_factor", 1.0),
     without("glm", "qkv bias", "_proj.bias"),

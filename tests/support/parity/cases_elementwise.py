@@ -44,6 +44,7 @@ def norm_cases() -> Iterator[OpCase]:
 
 
 def scaling_cases() -> Iterator[OpCase]:
+    yield from temperature_cases()
     for rows, cols in ((1, 1), (3, 77), (2, 256)):
         x = array(28, rows, cols, scale=40.0)
         yield OpCase(op="scale", views={"x": x}, attrs={"by": -0.37})
@@ -57,7 +58,22 @@ def scaling_cases() -> Iterator[OpCase]:
         yield replace(case, joined=("r", "x"))
 
 
+def xielu_cases() -> Iterator[OpCase]:
+    for numbers in ((0.8, 1.1, 0.5, -1e-6), (1.3, 0.4, -0.25, -0.3)):
+        alpha = {"alpha": f32(np.array(numbers))}
+        for x in (array(33, 3, 100, scale=3.0), array(34, 1, 65, scale=0.01), _broken()):
+            yield OpCase(op="xielu", views={"x": x}, weights=alpha)
+
+
+def temperature_cases() -> Iterator[OpCase]:
+    x = array(35, 4, 96)
+    for by, length in ((0.1, 16), (-0.5, 1000)):
+        attrs = {"by": by, "length": length}
+        yield OpCase(op="temperature", views={"x": x}, positions=[14, 15, 31, 999], attrs=attrs)
+
+
 def act_cases() -> Iterator[OpCase]:
+    yield from xielu_cases()
     for act in ACTS:
         yield OpCase(op="unary", views={"x": array(31, 3, 100, scale=3.0)}, attrs={"act": act})
         yield OpCase(op="unary", views={"x": array(32, 1, 65, scale=0.01)}, attrs={"act": act})

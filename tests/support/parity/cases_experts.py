@@ -15,6 +15,7 @@ GATES = ("softmax", "sigmoid", "topk_softmax")
 
 def expert_cases() -> Iterator[OpCase]:
     yield from router_cases()
+    yield from near_cases()
     yield from linear_cases()
     for rows, n_used, cols in ((1, 1, 8), (3, 4, 100), (2, 8, 64)):
         views = {"y": empty(rows, cols), "x": array(40, rows, n_used * cols)}
@@ -42,6 +43,20 @@ def router_cases() -> Iterator[OpCase]:
         yield _router(tied, 7, {"gate": gate})
         wide = array(44, 2, 16, scale=40.0)  # sigmoids and exponentials of it saturate in f32
         yield _router(wide, 4, {"gate": gate})
+
+
+def near_cases() -> Iterator[OpCase]:
+    """Experts near the best share its weight: some by less than 2 % of a positive and of a negative logit."""
+    near = 2.0 + 0.015 * array(49, 6, 12)
+    near[3:] *= -1.0
+    for logits in (
+        near,
+        array(42, 5, 8, scale=2.0),
+        array(42, 2, 300, scale=2.0),
+        np.zeros((1, 5), np.float32),
+    ):
+        yield _router(logits, 2, {"gate": "sparsemixer"})
+    yield _router(near, 4, {"gate": "sparsemixer", "normalize": 1, "scale": 2.5})
 
 
 def _router(logits: Any, n_used: int, attrs: dict[str, Any], weights: dict[str, Any] | None = None) -> OpCase:

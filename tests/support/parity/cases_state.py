@@ -59,6 +59,7 @@ def attention_ways() -> Iterator[OpCase]:
         {"mask": "held"},
         {"mask": "held", "softcap": 1.0},
         {"mask": "held", "window": 5},
+        *({"mask": "chunked", "window": n} for n in (1, 16, 33, 64, 1000)),
         {"window": 70, "softcap": 0.5},
     )
     for way in ways:

@@ -23,6 +23,7 @@ def rows() -> Iterator[CaseRow]:
     yield from plain_rows()
     yield from act_rows()
     yield from rope_rows()
+    yield from temperature_rows()
     yield from stream_rows()
 
 
@@ -65,6 +66,9 @@ def act_rows() -> Iterator[CaseRow]:
         yield row("unary", x=BROKEN, act=act)
         if act != "relu2":  # its squares overflow float32
             yield row("unary", x=HUGE, act=act)
+    for alpha in ((0.8, 1.1, 0.5, -1e-6), (1.3, 0.4, -0.25, -0.3)):
+        yield row("xielu", x=normal("act", 3, 100, scale=3.0), alpha=np.array(alpha, np.float32))
+        yield row("xielu", x=BROKEN, alpha=np.array(alpha, np.float32))
     for act in (*ACTS, *GATES):
         yield row("glu", y=(3, 100), gate=normal("gate", 3, 100, scale=4.0), up=(3, 100), act=act)
     yield row("glu", y=HUGE.shape, gate=HUGE, up=HUGE[:, ::-1].copy(), act="swiglu_oai")
@@ -82,6 +86,11 @@ def rope_rows() -> Iterator[CaseRow]:
                 head_dim=64, dim=dim, offset=offset, style=style, positions=positions, channel=offset // 16,
                 channels=3,
             )  # fmt: skip
+
+
+def temperature_rows() -> Iterator[CaseRow]:
+    """Rows before, at and behind the borders of steps."""
+    yield row("temperature", x=(4, 96), by=0.3, length=16, positions=[14, 15, 31, 700])
 
 
 def angles(n: int, dim: int, step: float) -> F32:  # [n, dim], cos and sin side by side

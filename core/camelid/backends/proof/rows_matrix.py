@@ -74,6 +74,7 @@ def table_rows(weight_type: str) -> Iterator[CaseRow]:
 def rows() -> Iterator[CaseRow]:
     """Rows without a matrix, or with one fixed weight type."""
     yield from router_rows()
+    yield from near_rows()
     for n, n_used, cols in ((3, 4, 100), (1, 1, 8), (2, 8, 64)):
         yield row("combine", y=(n, cols), x=(n, n_used * cols), probs=(n, n_used))
     for n, ids in (
@@ -112,6 +113,13 @@ def fused_expert_rows(weight_type: str) -> Iterator[CaseRow]:
                   up_bias=bias, act="silu")  # fmt: skip
         slots: dict[str, Any] = {"x": (n, n_used * weight[-1]), "probs": (n, n_used)}
         yield row("linear_experts_sum", y=(n, n_out), **slots, **given)
+
+
+def near_rows() -> Iterator[CaseRow]:
+    """The sparse mixer, with experts near the best by less than 2 % of a positive and of a negative logit."""
+    for mean in (2.0, -2.0):
+        logits = np.float32(mean) + normal("near", 5, 12, scale=0.015)
+        yield _router(logits, 2, "sparsemixer")
 
 
 def router_rows() -> Iterator[CaseRow]:

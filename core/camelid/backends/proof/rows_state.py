@@ -121,6 +121,7 @@ def variant_rows() -> Iterator[CaseRow]:
         *({"window": n} for n in (1, 64, 67, 1000)),
         {"softcap": 2.0},
         {"mask": "held", "window": 5},
+        *({"mask": "chunked", "window": n} for n in (16, 33, 1000)),
         {"sinks": (4,), "window": 70, "softcap": 0.5},
         *({"bias": (n, 4)} for n in (1, 9, 80)),
     )

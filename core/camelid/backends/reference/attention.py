@@ -78,6 +78,8 @@ def _keys(op: Op, f: Frame, row: StepRow) -> range:
     _, first_kept, held = f.sequence_words(row, op.state("state").group)
     window = op.integer("window")
     start = row.state_row - window + 1 if window else 0
+    if op.word("mask") == "chunked":
+        start = row.state_row // window * window
     return range(max(first_kept, start), held if op.word("mask") == "held" else row.state_row + 1)
 
 

@@ -101,6 +101,17 @@ def op_unary(op: Op, f: Frame) -> None:
     f.write(op.view("x"), ACTS[op.word("act")](f.read(op.view("x"))))
 
 
+def op_xielu(op: Op, f: Frame) -> None:
+    x = f.read(op.view("x"))
+    p, n, b, e = f.store.vector(op.weight("alpha"))
+    f.write(op.view("x"), b * x + np.where(x > 0.0, p * x * x, n * (np.expm1(np.minimum(x, e)) - x)))
+
+
+def op_temperature(op: Op, f: Frame) -> None:
+    steps = np.array([[(row.positions[0] + 1) // op.integer("length")] for row in f.step.rows])  # [T, 1]
+    f.write(op.view("x"), f.read(op.view("x")) * (1.0 + op.number("by") * np.log1p(steps)))
+
+
 def op_linear(op: Op, f: Frame) -> None:
     y = f.store.multiply(op.weight("weight"), f.read(op.view("x")))  # [T, out]
     f.write(op.view("y"), y + f.store.vector(op.weight("bias")) if op.has("bias") else y)

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from camelid.backends.reference.basic import gated
 from camelid.backends.reference.frame import Frame
 from camelid.backends.reference.rows import F64, sigmoid, softmax
 from camelid.plan.plan import Op
+
+NEAR = 0.02  # distance of logits, in parts of the larger of the two, up to which the sparse mixer counts both
 
 
 def op_router(op: Op, f: Frame) -> None:
@@ -21,10 +24,23 @@ def op_router(op: Op, f: Frame) -> None:
     chosen = np.take_along_axis(probs, ids, axis=1)
     if op.word("gate") == "topk_softmax":
         chosen = softmax(chosen)
+    if op.word("gate") == "sparsemixer":
+        chosen = _near_shares(probs, ids)
     if op.integer("normalize"):
         chosen = chosen / chosen.sum(axis=1, keepdims=True)
     f.write(op.view("ids"), ids)
     f.write(op.view("probs"), op.number("scale") * chosen)
+
+
+def _near_shares(logits: F64, ids: NDArray[np.intp]) -> F64:  # [T, E], [T, U] -> [T, U]
+    """Each chosen expert's softmax among the experts near it that no slot before has (arXiv 2409.12136)."""
+    left, shares = logits.copy(), np.empty(ids.shape)
+    for slot in range(ids.shape[1]):
+        top = np.take_along_axis(logits, ids[:, slot, None], axis=1)  # [T, 1]
+        is_near = top - left <= NEAR * np.maximum(np.abs(logits), top)
+        shares[:, slot] = 1.0 / np.where(is_near, np.exp(left - top), 0.0).sum(axis=1)
+        np.put_along_axis(left, ids[:, slot, None], -np.inf, axis=1)
+    return shares
 
 
 def op_linear_experts(op: Op, f: Frame) -> None:
@@ -83,4 +99,5 @@ SCORES: dict[str, Callable[[F64], F64]] = {
     "softmax": softmax,
     "sigmoid": sigmoid,
     "topk_softmax": lambda x: x,
+    "sparsemixer": lambda x: x,
 }

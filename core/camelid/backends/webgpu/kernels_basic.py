@@ -91,6 +91,7 @@ KERNELS: dict[str, Kernel] = {
     "clamp": Kernel(("clamp", "unary"), ("x",),
                     lambda op, c: {"C": op.view("x").cols, "LIMIT": op.number("limit")}, width_grid("x"),
                     attrs=("limit",)),
+    "xielu": Kernel(("smooth_tanh", "xielu"), ("x", "alpha"), width("x"), width_grid("x")),
     "unary": Kernel(("unary",), ("x",), width("x"), width_grid("x"), acts=ACTS),
     "glu": Kernel(("glu",), ("y", "gate", "up"), width("y"), width_grid("y"), acts=GATES),
     "combine": Kernel(("combine",), ("y", "x", "probs"), _combine_constants, width_grid("y")),

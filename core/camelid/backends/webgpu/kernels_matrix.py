@@ -34,7 +34,7 @@ TILES_X = 32768
 TILE_QUADS, TILE_LANES = 16, 256  # quads of weight rows and lanes of a workgroup in matmul_tile.wgsl
 MAX_TILES = DEFAULTS["maxComputeWorkgroupsPerDimension"]
 MAX_EXPERTS, MAX_SLOTS = 1024, 64  # array sizes in router.wgsl
-ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2}
+ROUTER_GATES = {"softmax": 0, "sigmoid": 1, "topk_softmax": 2, "sparsemixer": 3}
 
 
 def _codec_constants(op: Op) -> Constants:

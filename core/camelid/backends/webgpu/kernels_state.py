@@ -15,6 +15,7 @@ from camelid.backends.webgpu.kernel import (
     Split,
     rows_of,
     tiles,
+    width_grid,
 )
 from camelid.backends.webgpu.state_buffers import KV_TYPES, regions, row_words, table_at
 from camelid.backends.webgpu.tape import GridEntry
@@ -35,7 +36,7 @@ WRITE_STATE: dict[str, Files] = {
 }
 UPDATES_WORD, COPIES_WORD = StepLayout.header_word("updates"), StepLayout.header_word("copies")
 STYLES = {"norm": 0, "neox": 1}
-MASKS = {"causal": 0, "held": 1}
+MASKS = {"causal": 0, "held": 1, "chunked": 2}
 
 
 def spec_of(op: Op, plan: Plan, role: str = "state") -> StateSpec:
@@ -210,6 +211,10 @@ def turn_constants(op: Op) -> Constants:
     }
 
 
+def _temperature_constants(op: Op, _: Context) -> Constants:
+    return {"C": op.view("x").cols, "BY": op.number("by"), "LENGTH": op.integer("length")}
+
+
 def _rope_grid(op: Op, _: Context) -> Grid:
     pairs = op.view("x").cols // op.integer("head_dim") * op.integer("dim") // 2
     return (tiles(pairs), rows_of(op, "x"), 1)
@@ -233,6 +238,8 @@ KERNELS: dict[str, Kernel] = {
     "copy": Kernel(("copy",), ("state.*+",), paged_constants, _copy_grid),
     "rope": Kernel(("turn", "rope"), ("x", "fine", "coarse"), _rope_constants, _rope_grid,
                    attrs=("head_dim", "dim", "offset", "channel"), words={"style": STYLES}),
+    "temperature": Kernel(("temperature",), ("x",), _temperature_constants, width_grid("x"),
+                          attrs=("by", "length")),
     "kv_write": Kernel(("kv_both", "kv_write"), ("k", "v", "state.k+", "state.v+", "state.tables"),
                        _kv_constants, _kv_grid, state_codec=WRITE_STATE, access="read",
                        refuses=_refuses_state, form=_kv_form),

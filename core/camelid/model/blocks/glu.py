@@ -5,6 +5,8 @@ from __future__ import annotations
 from camelid.model.lowering import Lowering
 from camelid.plan.plan import View
 
+XIELU = "xielu"  # activation with parameters of its own in each layer, and their weight
+
 
 def glu(c: Lowering, h: View, i: int) -> View:
     """ffn_down(act(ffn_gate(h)) * ffn_up(h)), the product normed if there is a norm; [T, C] -> [T, C]."""
@@ -25,5 +27,8 @@ def sparse_glu(c: Lowering, h: View, i: int) -> View:
 def mlp(c: Lowering, h: View, i: int) -> View:
     """ffn_down(act(ffn_up(h))); [T, C] -> [T, C]."""
     up = c.linear(h, f"blk.{i}.ffn_up", "up")  # [T, F]
-    c.plan.unary(up, c.layer(i).act)
+    if c.layer(i).act == XIELU:
+        c.plan.xielu(up, c.weights[f"blk.{i}.{XIELU}"])
+    else:
+        c.plan.unary(up, c.layer(i).act)
     return c.summed(c.linear(up, f"blk.{i}.ffn_down", "down"))

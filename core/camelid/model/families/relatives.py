@@ -19,8 +19,20 @@ GLM = {
     "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5,
 }  # fmt: skip
 GLM_MLP: hf.Names = {"ffn_up": "mlp.gate_up_proj", "ffn_down": "mlp.down_proj"}
+XIELU = ("alpha_p", "alpha_n", "beta", "eps")
+APERTUS_DEFAULTS = {
+    "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "rope_theta": 12e6,
+}  # fmt: skip
 
 ARCHS: dict[str, Arch] = {
+    # xIELU (arXiv 2411.13010) between two matrices.
+    "apertus": Arch(
+        rope_style="neox",
+        mlp="mlp",
+        act="xielu",
+        added={"attention": HEAD_NORMS},
+        optional_biases=(*ATTENTION,),
+    ),
     "glm4": Arch(
         tensors={**PRE_NORMS, **POST_NORMS}, optional_biases=QKV, splits={**FUSED_QKV, **FUSED_GATE_UP}
     ),
@@ -49,6 +61,21 @@ ARCHS: dict[str, Arch] = {
 
 HF_ROWS: dict[str, hf.HfRow] = {
     "glm": hf.HfRow(arch="chatglm", names={**hf.PRE_NORMS, **hf.ATTENTION, **GLM_MLP}, defaults=GLM),
+    "apertus": hf.HfRow(
+        arch="apertus",
+        names={
+            "attn_norm": "attention_layernorm",
+            "ffn_norm": "feedforward_layernorm",
+            **hf.ATTENTION,
+            **hf.HEAD_NORMS,
+            "ffn_up": "mlp.up_proj",
+            "ffn_down": "mlp.down_proj",
+        },
+        values={f"xielu.{name}": f"mlp.act_fn.{name}" for name in XIELU},
+        defaults=APERTUS_DEFAULTS,
+        refused={"hidden_act": ("xielu",)},
+        ignored=(".rotary_emb.inv_freq", *(f".act_fn.{name}" for name in XIELU)),
+    ),
     "glm4": hf.HfRow(
         arch="glm4",
         names={

@@ -22,7 +22,10 @@ static keys_seen seen_in_state(const attend_op *a, uint32_t row) {
     const uint32_t kept = group[GROUP_WRITE], window = (uint32_t)a->op->attrs[ATTENTION_WINDOW];
     keys_seen seen = {.start = kept, .end = self + 1, .border = UINT32_MAX, .self = self};
     if ((uint32_t)a->op->attrs[ATTENTION_MASK] == WORD_held) seen.end = group[GROUP_HELD];
-    if (window && self + 1 > window + kept) seen.start = self + 1 - window;
+    if ((uint32_t)a->op->attrs[ATTENTION_MASK] == WORD_chunked) {
+        const uint32_t chunk = self / window * window;
+        if (chunk > kept) seen.start = chunk;
+    } else if (window && self + 1 > window + kept) seen.start = self + 1 - window;
     return seen;
 }
 

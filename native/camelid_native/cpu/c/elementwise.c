@@ -8,6 +8,7 @@ enum { MUL_X, MUL_R };
 enum { SCALE_BY };
 enum { SOFTCAP_CAP };
 enum { CLAMP_LIMIT };
+enum { TEMPERATURE_BY, TEMPERATURE_LENGTH };
 enum { UNARY_ACT };
 enum { GLU_Y, GLU_GATE, GLU_UP };
 enum { GLU_WORD };
@@ -87,6 +88,33 @@ static vf act_floats(const cam_op *op, vf x) { return vf_act(word_of(op, UNARY_A
 static void unary_span(const cam_op *op, span s) { update_span(op, s, act_floats); }
 static void op_unary(const cam_op *op, const cam_run *run, uint32_t thread) {
     each_span(op, run, thread, &op->views[0], unary_span);
+}
+
+enum { XIELU_POSITIVE, XIELU_NEGATIVE, XIELU_LINEAR, XIELU_LEAST };
+
+/* xIELU (arXiv 2411.13010). The argument of expm1 is at most 0, as is XIELU_LEAST in every model. */
+static vf xielu_floats(const cam_op *op, vf x) {
+    const float *alpha = AT(float, op->weights[0].at);
+    vf less = vf_expm1_negative(vf_min(VF(0.0f), vf_min(vf_set(alpha[XIELU_LEAST]), x))) - x;
+    vf more = vf_set(alpha[XIELU_POSITIVE]) * x * x;
+    return vf_set(alpha[XIELU_LINEAR]) * x + vf_pick(x > 0.0f, more, vf_set(alpha[XIELU_NEGATIVE]) * less);
+}
+static void xielu_span(const cam_op *op, span s) { update_span(op, s, xielu_floats); }
+static void op_xielu(const cam_op *op, const cam_run *run, uint32_t thread) {
+    each_span(op, run, thread, &op->views[0], xielu_span);
+}
+
+/* x *= 1 + by * log(1 + (position + 1) / length). */
+static void op_temperature(const cam_op *op, const cam_run *run, uint32_t thread) {
+    const cam_view *x = &op->views[0];
+    const cam_range rows = share(n_rows(run, x), run, thread);
+    for (uint32_t t = rows.start; t < rows.end; t++) {
+        uint32_t steps = (row_words(run, t)[ROW_POSITIONS] + 1) / (uint32_t)op->attrs[TEMPERATURE_LENGTH];
+        vf factor = vf_fma(vf_set(attr_of(op, TEMPERATURE_BY)), vf_log(vf_set((float)(steps + 1))), VF(1.0f));
+        float *row = row_of(x, t);
+        for (uint32_t i = 0; i < x->cols; i += LANES)
+            vf_put(row + i, x->cols - i, vf_get(row + i, x->cols - i) * factor);
+    }
 }
 
 static vf gate_floats(const cam_op *op, vf gate, vf up) { return vf_gate(word_of(op, GLU_WORD), gate, up); }

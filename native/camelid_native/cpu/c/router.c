@@ -128,6 +128,18 @@ static void leave_groups(routing r, uint32_t n_groups, uint32_t n_used) {
         if (r.group_ranks[i / size] != RANK_TAKEN) r.ranks[i] = RANK_MINUS_INFINITY;
 }
 
+/* The softmax of a score among the experts not yet chosen whose scores are near it (arXiv 2409.12136). */
+static float near_share(routing r, float score) {
+    const vf top = vf_set(score);
+    vf sum = {0};
+    for (uint32_t i = 0; i < r.n_experts; i += LANES) {
+        vf x = vf_get(r.scores + i, r.n_experts - i);
+        vi is_near = top - x <= vf_max(vf_abs(x), top) * 0.02f;
+        sum += vf_first(vf_pick(is_near, vf_exp(x - top), vf_set(0.0f)), r.n_experts - i);
+    }
+    return 1.0f / vf_sum(sum);
+}
+
 static void weigh(const cam_op *op, float *probs, uint32_t n) {
     if ((uint32_t)op->attrs[ROUTER_GATE] == WORD_topk_softmax) softmax_floats(probs, probs, n);
     float total = op->attrs[ROUTER_NORMALIZE] != 0 ? sum_floats(probs, n) : 1.0f;
@@ -136,13 +148,16 @@ static void weigh(const cam_op *op, float *probs, uint32_t n) {
 
 static void route_row(const cam_op *op, routing r, float *ids, float *probs) {
     uint32_t n_groups = (uint32_t)op->attrs[ROUTER_N_GROUPS];
-    uint32_t n_used = (uint32_t)op->attrs[ROUTER_N_GROUPS_USED];
-    find_scores(r, (uint32_t)op->attrs[ROUTER_GATE]);
+    uint32_t n_used = (uint32_t)op->attrs[ROUTER_N_GROUPS_USED], gate = (uint32_t)op->attrs[ROUTER_GATE];
+    find_scores(r, gate);
     rank_experts(r);
     if (n_used < n_groups) leave_groups(r, n_groups, n_used);
     for (uint32_t slot = 0; slot < op->views[ROUTER_IDS].cols; slot++) {
         uint32_t id = take_best(r.ranks, r.n_experts);
         ids[slot] = (float)id, probs[slot] = r.scores[id];
+        if (gate != WORD_sparsemixer) continue;
+        probs[slot] = near_share(r, probs[slot]);
+        r.scores[id] = -__builtin_inff();
     }
     weigh(op, probs, op->views[ROUTER_IDS].cols);
 }

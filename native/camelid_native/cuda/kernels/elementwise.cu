@@ -45,6 +45,22 @@ KERNEL(clamp, THREADS)(Step step, View x, int cols, float limit) {
     });
 }
 
+/* xIELU (arXiv 2411.13010). exp(v) - 1 = tanh(v / 2) * (exp(v) + 1), which keeps its digits near 0. */
+KERNEL(xielu, THREADS)(Step step, View x, const float *alpha, int cols) {
+    each_column(step, x, cols, [=](int t, int c) {
+        const float v = row_of(x, t)[c], low = v < alpha[3] ? v : alpha[3];
+        const float less = alpha[1] * (tanh_(0.5f * low) * (exp_(low) + 1.0f) - v);
+        return alpha[2] * v + (v > 0.0f ? alpha[0] * v * v : less);
+    });
+}
+
+KERNEL(temperature, THREADS)(Step step, View x, int cols, float by, int length) {
+    each_column(step, x, cols, [=](int t, int c) {
+        const u32 steps = (position_of(step, t, 0) + 1u) / (u32)length;
+        return row_of(x, t)[c] * fma_(by, log_((float)(steps + 1u)), 1.0f);
+    });
+}
+
 KERNEL(unary, THREADS)(Step step, View x, int cols, int act) {
     each_column(step, x, cols, [=](int t, int c) { return activated(act, row_of(x, t)[c]); });
 }

@@ -6,8 +6,9 @@
 
 #define THREADS 256
 #define MOST_EXPERTS 1024
+#define NEAR 0.02f
 
-enum { SOFTMAX, SIGMOID, TOPK_SOFTMAX };
+enum { SOFTMAX, SIGMOID, TOPK_SOFTMAX, SPARSEMIXER };
 
 DEVICE u64 rank_of(float v, u32 id) { return place_of_key(is_nan(v) ? 0u : key_of(v), id); }  /* NaN is below all */
 
@@ -65,6 +66,16 @@ DEVICE void leave_groups(const float *scores, const float *bias, int n, int n_gr
     SYNC();
 }
 
+/* The softmax of expert `i` among the experts near it whose rank is not above its own (arXiv 2409.12136). */
+DEVICE float near_share(const float *scores, const u64 *ranks, int n, int i) {
+    float sum = 0.0f;
+    for (int e = 0; e < n; e++) {
+        const bool is_near = scores[i] - scores[e] <= NEAR * max_(abs_(scores[e]), scores[i]);
+        if (ranks[e] <= ranks[i] && is_near) sum = sum + exp_(scores[e] - scores[i]);
+    }
+    return 1.0f / sum;
+}
+
 KERNEL(router, THREADS)(Step step, View ids, View probs, View logits, const float *bias, int n_experts, int slots,
                         int gate, int normalize, float scale, int n_groups, int n_groups_used) {
     SHARED(float, scores, MOST_EXPERTS);
@@ -78,7 +89,7 @@ KERNEL(router, THREADS)(Step step, View ids, View probs, View logits, const floa
         const int slot = count_above(ranks, n_experts, ranks[i]);
         if (slot >= slots) continue;
         row_of(ids, BLOCK_Y)[slot] = (float)i;
-        chosen[slot] = scores[i];
+        chosen[slot] = gate == SPARSEMIXER ? near_share(scores, ranks, n_experts, i) : scores[i];
     }
     SYNC();
     if (gate == TOPK_SOFTMAX) softmax(chosen, slots);

@@ -3,17 +3,18 @@
 #include "math.h"
 #include "step.h"
 
-enum { CAUSAL, HELD };
+enum { CAUSAL, HELD, CHUNKED };
 
 struct Softmax { float top, sum; };  /* highest score, and the sum of weights exp(score - top) */
 struct Fades { float before, part; };  /* factors that bring two sums to one highest score */
 struct Keys { int first, end; };
 
 /* State rows that a row sees: up to itself, or all rows held; rows before the last `window` up to itself are hidden
- * unless it is 0. */
+ * unless it is 0, and with chunks of `window` rows those before the row's chunk. */
 DEVICE Keys seen_by(Row row, Group state, int mask, int window) {
     const int kept = (int)state.write, next = (int)row.state_row + 1;
-    return {window && next - window > kept ? next - window : kept, mask == HELD ? (int)state.held : next};
+    const int start = mask == CHUNKED ? (next - 1) / window * window : window ? next - window : 0;
+    return {start > kept ? start : kept, mask == HELD ? (int)state.held : next};
 }
 
 /* Those of split `i`; splits have fixed borders, so that a row's sums depend on its own keys only. */

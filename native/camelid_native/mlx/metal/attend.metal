@@ -8,7 +8,7 @@
 // its keys and the shapes alone.
 //
 // Constants: AT_ONCE, HEADS, N_HEADS, HEAD_DIM, V_DIM, V_HEAD (columns of a head's values in the pool), PAGE, TABLE_COLS,
-// SCALE, SOFTCAP, HAS_BIAS, BIAS_ROWS, WINDOW, IS_HELD, GROUP, and of the tail: HAS_TAIL, TAIL_GROUP, TAIL_COLS,
+// SCALE, SOFTCAP, HAS_BIAS, BIAS_ROWS, WINDOW, IS_HELD, IS_CHUNKED, GROUP, and of the tail: HAS_TAIL, TAIL_GROUP, TAIL_COLS,
 // TAIL_ROWS, TAIL_BATCH; strides of rows in stored elements: KEY_STRIDE, VALUE_STRIDE, TAIL_KEY_STRIDE, TAIL_VALUE_STRIDE.
 constant constexpr uint THREADS = 128, TILE = 32, KEY_LANES = 4, SIMDS = THREADS / LANES, QUERIES = AT_ONCE * HEADS;
 constant constexpr uint SHARES = V_DIM < THREADS ? THREADS / V_DIM : 1, SHARE_KEYS = (TILE + SHARES - 1) / SHARES;
@@ -33,9 +33,10 @@ struct Keys { uint first, end; };
 struct Heads { uint first, kv_head; };  // `first` of the threadgroup's query heads
 
 // State rows that a row sees: up to itself, or all rows held; rows before the last WINDOW up to itself are hidden
-// unless it is 0.
+// unless it is 0, and with chunks of WINDOW rows those before the row's chunk.
 inline Keys seen_by(Row row, Group group) {
   uint next = row.state_row + 1;
+  if (IS_CHUNKED) return {max(group.write, row.state_row / max(WINDOW, 1u) * WINDOW), next};
   uint first = WINDOW && next > WINDOW ? max(group.write, next - WINDOW) : group.write;
   return {first, IS_HELD ? group.held : next};
 }

@@ -62,6 +62,7 @@ class Heads:
     v_dim: int
     scale: float
     is_held: bool = False
+    is_chunked: bool = False
     window: int = 0
     softcap: float = 0.0
 
@@ -151,6 +152,7 @@ def _constants(
         "SOFTCAP": float(heads.softcap),
         "WINDOW": heads.window,
         "IS_HELD": heads.is_held,
+        "IS_CHUNKED": heads.is_chunked,
         "HAS_BIAS": bias is not None,
         "BIAS_ROWS": 1 if bias is None else bias.shape[0],
         **_tail_constants(tail, pools.group),

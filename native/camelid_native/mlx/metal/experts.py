@@ -32,7 +32,7 @@ TILE = Kernel(
 ROUTER = Kernel(
     header=("math", "place"), body=("router",), inputs=("logits", "bias", "count"), outputs=("ids", "probs")
 )
-ROUTERS = ("softmax", "sigmoid", "topk_softmax")
+ROUTERS = ("softmax", "sigmoid", "topk_softmax", "sparsemixer")
 _CHOSEN = (mx.uint32, mx.float32)
 COMBINE = Kernel(header=(), body=("combine",), inputs=("x", "probs", "count"))
 

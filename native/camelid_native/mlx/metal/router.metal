@@ -1,5 +1,6 @@
   // router: p = gate(logits); the experts with the largest p + bias, the largest first, and their p: divided by their sum
-  // if NORMALIZE, times SCALE. GATE 0: softmax, 1: sigmoid, 2: softmax over the chosen logits.  grid: rows, a simdgroup each.
+  // if NORMALIZE, times SCALE. GATE 0: softmax, 1: sigmoid, 2: softmax over the chosen logits,
+  // 3: for each chosen, softmax over the logits near it that are not above it.  grid: rows, a simdgroup each.
   threadgroup float scores[EXPERTS];
   threadgroup ulong places[EXPERTS];
   threadgroup ulong groups[N_GROUPS];
@@ -39,6 +40,13 @@
     uint rank = count_above(places, EXPERTS, places[e]);
     if (rank >= USED || places[e] == 0) continue;
     chosen[rank] = scores[e];
+    if (GATE == 3) {
+      float near = 0.0f;
+      for (uint o = 0; o < EXPERTS; o++)
+        if (places[o] <= places[e] && scores[e] - scores[o] <= 0.02f * max(abs(scores[o]), scores[e]))
+          near = near + exp_of(scores[o] - scores[e]);
+      chosen[rank] = 1.0f / near;
+    }
     ids[t * USED + rank] = is_live ? e : 0;
   }
   simdgroup_barrier(mem_flags::mem_threadgroup);
