@@ -33,7 +33,7 @@ NUMBERS = {
     "router": {"MAX_EXPERTS": kernels_matrix.MAX_EXPERTS, **ROUTER_GATES},
     "norm": {"LAYER": kernels_basic.NORM_KINDS["layer"], "L2": kernels_basic.NORM_KINDS["l2"]},
     "scan": {"LANES": kernel.LANES, "MOST": kernels_recurrent.MOST_COLS},
-    "visible": {"HELD": kernels_state.MASKS["held"]},
+    "visible": {name.upper(): kernels_state.MASKS[name] for name in ("held", "chunked")},
     "attend": {"LANES": kernels_state.SIDE // kernels_state.VECTOR},
     "attend_rows": {name.upper(): kernels_encoder.ROW_MASKS[name] for name in ("causal", "symmetric")},
     "pool": {name.upper(): kernels_encoder.POOLINGS[name] for name in ("cls", "last")},

@@ -130,17 +130,21 @@ class Arch:
     counted by that letter. `stacks` are the prefixes of a model's stacks of layers in names: of an encoder
     and a decoder, if there are two. The first layer of a stack has the tensors in `first`, others may. Files
     without a gate have MLPs of the activation `plain_act`, if it is named.
-    Experts. `gate` is the router's gate, `normalizes` its normalization of probs, in files that state none.
+    Experts. `gate` is the router's gate, `normalizes` its normalization of probs, `n_shared` the shared
+    experts, in files that state none. With `weighs_input`, probs multiply what experts read.
     Residual. `parallel` models are sequential where `use_parallel_residual` is false, or in files that have
     the layer tensor `sequential_by`, if it is named.
     Windows. `window_pattern` n: every nth layer attends to all rows, the others to a window (0: all layers
     use the window); with `is_full_first` the first of every n layers is that layer. `window` and
     `softcaps` (scores, logits) apply to files that state none.
+    Chunks. With `is_chunked`, a row of a window layer attends to the rows of its own chunk, of the window's
+    size; a model whose window is stated as 0 rotates in all layers.
     Rotation. Window layers rotate by `local_theta` if it is set; `scales_local` False frees them of RoPE
     scaling, `rounds_ramp` False keeps the ends of YaRN's ramp between pairs. With `nope_every` n, every nth
     layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
     layers. `has_global_nope`: in a model with windows, layers without a window have no rotation.
     `has_temperature`: queries grow with their position by `attention.temperature_scale`.
+    `nope_temperature` (scale, length) is that of layers without rotation, in files that state none.
     `max_alibi_bias` (ALiBi) applies to files that state none, and with `alibi_layers` only to models of that
     many layers; with `scales_alibi` the attention scale
     multiplies the bias too.
@@ -152,7 +156,8 @@ class Arch:
     `multiplies_logits`; with `scales_tied` a tied head has the scale hidden_size^-0.5 in files that state
     none.
     Heads. `norms_rotated` norms queries and keys after their rotation, `norms_values` the values, without a
-    gain. With `shares_kv`, the file's last layers read keys and values of earlier layers. Layers differ in
+    gain. `unit_heads` norms rotated queries and keys without a gain, except in models of `plain_experts`
+    experts. With `shares_kv`, the file's last layers read keys and values of earlier layers. Layers differ in
     heads and widths where the model `varies`.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. `depth_scales` e, d, w are for
     files that state no scales: e multiplies embeddings, d / sqrt(layers) blocks, w / hidden_size logits.
@@ -188,12 +193,17 @@ class Arch:
     )
     gate: str = "softmax"
     normalizes: bool = True
+    n_shared: int = 0
+    weighs_input: bool = False
     shares_kv: bool = False
     norms_values: bool = False
+    unit_heads: bool = False
+    plain_experts: int = 0
     attention_scale: float = 0.0
     window_pattern: int = 0
     is_full_first: bool = False
     window: int = 0
+    is_chunked: bool = False
     softcaps: tuple[float, float] = (0.0, 0.0)
     local_theta: float = 0.0
     scales_local: bool = True
@@ -202,6 +212,7 @@ class Arch:
     has_rope_switch: bool = False
     has_global_nope: bool = False
     has_temperature: bool = False
+    nope_temperature: tuple[float, int] = (0.0, 0)
     max_alibi_bias: float = 0.0
     alibi_layers: int = 0
     scales_alibi: bool = False

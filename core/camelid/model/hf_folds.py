@@ -121,6 +121,15 @@ def _half(weight: Weight, i: int) -> Weight:
     return replace(weight, shape=(*stack, rows // 2, cols), parts=parts)
 
 
+def _side(weight: Weight, i: int) -> Weight:
+    """Columns of each matrix of a stack: the first half (0) or the second (1)."""
+    if len(weight.shape) != 3 or weight.shape[2] % 2:
+        return weight  # match_tensors refuses the shape
+    n, n_rows, width = weight.shape[0], weight.shape[1], weight.shape[2] // 2
+    turned = weight.then("transpose", n * n_rows, 2 * width).then("rows", i * width, width, 2 * width)
+    return replace(turned, shape=(n, n_rows, width)).then("transpose", width, n * n_rows)
+
+
 def _after_padding(weight: Weight, settings: HfSettings) -> Weight:
     """The positions after those of padding, from position 0 of a text on."""
     n = settings.n_skipped
@@ -221,6 +230,8 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "add_one": _add_one,
     "first_half": lambda weight, _: _half(weight, 0),
     "second_half": lambda weight, _: _half(weight, 1),
+    "left_half": lambda weight, _: _side(weight, 0),
+    "right_half": lambda weight, _: _side(weight, 1),
     "after_padding": _after_padding,
     "qkv_of_groups": _qkv_of_groups,
     "without_offset": _without_offset,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from camelid.formats.mlx_quant import refuse_other_library
 from camelid.model.hf_rotation import rotation
-from camelid.model.hf_settings import FULL, SLIDING, HfSettings, Metadata, Pairs, unsupported
+from camelid.model.hf_settings import CHUNKED, FULL, SLIDING, HfSettings, Metadata, Pairs, unsupported
 from camelid.model.layer_specs import all_but
 
 # Published activation -> ours. Only "gelu" is exact; the other GELUs are tanh approximations.
@@ -158,12 +158,13 @@ def _experts(settings: HfSettings) -> Pairs:
 
 def _windows(settings: HfSettings) -> Pairs:
     config = settings.config
+    key = settings.row.keys.get("attention.sliding_window", "sliding_window")
     is_on = not settings.row.has_window_switch or config.flag("use_sliding_window", False)
-    windowed = _windowed(settings) if is_on and config.has("sliding_window") else []
+    windowed = _windowed(settings) if is_on and config.has(key) else []
     if settings.arch.window and not any(windowed):  # an absent key means arch.window
         yield "attention.sliding_window", 0
     elif any(windowed):
-        yield "attention.sliding_window", config.count("sliding_window")
+        yield "attention.sliding_window", config.count(key)
         if windowed != _pattern(settings, settings.arch.window_pattern):
             yield "attention.sliding_window_pattern", windowed
 
@@ -171,12 +172,15 @@ def _windows(settings: HfSettings) -> Pairs:
 def _windowed(settings: HfSettings) -> list[bool]:
     """True for layers with a sliding window."""
     config, n_layers = settings.config, settings.n_layers
+    local = CHUNKED if settings.arch.is_chunked else SLIDING
     if config.has("layer_types"):
         types = config.texts("layer_types")
-        unknown = {*types} - {SLIDING, FULL}
+        unknown = {*types} - {local, FULL}
         if unknown or len(types) != n_layers:
-            raise unsupported("layer_types", min(unknown, default=f"{len(types)} items"), (SLIDING, FULL))
-        return [kind == SLIDING for kind in types]
+            raise unsupported("layer_types", min(unknown, default=f"{len(types)} items"), (local, FULL))
+        return [kind == local for kind in types]
+    if settings.arch.is_chunked:
+        return _rotated(settings)
     if settings.row.has_window_switch:
         first = config.count("max_window_layers", 0, least=0)
         return [i >= first for i in range(n_layers)]
@@ -191,13 +195,19 @@ def _nope(settings: HfSettings) -> Pairs:
     """Layers without rotation (NoPE). config.json's no_rope_layers holds 1 for layers with rotation."""
     if "position_embedding_type" in settings.row.defaults:
         yield "rope.scaling.finetuned", settings.config.text("position_embedding_type", "") == "rope"
-    if not settings.config.has("no_rope_layers") and not settings.config.has("no_rope_layer_interval"):
-        return
-    every = settings.config.count("no_rope_layer_interval", 4)
-    stated = settings.config.counts("no_rope_layers", most=1)
-    rotated = [flag == 1 for flag in stated] or all_but(every, settings.n_layers)
-    if rotated != all_but(settings.arch.nope_every, settings.n_layers):
+    rotated, every = _rotated(settings), settings.arch.nope_every
+    is_whole = settings.arch.is_chunked and not settings.config.has("attention_chunk_size")
+    if rotated != all_but(0 if is_whole else every, settings.n_layers):
         yield "rope.layers", rotated
+
+
+def _rotated(settings: HfSettings) -> list[bool]:
+    """True for layers with rotation."""
+    config, n_layers = settings.config, settings.n_layers
+    if not config.has("no_rope_layers") and not config.has("no_rope_layer_interval"):
+        return all_but(settings.arch.nope_every, n_layers)
+    stated = config.counts("no_rope_layers", most=1)
+    return [flag == 1 for flag in stated] or all_but(config.count("no_rope_layer_interval", 4), n_layers)
 
 
 def _check_refused(settings: HfSettings) -> None:

@@ -18,7 +18,7 @@ from camelid.model.spec import MAX_HEAD_DIM
 Metadata: TypeAlias = dict[str, MetadataValue]
 
 
-SLIDING, FULL = "sliding_attention", "full_attention"
+SLIDING, FULL, CHUNKED = "sliding_attention", "full_attention", "chunked_attention"
 
 
 # One of these keys is the number of experts.

@@ -106,6 +106,8 @@ def _rotated(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[bool]:
         return [False] * n_layers
     if metadata.has("rope.layers"):
         return metadata.flags("rope.layers", n_layers)
+    if arch.is_chunked and not metadata.count("attention.sliding_window", arch.window, least=0):
+        return [True] * n_layers
     return all_but(arch.nope_every, n_layers)
 
 

@@ -81,6 +81,7 @@ class ExpertsSpec:
 
     The experts form `n_groups` groups, the picked ones are from the best `n_groups_used` of them. `gate` is
     the router op's gate; `normalize` makes the probs of the picked experts sum to 1, `scale` multiplies them.
+    With `weighs_input` they multiply the experts' input instead of the results.
     `shared_size` is the width of an expert that runs for every row (0: none). `chunk_size` is the width of
     an expert that `chunk_experts` neighbours share, `chunk_scale` multiplies its result (0: none).
     """
@@ -91,6 +92,7 @@ class ExpertsSpec:
     gate: str = "softmax"
     normalize: bool = True
     scale: float = 1.0
+    weighs_input: bool = False
     shared_size: int = 0
     n_groups: int = 1
     n_groups_used: int = 1
@@ -197,6 +199,9 @@ class ModelSpec:
     `attention_softcap` and `logit_softcap` bound scores and logits (0: unbounded). `norms_values` applies an
     RMS norm without gain to each head's values, `norms_rotated` norms queries and keys after their rotation.
     `qkv_limit` bounds queries, keys and values before norms and rotation (0: unbounded).
+    `unit_heads` norms rotated queries and keys without a gain. With `is_chunked`, a row of a window layer
+    attends to the rows of its own chunk of `window` rows. `nope_temperature` > 0 multiplies queries of layers
+    without rotation by 1 + nope_temperature * ln(1 + (position + 1) // nope_temperature_length).
     `max_alibi_bias` > 0 adds a bias by distance to scores (ALiBi), multiplied by `alibi_scale`. `ffn_cutoff`
     is the gate threshold of sparse_glu, in standard deviations above the row's mean. `n_streams` > 1 is the
     number of altup's streams; a layer of altup has `input_size` floats of the token, and a learned residual
@@ -238,6 +243,10 @@ class ModelSpec:
     norms_values: bool = False
     norms_rotated: bool = False
     qkv_limit: float = 0.0
+    unit_heads: bool = False
+    is_chunked: bool = False
+    nope_temperature: float = 0.0
+    nope_temperature_length: int = 0
     max_alibi_bias: float = 0.0
     alibi_scale: float = 1.0
     ffn_cutoff: float = 0.0

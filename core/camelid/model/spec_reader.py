@@ -105,6 +105,10 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         max_alibi_bias=metadata.number("attention.max_alibi_bias", arch.alibi_bias(n_layers)),
         alibi_scale=attention_scale if arch.scales_alibi else 1.0,
         norms_rotated=arch.norms_rotated,
+        unit_heads=_has_unit_heads(metadata, arch, experts),
+        is_chunked=arch.is_chunked,
+        nope_temperature=_nope_temperature(metadata, arch),
+        nope_temperature_length=metadata.count("attention.temperature_length", arch.nope_temperature[1] or 1),
         qkv_limit=metadata.number("attention.clamp_kqv", 0.0),
         attention_softcap=metadata.number("attn_logit_softcapping", arch.softcaps[0]),
         logit_softcap=metadata.number("final_logit_softcapping", arch.softcaps[1]),
@@ -131,10 +135,20 @@ def at_context(model: Model, context_length: int) -> Model:
     return replace(model, spec=replace(model.spec, context_length=context_length))
 
 
+def _has_unit_heads(metadata: MetadataReader, arch: Arch, experts: ExpertsSpec | None) -> bool:
+    is_plain = experts is not None and experts.n_experts == arch.plain_experts
+    return arch.unit_heads and metadata.flag("use_qk_norm", default=not is_plain)
+
+
+def _nope_temperature(metadata: MetadataReader, arch: Arch) -> float:
+    scale = arch.nope_temperature[0]
+    return metadata.number("attention.temperature_scale", scale) if scale else 0.0
+
+
 def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
     own = {"attention.shared_kv_layers"} if arch.shares_kv else set[str]()
     own |= {"rope.dimension_sections"} if arch.axes else set[str]()
-    own |= {*TEMPERATURE_KEYS} if arch.has_temperature else set[str]()
+    own |= {*TEMPERATURE_KEYS} if arch.has_temperature or arch.nope_temperature[0] else set[str]()
     own |= {key for mixer in arch.mixers for key in OWN_KEYS.get(mixer, ())}
     refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
     for key, values in (refused | {"split.count": (0, 1)}).items():
@@ -247,7 +261,8 @@ def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
         gate=_gate(metadata, arch),
         normalize=metadata.flag("expert_weights_norm", default=arch.normalizes),
         scale=metadata.number("expert_weights_scale", 1.0) or 1.0,
-        shared_size=_shared_size(metadata, ffn_size),
+        weighs_input=_weighs_input(metadata, arch, n_used),
+        shared_size=_shared_size(metadata, arch, ffn_size),
         n_groups=n_groups,
         n_groups_used=metadata.count("expert_group_used_count", n_groups, least=0) or n_groups,
         chunk_size=metadata.count("expert_chunk_feed_forward_length", 0, least=0),
@@ -261,9 +276,20 @@ def _gate(metadata: MetadataReader, arch: Arch) -> str:
     return GATES.get(stated) or arch.gate
 
 
-def _shared_size(metadata: MetadataReader, ffn_size: int) -> int:
+def _weighs_input(metadata: MetadataReader, arch: Arch, n_used: int) -> bool:
+    """True for experts whose input the probs multiply, of which a row uses one."""
+    if arch.weighs_input and n_used > 1:
+        raise UnsupportedModelError(
+            f"{metadata.key('expert_used_count')} is {n_used}, expected 1 for {metadata.prefix}",
+            kind=metadata.key("expert_used_count"),
+            name=str(n_used),
+        )
+    return arch.weighs_input
+
+
+def _shared_size(metadata: MetadataReader, arch: Arch, ffn_size: int) -> int:
     """Width of the shared expert: stated, or that of `expert_shared_count` experts."""
-    n_shared = metadata.count("expert_shared_count", 0, least=0)
+    n_shared = metadata.count("expert_shared_count", arch.n_shared, least=0)
     return metadata.count("expert_shared_feed_forward_length", n_shared * ffn_size, least=0)
 
 

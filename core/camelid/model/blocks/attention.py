@@ -26,7 +26,7 @@ def attention(c: Lowering, h: View, i: int) -> View:
         n_kv_heads=spec.n_kv_heads,
         v_dim=spec.head_dim,
         scale=spec.attention_scale or spec.head_dim**-0.5,
-        mask="held" if c.side and spec.sees_images else "causal",
+        mask=_mask(c, i),
         window=layer.window,
         softcap=spec.attention_softcap,
         sinks=c.weights.get(blk + "attn_sinks"),
@@ -35,6 +35,12 @@ def attention(c: Lowering, h: View, i: int) -> View:
     if blk + "attn_gate" in c.weights:
         c.plan.mul(y, _gate(c, h, blk + "attn_gate"))
     return c.summed(c.linear(c.norm_if(y, blk + "attn_sub_norm"), blk + "attn_output", "o"))
+
+
+def _mask(c: Lowering, i: int) -> str:
+    if c.side and c.spec.sees_images:
+        return "held"
+    return "chunked" if c.spec.is_chunked and c.layer(i).window else "causal"
 
 
 def linear(c: Lowering, h: View, i: int) -> View:
@@ -63,6 +69,10 @@ def heads(c: Lowering, h: View, i: int, name: str) -> View:
     rope = c.layer(i).rope
     is_own = name == "q" and rope + OF_QUERIES in spec.ropes
     c.rope(x, rope + OF_QUERIES if is_own else rope, spec.head_dim)
+    if not rope and name == "q" and spec.nope_temperature:
+        c.plan.temperature(x, spec.nope_temperature, spec.nope_temperature_length)
+    if rope and spec.unit_heads:
+        return c.plan.norm(x, None, spec.norm_eps, size=spec.head_dim)
     return _normed(c, x, f"{blk}_norm") if spec.norms_rotated else x
 
 

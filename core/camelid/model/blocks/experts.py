@@ -23,6 +23,8 @@ def experts(c: Lowering, h: View, i: int) -> View:
         n_groups=spec.n_groups,
         n_groups_used=spec.n_groups_used,
     )  # [T, U] each
+    if spec.weighs_input:
+        return c.summed(_of_weighed(c, h, i, (ids, probs)))
     y = _mixture(c, h, i, (ids, probs), "exps")
     if blk + "ffn_up_chexps" in c.weights:
         c.plan.add(y, _mixture(c, h, i, (ids, probs), "chexps"), spec.chunk_scale)
@@ -37,6 +39,16 @@ def _mixture(c: Lowering, h: View, i: int, chosen: tuple[View, View], kind: str)
     gate, up = (_each(c, h, ids, f"blk.{i}.ffn_{name}_{kind}", name) for name in ("gate", "up"))  # [T, U*F]
     y = c.plan.glu(gate, up, c.layer(i).act)
     return c.plan.combine(_each(c, y, ids, f"blk.{i}.ffn_down_{kind}", "down"), probs)
+
+
+def _of_weighed(c: Lowering, h: View, i: int, chosen: tuple[View, View]) -> View:
+    """shared(h) + the one chosen expert of prob * h; [T, C]."""
+    ids, prob = chosen  # [T, 1] each
+    y = _shared(c, h, i)
+    c.plan.mul(h, prob)
+    gate, up = (_each(c, h, ids, f"blk.{i}.ffn_{name}_exps", name) for name in ("gate", "up"))  # [T, F] each
+    c.plan.add(y, _each(c, c.plan.glu(gate, up, c.layer(i).act), ids, f"blk.{i}.ffn_down_exps", "down"))
+    return y
 
 
 def _shared(c: Lowering, h: View, i: int) -> View:

@@ -1,4 +1,4 @@
-"""Mixtures of experts whose layers differ from Llama's: DBRX."""
+"""Mixtures of experts whose layers differ from Llama's: DBRX, Llama 4."""
 
 from __future__ import annotations
 
@@ -14,12 +14,40 @@ DBRX_KEYS: hf.Names = {
     "expert_used_count": "ffn_config.moe_top_k",
     "expert_feed_forward_length": "ffn_config.ffn_hidden_size",
 }
+LLAMA4_MLPS: hf.Names = {
+    name: inner.replace("mlp.", "feed_forward.") for name, inner in {**hf.GLU, **hf.QWEN_SHARED}.items()
+}
+LLAMA4_KEYS: hf.Names = {
+    **hf.KEYS,
+    "feed_forward_length": "intermediate_size_mlp",
+    "expert_feed_forward_length": "intermediate_size",
+    "attention.sliding_window": "attention_chunk_size",
+}
+LLAMA4_DEFAULTS = {
+    "num_key_value_heads": 8, "head_dim": 128, "rms_norm_eps": 1e-5, "rope_theta": 5e5,
+    "intermediate_size_mlp": 16384, "num_local_experts": 16, "num_experts_per_tok": 1,
+    "attention_chunk_size": 8192, "floor_scale": 8192, "interleave_moe_layer_step": 1,
+}  # fmt: skip
 
 ARCHS: dict[str, Arch] = {
     "dbrx": Arch(
         rope_style="neox",
         norm_kind="layer",
         splits={**FUSED_QKV, "attn_output_norm": (("ffn_norm", "C"),)},
+    ),
+    # Three of four layers attend within chunks, the fourth has no rotation; a row uses one expert.
+    "llama4": Arch(
+        gate="sigmoid",
+        normalizes=False,
+        weighs_input=True,
+        n_shared=1,
+        window=8192,
+        window_pattern=4,
+        is_chunked=True,
+        nope_every=4,
+        nope_temperature=(0.1, 8192),
+        unit_heads=True,
+        plain_experts=128,
     ),
 }
 
@@ -48,5 +76,35 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_config.ffn_act_fn": ({"name": "silu"},),
             "ffn_config.moe_normalize_expert_weights": (1.0,),
         },
+    ),
+    "llama4_text": hf.HfRow(
+        arch="llama4",
+        names={
+            **hf.PRE_NORMS,
+            **hf.ATTENTION,
+            **LLAMA4_MLPS,
+            "ffn_gate_inp": "feed_forward.router",
+            "ffn_gate_exps.weight": "feed_forward.experts.gate_up_proj",
+            "ffn_up_exps.weight": "feed_forward.experts.gate_up_proj",
+            "ffn_down_exps.weight": "feed_forward.experts.down_proj",
+        },
+        folds={
+            "ffn_gate_exps": "left_half transpose_each",
+            "ffn_up_exps": "right_half transpose_each",
+            "ffn_down_exps": "transpose_each",
+        },
+        keys=LLAMA4_KEYS,
+        counts={
+            "interleave_moe_layer_step": "interleave_moe_layer_step",
+            "attention.temperature_length": "floor_scale",
+        },
+        derived={
+            "attention.temperature_scale": lambda c: (
+                c.number("attn_scale", 0.1) if c.values.get("attn_temperature_tuning", True) else 0.0
+            ),
+            "use_qk_norm": lambda c: c.flag("use_qk_norm", True),
+        },
+        defaults=LLAMA4_DEFAULTS,
+        refused={"attention_bias": (False,), "moe_layers": ()},
     ),
 }
