@@ -58,6 +58,7 @@ REFUSED = {
     "granitemoehybrid-time_step_limit",
     "gpt2-scale_attn_by_inverse_layer_idx",
     "mamba-hidden_act",
+    "phimoe-router_jitter_noise",
     "jais-mup_scale_qk_dot_by_d",
     "mamba2-hidden_act",
     "mamba2-time_step_limit",

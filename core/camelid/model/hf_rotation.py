@@ -93,7 +93,10 @@ def _longrope_magnitude(settings: HfSettings) -> float:
     factor = settings.rope.number("factor", settings.count("context_length") / original, above=0.0)
     is_scaled = factor > 1.0 and original > 1
     default = math.sqrt(1.0 + math.log(factor) / math.log(original)) if is_scaled else 1.0
-    return settings.rope.number("attention_factor", default)
+    stated = {settings.rope.number(key, default) for key in ("long_mscale", "short_mscale")}  # Phi 3.5 MoE
+    if len(stated) > 1:
+        raise unsupported("long_mscale", settings.rope.number("long_mscale", default), ("short_mscale",))
+    return settings.rope.number("attention_factor", stated.pop())
 
 
 def rope_factors(settings: HfSettings) -> dict[str, Sequence[float]]:

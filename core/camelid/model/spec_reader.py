@@ -89,7 +89,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         ffn_size=_ffn_size(metadata, arch, n_layers),
         vocab_size=_embedding(checkpoint.tensors).shape[0],
         context_length=metadata.count("context_length"),
-        norm_eps=metadata.number(f"attention.layer_norm_{'rms_' if arch.norm_kind == 'rms' else ''}epsilon"),
+        norm_eps=_norm_eps(metadata, arch),
         norm_kind=arch.norm_kind,
         ropes={name: rope for name, rope in ropes.items() if name.removesuffix(OF_QUERIES) in rotations},
         layers=() if encoder and not arch.is_encoder_decoder else layers,
@@ -181,6 +181,13 @@ def _n_heads(metadata: MetadataReader, arch: Arch, n_layers: int) -> int:
     if arch.varies:
         return most(metadata, "attention.head_count", n_layers)
     return metadata.count("attention.head_count", least=int(arch.has_attention)) or 1
+
+
+def _norm_eps(metadata: MetadataReader, arch: Arch) -> float:
+    """The norms' epsilon. llama.cpp states phimoe's, whose norms subtract means, as that of RMS norms."""
+    plain, rms = "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon"
+    is_rms = arch.norm_kind == "rms" or (metadata.has(rms) and not metadata.has(plain))
+    return metadata.number(rms if is_rms else plain)
 
 
 def _head_dim(metadata: MetadataReader, default: int) -> int:

@@ -1,9 +1,14 @@
-"""Phi 2 to 4."""
+"""Phi 2 to 4, Phi 3.5 MoE."""
 
 from __future__ import annotations
 
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, FUSED_GATE_UP, FUSED_QKV, PLAIN_MLP, Arch
+from camelid.model.arch import ATTENTION, FUSED_GATE_UP, FUSED_QKV, PLAIN_MLP, PRE_NORMS, Arch
+
+PHIMOE_DEFAULTS = {
+    "num_local_experts": 16, "num_experts_per_tok": 2, "num_key_value_heads": 8, "rms_norm_eps": 1e-5,
+    "rope_theta": 1e6,
+}  # fmt: skip
 
 ARCHS: dict[str, Arch] = {
     "phi2": Arch(
@@ -16,6 +21,15 @@ ARCHS: dict[str, Arch] = {
         optional_biases=("output",),
         splits=FUSED_QKV,
         residual="parallel",
+    ),
+    # Each of two experts shares its weight with those near it.
+    "phimoe": Arch(
+        rope_style="neox",
+        norm_kind="layer",
+        gate="sparsemixer",
+        normalizes=False,
+        biases=(*PRE_NORMS, "output_norm"),
+        optional_biases=(*ATTENTION, "output"),
     ),
     "phi3": Arch(rope_style="neox", splits={**FUSED_QKV, **FUSED_GATE_UP}),
 }
@@ -45,5 +59,11 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_down": "mlp.down_proj",
         },
         defaults={"rms_norm_eps": 1e-5},
+    ),
+    "phimoe": hf.HfRow(
+        arch="phimoe",
+        names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.MIXTRAL_EXPERTS},
+        defaults=PHIMOE_DEFAULTS,
+        refused={"router_jitter_noise": (0.01,), "num_experts_per_tok": (2,)},
     ),
 }
