@@ -97,6 +97,16 @@ MINISTRAL3 = modern(
     ),
     YARN,
 )
+JAIS2 = config(
+    "Jais2ForCausalLM",
+    "jais2",
+    attention_bias=True,
+    head_dim=16,
+    hidden_act="relu2",
+    layer_norm_eps=1e-05,
+    mlp_bias=True,
+)
+JAIS2.pop("rms_norm_eps")
 APERTUS_ROPE: Json = {
     "factor": 8.0,
     "high_freq_factor": 4.0,
@@ -110,6 +120,7 @@ APERTUS = modern(
 )
 
 CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="jais2", seed=1114, config=JAIS2),
     CaseRow(name="apertus", seed=1123, config=APERTUS),
     CaseRow(name="glm", seed=1100, config=GLM),
     CaseRow(name="glm4", seed=1101, config=GLM4),
@@ -129,6 +140,12 @@ CASES: tuple[CaseRow, ...] = (
 )
 
 WRONG: tuple[Mutation, ...] = (
+    key("jais2", "rope_theta", 300.0),
+    key("jais2", "layer_norm_eps", 0.05),
+    key("jais2", "hidden_act", "relu"),
+    without("jais2", "norm biases", "layernorm.bias", "model.norm.bias"),
+    without("jais2", "attention biases", "q_proj.bias", "k_proj.bias", "v_proj.bias", "o_proj.bias"),
+    without("jais2", "ffn biases", "up_proj.bias", "down_proj.bias"),
     key("apertus", "rms_norm_eps", 0.05),
     within("apertus", "rope_parameters", APERTUS_ROPE, factor=2.0),
     without("apertus", "q norm", "q_norm.weight"),
