@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.model import hf_rows as hf
 from camelid.model.arch import (
     ATTENTION,
     FUSED_GATE_UP,
     FUSED_QKV,
     GLU_NAMES,
+    GPT,
     HEAD_NORMS,
     POST_NORMS,
     PRE_NORMS,
@@ -19,21 +22,13 @@ GLM = {
     "num_key_value_heads": 2, "head_dim": 128, "rms_norm_eps": 1.5625e-7, "partial_rotary_factor": 0.5,
 }  # fmt: skip
 GLM_MLP: hf.Names = {"ffn_up": "mlp.gate_up_proj", "ffn_down": "mlp.down_proj"}
-UP_DOWN: hf.Names = {"ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 XIELU = ("alpha_p", "alpha_n", "beta", "eps")
 APERTUS_DEFAULTS = {
     "num_key_value_heads": 32, "rms_norm_eps": 1e-5, "rope_theta": 12e6,
 }  # fmt: skip
 
 ARCHS: dict[str, Arch] = {
-    "jais2": Arch(
-        rope_style="neox",
-        norm_kind="layer",
-        mlp="mlp",
-        act="relu2",
-        biases=(*PRE_NORMS, "output_norm"),
-        optional_biases=(*ATTENTION, "ffn_up", "ffn_down"),
-    ),
+    "jais2": replace(GPT, rope_style="neox", act="relu2", biases=(), optional_biases=GPT.biases, splits={}),
     # xIELU (arXiv 2411.13010) between two matrices.
     "apertus": Arch(
         rope_style="neox",
@@ -70,20 +65,14 @@ ARCHS: dict[str, Arch] = {
 
 HF_ROWS: dict[str, hf.HfRow] = {
     "glm": hf.HfRow(arch="chatglm", names={**hf.PRE_NORMS, **hf.ATTENTION, **GLM_MLP}, defaults=GLM),
-    "jais2": hf.HfRow(
-        arch="jais2",
-        names={**hf.PRE_NORMS, **hf.ATTENTION, **UP_DOWN},
-        keys=hf.LAYER_KEYS,
-        defaults={"hidden_act": "relu2"},
-    ),
+    "jais2": hf.HfRow(arch="jais2", keys=hf.LAYER_KEYS, defaults={"hidden_act": "relu2"}),
     "apertus": hf.HfRow(
         arch="apertus",
         names={
+            **hf.LLAMA,
+            **hf.HEAD_NORMS,
             "attn_norm": "attention_layernorm",
             "ffn_norm": "feedforward_layernorm",
-            **hf.ATTENTION,
-            **hf.HEAD_NORMS,
-            **UP_DOWN,
         },
         values={f"xielu.{name}": f"mlp.act_fn.{name}" for name in XIELU},
         defaults=APERTUS_DEFAULTS,
