@@ -28,7 +28,7 @@ APERTUS_DEFAULTS = {
 }  # fmt: skip
 
 ARCHS: dict[str, Arch] = {
-    "jais2": replace(GPT, rope_style="neox", act="relu2", biases=(), optional_biases=GPT.biases, splits={}),
+    "jais2": replace(GPT, rope_style="neox", act="relu2", splits={}),
     # xIELU (arXiv 2411.13010) between two matrices.
     "apertus": Arch(
         rope_style="neox",
@@ -65,7 +65,12 @@ ARCHS: dict[str, Arch] = {
 
 HF_ROWS: dict[str, hf.HfRow] = {
     "glm": hf.HfRow(arch="chatglm", names={**hf.PRE_NORMS, **hf.ATTENTION, **GLM_MLP}, defaults=GLM),
-    "jais2": hf.HfRow(arch="jais2", keys=hf.LAYER_KEYS, defaults={"hidden_act": "relu2"}),
+    "jais2": hf.HfRow(
+        arch="jais2",
+        keys=hf.LAYER_KEYS,
+        defaults={"hidden_act": "relu2"},
+        refused={"attention_bias": (True,), "mlp_bias": (True,)},
+    ),
     "apertus": hf.HfRow(
         arch="apertus",
         names={
