@@ -143,6 +143,7 @@ class Arch:
     scaling, `rounds_ramp` False keeps the ends of YaRN's ramp between pairs. With `nope_every` n, every nth
     layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
     layers. `has_global_nope`: in a model with windows, layers without a window have no rotation.
+    `rotates_heads`: a `rope.dimension_count` of 0, as published files state, means whole heads.
     `has_temperature`: queries grow with their position by `attention.temperature_scale`.
     `nope_temperature` (scale, length) is that of layers without rotation, in files that state none.
     `max_alibi_bias` (ALiBi) applies to files that state none, and with `alibi_layers` only to models of that
@@ -163,10 +164,12 @@ class Arch:
     files that state no scales: e multiplies embeddings, d / sqrt(layers) blocks, w / hidden_size logits.
     `latent_eps` is the epsilon of norms of latents, which no file states (0: that of other norms).
     Relative positions. Distances from `max_distance` on share a bias.
+    `refused` maps keys to their supported values; any other value raises UnsupportedModelError.
     Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
     """
 
     rope_style: str = "norm"
+    rotates_heads: bool = False
     norm_kind: str = "rms"
     mlp: str = "glu"
     act: str = "silu"
@@ -230,6 +233,7 @@ class Arch:
     varies: bool = False
     depth_scales: tuple[float, ...] = ()
     latent_eps: float = 0.0
+    refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     rank_pooling: str = "cls"
     head_act: str = "tanh"
 

@@ -22,9 +22,10 @@ def read_ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Fac
     """The rotations by name: of layers that attend to all rows, and of window layers with their own."""
     if not arch.rope_style:
         return {}
+    least = 0 if arch.rotates_heads else 1
     rope = RopeSpec(
         theta=metadata.number("rope.freq_base", 10000.0),
-        dim=metadata.count("rope.dimension_count", head_dim),
+        dim=metadata.count("rope.dimension_count", head_dim, least=least) or head_dim,
         style=arch.rope_style,
         factors=factors.get("rope_freqs", ()),
         scaling=_scaling(metadata, arch, factors),

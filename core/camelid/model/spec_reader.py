@@ -150,7 +150,8 @@ def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
     own |= {"rope.dimension_sections"} if arch.axes else set[str]()
     own |= {*TEMPERATURE_KEYS} if arch.has_temperature or arch.nope_temperature[0] else set[str]()
     own |= {key for mixer in arch.mixers for key in OWN_KEYS.get(mixer, ())}
-    refused = {metadata.key(name): values for name, values in REFUSED.items() if name not in own}
+    rules = {**REFUSED, **arch.refused}
+    refused = {metadata.key(name): values for name, values in rules.items() if name not in own}
     for key, values in (refused | {"split.count": (0, 1)}).items():
         value = metadata.gguf.metadata.get(key)
         if value is not None and value not in values:

@@ -1,9 +1,9 @@
-"""DeepSeek 2 and 3: latent attention, YaRN with two magnitudes, experts in groups beside shared ones."""
+"""DeepSeek 2 and 3: latent attention, YaRN with two magnitudes, experts in groups; and DeepSeek-OCR."""
 
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow, Json, config
-from tests.golden.mutation import Mutation, key, refused, within, without
+from tests.golden.mutation import Mutation, common, key, refused, within, without
 
 YARN: Json = {
     "beta_fast": 2,
@@ -64,6 +64,29 @@ DEEPSEEK2 = (
         "topk_method": "greedy",
     }
 )
+# As DeepSeek-OCR: sizes of latents are null or 0; the tower's settings and tensors are left out.
+OCR = config(
+    "DeepseekOCRForCausalLM",
+    "deepseek_vl_v2",
+    first_k_dense_replace=1,
+    kv_lora_rank=None,
+    moe_intermediate_size=32,
+    n_group=1,
+    n_routed_experts=8,
+    n_shared_experts=2,
+    num_experts_per_tok=3,
+    num_hidden_layers=3,
+    num_key_value_heads=4,
+    q_lora_rank=None,
+    qk_nope_head_dim=0,
+    qk_rope_head_dim=0,
+    rms_norm_eps=1e-6,
+    routed_scaling_factor=1.5,
+    topk_group=1,
+    topk_method="greedy",
+    use_mla=False,
+    v_head_dim=0,
+)
 CASES = (
     CaseRow(name="deepseek_v3", seed=2656, config=DEEPSEEK3, lengths=(30, 13)),
     CaseRow(
@@ -80,6 +103,7 @@ CASES = (
         lengths=(24, 9),
     ),
     CaseRow(name="deepseek_v2", seed=2441, config=DEEPSEEK2, lengths=(30, 13)),
+    CaseRow(name="deepseek_ocr", seed=6261, config=OCR, lengths=(24, 13)),
 )
 
 
@@ -113,4 +137,10 @@ WRONG: tuple[Mutation, ...] = (
     without("deepseek_v3_plain", "kv_a bias", "kv_a_proj_with_mqa.bias"),
     without("deepseek_v3_plain", "o bias", "o_proj.bias"),
     *latent("deepseek_v2", YARN | {"mscale": 0.707}),
+    *common("deepseek_ocr"),
+    key("deepseek_ocr", "num_experts_per_tok", 2),
+    key("deepseek_ocr", "routed_scaling_factor", 1.0),
+    refused("deepseek_ocr", "norm_topk_prob", True),
+    without("deepseek_ocr", "shared experts", "shared_experts.down_proj.weight"),
+    without("deepseek_ocr", "dense layer", "layers.0.mlp.down_proj.weight"),
 )

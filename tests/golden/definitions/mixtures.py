@@ -1,4 +1,4 @@
-"""Definitions of mixtures of experts: DeepSeek 1, Ling 1 and 2, Arctic, Grove MoE."""
+"""Definitions of mixtures of experts: DeepSeek 1 and OCR, Ling 1 and 2, Arctic, Grove MoE."""
 
 from __future__ import annotations
 
@@ -95,6 +95,20 @@ class DeepSeek(Mixture):
 
     EXPERTS = "n_routed_experts"
     SHARED = "n_shared_experts"
+
+
+class DeepSeekOcr(DeepSeek):
+    """The text model of DeepSeek-OCR (arXiv 2510.18234): the first DeepSeek MoE, with a factor of the probs.
+
+    The published config states neither: probs are as softmax gives them, the factor is 1.
+    """
+
+    def route(self, logits: Array, i: int) -> tuple[NDArray[np.intp], Array]:
+        ids = self.choose(logits)
+        probs = np.take_along_axis(softmax(logits), ids, axis=-1)
+        if self.config.get("norm_topk_prob", False):
+            return ids, probs / probs.sum(-1, keepdims=True)
+        return ids, probs * self.config.get("routed_scaling_factor", 1.0)
 
 
 class Bailing(Mixture):
@@ -275,6 +289,7 @@ class Grove(Mixture):
 
 MIXTURES: dict[str, type[Decoder]] = {
     "deepseek": DeepSeek,
+    "deepseek_vl_v2": DeepSeekOcr,
     "bailing_moe": Bailing,
     "bailing_moe_v2": Bailing2,
     "arctic": Arctic,

@@ -1,4 +1,4 @@
-"""DeepSeek 2 and 3, Kimi K2: latent attention, experts in groups beside shared ones."""
+"""DeepSeek 2 and 3, Kimi K2: latent attention, experts in groups beside shared ones; and DeepSeek-OCR."""
 
 from __future__ import annotations
 
@@ -68,6 +68,18 @@ GROUPS: hf.Names = {"expert_group_count": "n_group", "expert_group_used_count": 
 EPSILON = {"rms_norm_eps": (1e-6,)}
 ROUTING = {"rope_interleave": (True,), "scoring_func": ("sigmoid",), "topk_method": ("noaux_tc",)}
 SCALE: hf.Names = {"expert_weights_scale": "routed_scaling_factor"}
+# DeepSeek-VL2 has the same model_type, and its text model's settings in a section.
+OCR_REFUSED: hf.Refused = {
+    "architectures": (["DeepseekOCRForCausalLM"], ["DeepseekOCR2ForCausalLM"]),
+    "attention_bias": (False,), "moe_layer_freq": (1,), "norm_topk_prob": (False,),
+    "scoring_func": ("softmax",), "sliding_window": (), "sliding_window_size": (),
+    "topk_method": ("greedy",), "use_mla": (False,),
+}  # fmt: skip
+# The tower beside the text model: SAM and CLIP, in DeepSeek-OCR 2 SAM and Qwen2.
+OCR_TOWER = (
+    "model.sam_model.", "model.vision_model.", "model.qwen2_model.", "model.projector.",
+    "model.image_newline", "model.view_seperator",
+)  # fmt: skip
 
 ARCHS: dict[str, Arch] = {
     "deepseek2": Arch(
@@ -75,6 +87,13 @@ ARCHS: dict[str, Arch] = {
         optional={"exp_probs_b.bias": "E"},
         optional_biases=("attn_q_a", "attn_kv_a_mqa", "attn_output"),
         normalizes=False,
+    ),
+    # Plain attention; a window (Unlimited-OCR) would keep the prompt's rows, which no mixer does.
+    "deepseek2-ocr": Arch(
+        rope_style="neox",
+        rotates_heads=True,
+        normalizes=False,
+        refused={"attention.sliding_window": (0,)},
     ),
 }
 
@@ -98,5 +117,17 @@ HF_ROWS: dict[str, hf.HfRow] = {
         derived={**MLA_VALUES, "expert_gating_func": lambda config: 2},
         defaults=DEFAULTS3,
         refused={**EPSILON, **ROUTING},
+    ),
+    "deepseek_vl_v2": hf.HfRow(
+        arch="deepseek2-ocr",
+        names={**hf.LLAMA, **hf.QWEN_EXPERTS, **hf.SHARED_EXPERTS},
+        numbers=SCALE,
+        counts={
+            "leading_dense_block_count": "first_k_dense_replace",
+            "expert_shared_count": "n_shared_experts",
+        },
+        defaults={"first_k_dense_replace": 0, "n_shared_experts": 0, "use_mla": True},
+        refused=OCR_REFUSED,
+        ignored=(".rotary_emb.inv_freq", *OCR_TOWER),
     ),
 }
