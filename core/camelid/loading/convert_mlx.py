@@ -25,6 +25,7 @@ from camelid.formats.safetensors_writer import Chunks, SafeTensorOut, TensorsOut
 from camelid.formats.whole_directory import unwritable, whole_directory
 from camelid.loading.convert import PRECISE, Conversion
 from camelid.loading.model_file import fetch_model, find_directory, find_source, open_model
+from camelid.model.archs import row_name
 from camelid.model.hf_to_mlx import MlxWeight, mlx_weights
 from camelid.model.mlx_rows import UNOPENED
 
@@ -239,7 +240,7 @@ def _chunks(each: MlxWeight, sources: Mapping[str, Any], encode: Encode) -> Chun
 
 def _notes(directory: HfDirectory, mix: _Mix, weights: Mapping[str, MlxWeight]) -> Iterator[str]:
     """Yields the losses of the conversion, and the tensors that are not as asked."""
-    model_type = directory.settings.text("model_type")
+    model_type = row_name(directory.settings)
     if model_type in UNOPENED:
         yield f"mlx-lm 0.32 has no model type {model_type}: Camelid runs the directory, mlx-lm does not"
     floats = [w.name for w in weights.values() if mix.wanted(w) and not mix.of(w)]

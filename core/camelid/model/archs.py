@@ -69,11 +69,13 @@ FAMILIES = (
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}
-# Classes published with the model_type of another class -> key of their row.
-CLASSES = {"BailingMoeV2ForCausalLM": "bailing_moe_v2", "T5EncoderModel": "t5encoder"}
+# Classes published with the model_type of another class, or without one -> key of their row.
+CLASSES = {"BailingMoeV2ForCausalLM": "bailing_moe_v2", "CogVLMForCausalLM": "cogvlm",
+    "T5EncoderModel": "t5encoder",
+}
 
 
 def row_name(config: Config) -> str:
     """The key in `HF_ROWS` of a config.json: its model_type, or that of its class."""
     classes = config.texts("architectures")
-    return CLASSES.get(classes[0] if classes else "", config.text("model_type"))
+    return CLASSES.get(classes[0] if classes else "") or config.text("model_type")

@@ -266,7 +266,7 @@ def _refuse_unknown(directory: HfDirectory, names: list[str]) -> None:
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     raise TensorShapeError(
         f"{directory.path}: tensor {names[0]}{more}: no rule of model_type "
-        f"{shown(directory.settings.text('model_type'))} uses it, so results would be wrong",
+        f"{shown(row_name(directory.settings))} uses it, so results would be wrong",
         name=names[0],
         got=names[0],
         want="no further tensors",

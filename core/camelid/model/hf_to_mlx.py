@@ -69,7 +69,7 @@ def _number(tensor: HfTensor) -> MlxWeight:
 def _stored_row(settings: HfSettings) -> HfRow:
     """The row of mlx-lm's form. Refuses families that mlx-lm stores with other values."""
     plain = HF_ROWS[row_name(settings.config)]
-    form = MLX_FORMS.get(settings.config.text("model_type"))
+    form = MLX_FORMS.get(row_name(settings.config))
     if not form and any(PUBLISHED_ONLY in fold.split() for fold in plain.folds.values()):
         raise _refused(settings, "mlx-lm stores its weights with other values, for which there is no rule")
     return form.row(plain) if form else plain
@@ -84,7 +84,7 @@ def _check_names(settings: HfSettings, found: Mapping[str, MlxWeight]) -> None:
 
 
 def _refused(settings: HfSettings, why: str) -> UnsupportedModelError:
-    name = settings.config.text("model_type")
+    name = row_name(settings.config)
     return UnsupportedModelError(
         f"model_type {shown(name)} has no form of MLX: {why}; write a GGUF, without --format mlx",
         kind="model_type",

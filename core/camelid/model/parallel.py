@@ -25,9 +25,13 @@ FIELD = "tensor_parallel"
 ROWS = frozenset({
     "attn_q", "attn_k", "attn_v", "attn_gate", "attn_sinks",
     "ffn_gate", "ffn_up", "ffn_gate_shexp", "ffn_up_shexp",
+    "vis_attn_q", "vis_attn_k", "vis_attn_v", "vis_gate", "vis_up",
 })  # fmt: skip
 ROWS_OF_EACH = frozenset({"ffn_gate_exps", "ffn_up_exps", "ffn_gate_chexps", "ffn_up_chexps"})
-COLS = frozenset({"attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps", "ffn_down_chexps"})
+COLS = frozenset({
+    "attn_output", "ffn_down", "ffn_down_shexp", "ffn_down_exps", "ffn_down_chexps",
+    "vis_attn_output", "vis_down",
+})  # fmt: skip
 MIXERS, MLPS = {"attention"}, {"", "glu", "mlp", "experts"}
 RESIDUALS = {"sequential", "parallel", "post", "early_router", "early_experts"}
 # Gains of one head [D], of each head [heads, D], or of all heads together [heads * D].

@@ -1,4 +1,4 @@
-"""Golden models of Llama, Mistral, Mixtral, SmolLM3, BitNet, Llama with attention to both sides."""
+"""Golden models of Llama, Mistral, Mixtral, SmolLM3, BitNet, CogVLM, Llama with attention to both sides."""
 
 from __future__ import annotations
 
@@ -65,6 +65,17 @@ BITNET = config(
     rope_theta=500000.0,
     tie_word_embeddings=True,
 )
+# Published without model_type
+COGVLM = config(
+    "CogVLMForCausalLM",
+    "cogvlm",
+    pad_token_id=0,
+    template_version="chat",
+    vision_config={"hidden_act": "gelu", "hidden_size": 32, "num_hidden_layers": 1, "patch_size": 14},
+)
+COGVLM.pop("num_key_value_heads")
+COGVLM.pop("rope_theta")
+COGVLM2 = COGVLM | {"num_multi_query_heads": 2}
 # As NVIDIA's llama-embed-nemotron-8b, with biases, which LlamaConfig allows
 LLAMA_BIDIREC = LLAMA31 | {
     "architectures": ["LlamaBidirectionalModel"],
@@ -93,7 +104,21 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="mixtral_window", seed=123, config=MIXTRAL | {"sliding_window": 12}),
     CaseRow(name="smollm3", seed=221, config=SMOLLM3),
     CaseRow(name="bitnet", seed=232, config=BITNET),
+    CaseRow(name="cogvlm", seed=241, config=COGVLM),
+    CaseRow(name="cogvlm2", seed=242, config=COGVLM2),
 )
+
+
+def own(case: str) -> list[Mutation]:
+    """Wrong facts of CogVLM, whose classes have a constant in place of rope_theta."""
+    norms = {"first": "input_layernorm", "second": "post_attention_layernorm", "last": "model.norm"}
+    return [
+        refused(case, "rope_theta", 300.0),
+        key(case, "rms_norm_eps", 0.05),
+        key(case, "hidden_act", "relu"),
+        *(without(case, f"{name} norm", f"{ending}.weight") for name, ending in norms.items()),
+    ]
+
 
 WRONG: tuple[Mutation, ...] = (
     *common("llama31"),
@@ -133,4 +158,7 @@ WRONG: tuple[Mutation, ...] = (
     *common("bitnet"),
     without("bitnet", "attention sub norm", "attn_sub_norm.weight"),
     without("bitnet", "ffn sub norm", "ffn_sub_norm.weight"),
+    *own("cogvlm"),
+    key("cogvlm", "num_multi_query_heads", 4),  # CogVLM2's rotation
+    *own("cogvlm2"),
 )

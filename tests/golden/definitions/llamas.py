@@ -187,6 +187,50 @@ class Baichuan13(Baichuan):
         return self.linear(attend(q, k, v, slopes=alibi_slopes(self.heads)), self.of(i, "o"))
 
 
+class CogVlm(Decoder):
+    """CogVLM on text: Llama beside a second set of matrices, and a tower, for images.
+
+    The constant of its rotation differs between the two published classes.
+    """
+
+    KEYS: ClassVar = {"kv_heads": "num_multi_query_heads"}
+    NAMES: ClassVar = {
+        "qkv": "self_attn.language_expert_query_key_value",
+        "o": "self_attn.language_expert_dense",
+        **{part: f"mlp.language_mlp.{part}_proj" for part in ("gate", "up", "down")},
+        "vision_qkv": "self_attn.vision_expert_query_key_value",
+        "vision_o": "self_attn.vision_expert_dense",
+        **{f"vision_{part}": f"mlp.vision_mlp.{part}_proj" for part in ("gate", "up", "down")},
+    }
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.is_second = self.config.get("num_multi_query_heads") is not None
+        self.theta = self.config.get("rope_theta") or (500000.0 if self.is_second else 10000.0)
+
+    def qkv(self, x: Array, i: int) -> tuple[Array, Array, Array]:
+        y = self.linear(x, self.of(i, "qkv")).reshape(len(x), -1, self.head_dim)
+        q, k, v = np.split(y, [self.heads, self.heads + self.kv_heads], axis=1)
+        return q, k, v
+
+    def attention_shapes(self) -> Shapes:
+        n_rows = (self.heads + 2 * self.kv_heads) * self.head_dim
+        return {"qkv": [n_rows, self.hidden], "o": [self.hidden, self.hidden]}
+
+    def layer_shapes(self, i: int) -> Shapes:
+        own = {**self.attention_shapes(), **self.mlp_shapes(i)}
+        visual = {f"vision_{part}": shape for part, shape in own.items()}
+        more = biases(visual, "vision_qkv") if self.is_second else {}
+        return {**self.norm_shapes(), **own, **visual, **more}
+
+    def shapes(self) -> Shapes:
+        tower = {
+            "model.vision.boi": [1, 1, self.hidden],
+            "model.vision.linear_proj.norm1.bias": [self.hidden],
+        }
+        return dict(sorted({**super().shapes(), **tower}.items()))
+
+
 class MiMo(Decoder):
     """MiMo 7B: biases on queries, keys and values, and layers that predict further tokens, not used here."""
 
@@ -306,6 +350,7 @@ LLAMAS: dict[str, Callable[..., Decoder]] = {
     "qwen": Qwen,
     "chatglm": ChatGlm,
     "baichuan": baichuan,
+    "cogvlm": CogVlm,
     "mimo": MiMo,
     "PanguEmbedded": Pangu,
     "maincoder": Maincoder,
