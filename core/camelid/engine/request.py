@@ -81,9 +81,13 @@ class Request:
         return len(self.prompt_ids)
 
     @property
+    def read_ids(self) -> tuple[int, ...]:
+        """The tokens of the text that was given: the encoder's, if there is one in front of the decoder."""
+        return self.source_ids or self.prompt_ids
+
+    @property
     def n_read(self) -> int:
-        """Tokens of the text that the request continues or transduces."""
-        return len(self.source_ids) or self.n_prompt
+        return len(self.read_ids)
 
     @property
     def generates(self) -> bool:

@@ -32,8 +32,8 @@ from camelid.model.families import (
     qwen,
     relatives,
     routed,
-    t5,
     sparse,
+    t5,
     varied,
 )
 from camelid.model.hf_rows import HfRow
@@ -70,7 +70,9 @@ FAMILIES = (
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}
 # Classes published with the model_type of another class, or without one -> key of their row.
-CLASSES = {"BailingMoeV2ForCausalLM": "bailing_moe_v2", "CogVLMForCausalLM": "cogvlm",
+CLASSES = {
+    "BailingMoeV2ForCausalLM": "bailing_moe_v2",
+    "CogVLMForCausalLM": "cogvlm",
     "T5EncoderModel": "t5encoder",
 }
 

@@ -108,7 +108,7 @@ class PageModel:
     async def count(self, _: int, prompt: Any, options: Mapping[str, Any]) -> int:
         """Number of a prompt's tokens, with those of the chat template."""
         async with self._images.ahead(prompt):
-            return len(self._llm.request(prompt, **options).prompt_ids)
+            return self._llm.request(prompt, **options).n_read
 
     async def embed(
         self, _: int, texts: str | Sequence[str], options: Mapping[str, Any] | None = None

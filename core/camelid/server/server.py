@@ -32,7 +32,7 @@ class TokenBudgets:
 
     def submitted(self, started: Started) -> None:
         """Spends the prompt, once for all choices."""
-        self._spend(started, started.request.n_prompt)
+        self._spend(started, started.request.n_read)
 
     def advanced(self, started: Started, batch: Batch) -> None:
         """Spends the tokens of a batch; an event of withheld text has none."""

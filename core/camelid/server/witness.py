@@ -104,7 +104,7 @@ def record_of(
     seed = request.sampling.seed or 0
     return WitnessRecord.of(
         request,
-        completion or partial.completion(request.n_prompt, seed, reason),
+        completion or partial.completion(request.n_read, seed, reason),
         id=job.request_id,
         key=job.key.name,
         endpoint=job.endpoint,

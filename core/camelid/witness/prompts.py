@@ -65,14 +65,14 @@ def _given(place: str, entry: Mapping[str, Any], llm: LLM) -> tuple[str, GivenPr
     kind = _kind(place, entry)
     options = {name: entry[name] for name in OPTIONS[kind] if name in entry}
     request = llm.request(entry[kind], **options)
-    found, want = ids_sha256(request.prompt_ids), entry.get("hash")
+    found, want = ids_sha256(request.read_ids), entry.get("hash")
     if want not in (None, found):
         raise RequestError(
             f"{place}: the token ids of its prompt have hash {found}, but the line states {want!r:.80}",
             field="prompts",
         )
     constraint = entry.get("constraint") or constraint_option(request.constraint)
-    return found, GivenPrompt.of(request.prompt_ids, constraint)
+    return found, GivenPrompt.of(request.read_ids, constraint)
 
 
 def _kind(place: str, entry: Mapping[str, Any]) -> str:

@@ -70,7 +70,7 @@ class WitnessRecord:
             endpoint=endpoint,
             model=model,
             parameters=parameters_of(request, stop, is_chat=is_chat),
-            prompt_ids=request.prompt_ids,
+            prompt_ids=request.read_ids,
             answer_ids=completion.token_ids,
             finish_reason=completion.finish_reason,
             usage=completion.usage,

@@ -37,8 +37,8 @@ from tests.golden.cases import (
     qwen,
     relatives,
     routed,
-    t5,
     sparse,
+    t5,
     varied,
 )
 from tests.golden.mutation import Mutation

@@ -31,7 +31,7 @@ class NativeChoice:
     probabilities: list[Body] = field(default_factory=list[Body])
 
     def __post_init__(self) -> None:
-        self.live = LiveTimings(self.started.request.n_prompt)
+        self.live = LiveTimings(self.started.request.n_read)
         self.probs = TokenProbs.of(self.started, self.choice, self.own)
 
     def read(self, batch: Batch) -> list[Body]:
@@ -95,7 +95,7 @@ def final_body(
     if is_prompt_only:
         settings |= {"n_predict": 0, "max_tokens": 0}
         times |= {"predicted_n": 0, "predicted_ms": 0.0, "predicted_per_second": 0.0}
-    n_tokens = request.n_prompt + len(done.token_ids)
+    n_tokens = request.n_read + len(done.token_ids)
     return {
         "index": choice,
         "content": text,
@@ -104,7 +104,7 @@ def final_body(
         "stop": True,
         "model": service.name,
         "tokens_predicted": len(token_ids),
-        "tokens_evaluated": request.n_prompt,
+        "tokens_evaluated": request.n_read,
         "generation_settings": settings,
         "prompt": shown_text(request.prompt_ids, tokenizer),
         "has_new_line": "\n" in text,
@@ -119,7 +119,7 @@ def final_body(
 def is_truncated(started: Started, done: Completion) -> bool:
     """True if the context ended the answer, or dropped tokens for it."""
     context, request = started.service.context, started.request
-    n_tokens = request.n_prompt + len(done.token_ids)
+    n_tokens = request.n_read + len(done.token_ids)
     is_at_limit = request.max_tokens is not None and len(done.token_ids) >= request.max_tokens
     return n_tokens > context or (n_tokens == context and not is_at_limit)
 

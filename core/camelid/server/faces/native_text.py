@@ -89,7 +89,7 @@ async def input_tokens(server: Server, call: Call) -> Reply:
     service = await server.service(values.own.get("model"))
     with service.text_place():
         request = await service.request(chat_job(values, service, call))
-    body: Body = {"object": "response.input_tokens", "input_tokens": request.n_prompt}
+    body: Body = {"object": "response.input_tokens", "input_tokens": request.n_read}
     return JsonReply(body)
 
 

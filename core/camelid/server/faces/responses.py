@@ -76,7 +76,7 @@ async def count_input_tokens(server: Server, call: Call) -> Reply:
     turn = open_turn(server, call, own, service)
     with service.text_place():
         request = await service.request(response_job(turn, response_options(own, service, call), call))
-    return JsonReply({"object": "response.input_tokens", "input_tokens": request.n_prompt})
+    return JsonReply({"object": "response.input_tokens", "input_tokens": request.n_read})
 
 
 def open_turn(server: Server, call: Call, own: Mapping[str, Any], service: Service) -> Turn:

@@ -85,7 +85,7 @@ class TextReply:
     def _make(self, index: int) -> Choice:
         """A choice before its first token."""
         number = index // self._asked.n_made
-        prompt_ids = self._group.chains[number][-1].request.prompt_ids
+        prompt_ids = self._group.chains[number][-1].request.read_ids
         echo = self._asked.prompts[number] if self._asked.has_echo else ""
         if not isinstance(echo, str):
             echo = model_tokenizer(self._service).decode(prompt_ids)

@@ -41,7 +41,7 @@ class Tally:
         job, name = started.job, started.service.name
         series = self.series.setdefault((job.endpoint, name), Series())
         live = self._live[started] = Live(
-            started, series, self.model(name), started.request.n_prompt, set(range(job.n)), [0.0] * job.n,
+            started, series, self.model(name), started.request.n_read, set(range(job.n)), [0.0] * job.n,
             [0] * job.n,
         )  # fmt: skip
         record = current_record()

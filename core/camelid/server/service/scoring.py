@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from camelid.engine.request import Request
+from camelid.errors import RequestError
 
 
 class TokenScore(NamedTuple):
@@ -46,7 +47,16 @@ def largest(logits: memoryview[float], n: int) -> list[int]:
 
 
 def scoring_request(request: Request, n_top: int) -> Request:
-    """A request that scores its prompt and generates nothing."""
+    """A request that scores its prompt and generates nothing.
+
+    Raises RequestError for a prompt that an encoder reads, since no row of it predicts the next token.
+    """
+    if request.source_ids:
+        raise RequestError(
+            "logprobs of the prompt are asked for, but an encoder reads it and predicts none of its tokens; "
+            "leave out echo or logprobs",
+            field="echo",
+        )
     return replace(
         request, all_logits=True, constraint=None, proposer=None,
         score=PromptScorer(request.prompt_ids, n_top),

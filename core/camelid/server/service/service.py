@@ -300,11 +300,11 @@ class Service:
         """Raises RequestError or ContextOverflowError before the request is queued."""
         engine = self.host.running.engine
         most = self.limits.max_prompt_tokens
-        if most is not None and request.n_prompt > most:
+        if most is not None and request.n_read > most:
             raise ApiError(
-                400, f"the prompt has {request.n_prompt} tokens, at most {most} are allowed; shorten it",
+                400, f"the prompt has {request.n_read} tokens, at most {most} are allowed; shorten it",
                 code="context_length_exceeded", param="prompt", kind="exceed_context_size_error",
-                n_prompt_tokens=request.n_prompt, n_ctx=self.context,
+                n_prompt_tokens=request.n_read, n_ctx=self.context,
             )  # fmt: skip
         max_answer_tokens(request, engine.context)  # first: the other looks at every token
         check_request(request, engine.vocab_size, engine.limits, engine.programs)
