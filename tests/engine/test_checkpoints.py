@@ -114,9 +114,8 @@ FAMILIES = ["falcon_h1", "lfm2", "mamba2", "nemotron_h", "qwen3_next"]
 # A bound of the KV cache preempts no sequence of a model without one.
 RUNS = [(name, how) for name in FAMILIES for how in ("begun alike", "prefix found", "speculated")]
 RUNS += [(name, "preempted") for name in FAMILIES if name != "mamba2"]
-# webgpu has no kernel for a load op of falcon_h1's embeddings.
 RUNS_ON_WEBGPU = [("mamba2", "prefix found"), ("qwen3_next", "speculated")]
-RUNS_ON_WEBGPU += [run for run in RUNS if run not in RUNS_ON_WEBGPU and run[0] != "falcon_h1"]
+RUNS_ON_WEBGPU += [run for run in RUNS if run not in RUNS_ON_WEBGPU]
 
 
 @pytest.mark.parametrize(("name", "situation"), share_of(RUNS, 5))
