@@ -70,7 +70,7 @@ class Scene:
         engine = SimpleNamespace(counters=Counters(), hooks=[])
         service = SimpleNamespace(name="m", host=SimpleNamespace(running=SimpleNamespace(engine=engine)))
         self.started = cast(Started, Job(
-            service=service, job=SimpleNamespace(endpoint="e", n=n), request=SimpleNamespace(n_prompt=10),
+            service=service, job=SimpleNamespace(endpoint="e", n=n), request=SimpleNamespace(n_read=10),
             place=SimpleNamespace(entered=99.0),
         ))  # fmt: skip
         self.tally.submitted(self.started)
