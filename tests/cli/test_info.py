@@ -111,11 +111,12 @@ def count(shape: list[int]) -> int:
 
 
 def is_weight(name: str, case: HfCase) -> bool:
-    """False for a mask, an encoder's pooler, and the output of a tied model, which is its embedding."""
+    """False for a mask, a pooler, a tower, and the output of a tied model, which is its embedding."""
     is_mask = name.endswith("attn.bias") and len(case.tensors[name]) == 4
     is_twin = name == "lm_head.weight" and bool(case.config.get("tie_word_embeddings"))
     is_pooler = "pooler." in name and case.head == ENCODES
-    return not is_mask and not is_twin and not is_pooler
+    is_tower = name.startswith("model.vision.")
+    return not is_mask and not is_twin and not is_pooler and not is_tower
 
 
 def is_optional(name: str, arch: Arch) -> bool:
