@@ -94,7 +94,8 @@ def op_softcap(op: Op, f: Frame) -> None:
 
 def op_clamp(op: Op, f: Frame) -> None:
     limit = op.number("limit")
-    f.write(op.view("x"), np.clip(f.read(op.view("x")), -limit, limit))
+    x: F64 = np.clip(f.read(op.view("x")), -limit, limit)
+    f.write(op.view("x"), x)
 
 
 def op_unary(op: Op, f: Frame) -> None:
