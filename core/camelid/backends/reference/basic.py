@@ -104,7 +104,7 @@ def op_unary(op: Op, f: Frame) -> None:
 
 def op_xielu(op: Op, f: Frame) -> None:
     x = f.read(op.view("x"))
-    p, n, b, e = f.store.vector(op.weight("alpha"))
+    p, n, b, e = map(float, f.store.vector(op.weight("alpha")))
     f.write(op.view("x"), b * x + np.where(x > 0.0, p * x * x, n * (np.expm1(np.minimum(x, e)) - x)))
 
 
