@@ -45,6 +45,8 @@ def split_cases() -> list[OpCase]:
     window = {"window": 300, "softcap": 3.0}
     cases.append(attention_case([700, 300], 8, 1, 32, 64, window, {}, 0, 701, kv_type="f16"))
     cases.append(attention_case([700], 8, 8, 32, 32, {"mask": "held"}, {}, 140, 701))
+    chunked = {"mask": "chunked", "window": 300}
+    cases.append(attention_case([700, 599, 600], 8, 2, 32, 32, chunked, {}, 0, 701))
     cases.append(attention_case([400, 640], 6, 2, 36, 20, {}, {}, 0, 701, margins=(8, 4), spare=3))
     cases.append(attention_case([400, 640], 8, 2, 32, 32, {}, {}, 0, 701, kv_type="q8_0", has_tail=True))
     return cases
