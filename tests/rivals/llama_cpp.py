@@ -89,7 +89,7 @@ UNREAD: Mapping[str, str] = {
     "hunyuan_v1_dense_bias": "llama.cpp does not open a hunyuan-dense with biases",
     "olmo_bias": "llama.cpp does not open an olmo with biases",
     "opt": "the name opt is ours",
-    "llama4": "llama.cpp has chunks of 8192 rows, and rotation in three of four layers, whatever the file states",
+    "llama4": "llama.cpp has chunks of 8192 rows and no rotation in each fourth layer, always",
     "phimoe": "llama.cpp has a softmax in place of phimoe's sparse mixer, and RMS norms",
     "seed_oss_bias": "llama.cpp does not open a seed_oss with biases of its MLP",
     "internlm2_bias": "llama.cpp does not open an internlm2 with biases",
