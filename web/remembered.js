@@ -11,7 +11,7 @@ const PLACE = "/camelid-pipelines"; // of the record in the cache; nothing is fe
 let last = ""; // the record, as JSON
 let waiting = null; // promise of {spec, opened}: a device that no executor has opened yet; or of null
 let isKept = false; // what is compiled later, as for a lost device, belongs to no start
-let used = null; // {spec, section}: the device that was opened last, and what was compiled first
+let used = null; // {spec, section}: the device opened first, the model's, and what was compiled first
 
 /**
  * Begins to compile the pipelines of the last visit, if it had the same model and options.
@@ -59,7 +59,7 @@ export async function taken(spec) {
 export function note({ spec, section }) {
   if (isKept) return;
   const empty = { name: "last visit", kind: "program", layouts: {}, modules: {}, pipelines: [] };
-  if (spec) used = { spec, section: empty };
+  if (spec) used ??= { spec, section: empty };
   if (!section || !used) return;
   Object.assign(used.section.layouts, section.layouts);
   Object.assign(used.section.modules, section.modules);
