@@ -20,7 +20,7 @@ import camelid
 from e2e.browser import build_site, open_browser, serve_site
 from e2e.chat_visit import AXE, say, turns
 from e2e.firefox import open_firefox
-from e2e.visit import Json, Notes, open_page, screen, settled, wait_ready
+from e2e.visit import LOAD_MS, Json, Notes, open_page, screen, settled, wait_ready
 
 Image: Any = pytest.importorskip("PIL.Image", reason="the extra vision is not installed")
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -232,6 +232,7 @@ class Talk:
 
     said: str = ""
     again: str = ""  # after a reload
+    opened: str = ""  # by a model and its tower that were chosen as files
     labels: dict[str, list[str]] = field(default_factory=dict)
     widths: list[list[int]] = field(default_factory=list)
     problems: dict[str, str] = field(default_factory=dict)
@@ -290,7 +291,7 @@ async def converse(page: Page, seen: Talk) -> None:
     await screen(page, "images-transcript")
 
 
-async def visit_chat(address: str) -> Talk:
+async def visit_chat(address: str, files: list[Path]) -> Talk:
     seen = Talk()
     async with open_browser() as browser:
         page, seen.notes = await open_page(browser, f"{address}?{CHAT}&mmproj=mmproj.gguf")
@@ -303,6 +304,12 @@ async def visit_chat(address: str) -> Talk:
         await give(page, "paste", "a.png", "image/png", ONE_PIXEL)
         await page.wait_for_selector("#problem:not([hidden])")
         seen.problems["no tower"] = await page.inner_text("#problem-text")
+        await page.set_input_files("#file", files)
+        await page.wait_for_selector("#attach-label:not([hidden])", timeout=LOAD_MS)
+        await give(page, "paste", "a.png", "image/png", samples()["png"][1])
+        await page.wait_for_selector("#images li")
+        await say(page, "What is this?")
+        seen.opened = (await turns(page))[-1]
     return seen
 
 
@@ -310,8 +317,8 @@ ONE_PIXEL = encoded(Image.fromarray(np.zeros((1, 1, 3), np.uint8)), "PNG")
 
 
 @pytest.fixture(scope="module")
-def talk(address: str) -> Talk:
-    return asyncio.run(visit_chat(address))
+def talk(address: str, folder: Path) -> Talk:
+    return asyncio.run(visit_chat(address, [folder / "mmproj.gguf", folder / "text.gguf"]))
 
 
 def test_the_chat_answers_about_images(talk: Talk, folder: Path) -> None:
@@ -323,7 +330,9 @@ def test_the_chat_answers_about_images(talk: Talk, folder: Path) -> None:
         session.messages = [{"role": "user", "content": content}]
         first = session.generate(None, **options).text
         second = session.generate("And now?", **options).text
-    assert (talk.said, talk.again) == (first.strip(), second.strip())
+        session.messages = [{"role": "user", "content": content[1:]}]
+        third = session.generate(None, **options).text
+    assert [talk.said, talk.again, talk.opened] == [text.strip() for text in (first, second, third)]
 
 
 def test_images_are_attached_shown_and_kept(talk: Talk) -> None:
