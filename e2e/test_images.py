@@ -177,7 +177,7 @@ def test_an_image_that_cannot_be_read_is_one_clear_error(seen: Json) -> None:
     assert "expected 3 or 4 bytes a pixel" in seen["short"]["error"]
 
 
-def test_the_model_says_that_it_takes_images(seen: Json) -> None:
+def test_info_states_that_the_model_takes_images(seen: Json) -> None:
     assert seen["info"]["takes_images"] is True
 
 
