@@ -5,6 +5,7 @@ files only.
 from __future__ import annotations
 
 import ast
+import json
 import sys
 
 import pytest
@@ -25,6 +26,8 @@ from tests.support.layers import (
 )
 from tests.tools.draw_layers import FILE, svg
 
+# Prefixes of modules that a page's archive lacks.
+LEFT_OUT = tuple(json.loads((CORE.parents[1] / "web/bytecode/left_out.json").read_bytes()))
 # File (or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {
     "backends/reference/": {"numpy"},
@@ -82,6 +85,14 @@ def breaks_arrow(found: Import) -> str | None:
     return f"{found}: {source} may import {sorted(ARROWS[source] | EVERYWHERE)}, not {target}"
 
 
+def leaves_the_page(found: Import) -> str:
+    """A complaint about a module of pages that imports a module that pages lack, "" if there is none."""
+    if found.lazy or found.file.startswith(LEFT_OUT) or not found.module.startswith("camelid."):
+        return ""
+    file = found.module.removeprefix("camelid.").replace(".", "/") + ".py"
+    return f"{found}, which web/bytecode/left_out.json leaves out" if file.startswith(LEFT_OUT) else ""
+
+
 def breaks_door(found: Import) -> str | None:
     top = found.module.split(".")[0]
     if top == "camelid" or top == "__future__":
@@ -137,6 +148,10 @@ def test_third_party_imports_are_in_allowed_files() -> None:
     assert [complaint for found in all_imports() if (complaint := breaks_door(found))] == []
 
 
+def test_modules_of_pages_import_modules_of_pages() -> None:
+    assert [complaint for found in all_imports() if (complaint := leaves_the_page(found))] == []
+
+
 @pytest.mark.parametrize(
     ("file", "text", "rule"),
     [
@@ -153,6 +168,7 @@ def test_third_party_imports_are_in_allowed_files() -> None:
         ("api/llm.py", "def f():\n    import js", breaks_door),
         ("text/tokenizers/bpe.py", "import unicodedata", breaks_door),
         ("formats/gguf.py", "import pickle", breaks_door),
+        ("formats/gguf.py", "from camelid.formats.hf_config import HfDirectory", leaves_the_page),
     ],
 )
 def test_rules_detect_violations(file: str, text: str, rule: object) -> None:
