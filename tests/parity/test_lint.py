@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -14,6 +15,9 @@ from tests.support.parity.sections import all_pipelines
 pytestmark = pytest.mark.parity
 
 ROOT = Path(__file__).parents[2]
+COMMENT = re.compile(r"//.*")
+DIVISOR = re.compile(r"[/%] ([A-Z]\w*)")
+INTEGER = re.compile(r"^override (\w+): [iu]32 = (\d+)u?;", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +52,21 @@ def test_tint_refuses_a_barrier_in_non_uniform_flow(pipelines: list[dict[str, An
     broken = norm | {"wgsl": norm["wgsl"].replace(early, early + " if (lane > 5u) { return; }")}
     assert broken != norm
     assert any("uniform" in error for error in tint([broken], tmp_path)["errors"])
+
+
+def zero_divisors(pipeline: dict[str, Any]) -> set[str]:
+    """Integer constants of value 0 by which the shader divides."""
+    code = COMMENT.sub("", pipeline["wgsl"])
+    numbers = {name: int(default) for name, default in INTEGER.findall(code)}
+    values = {name: pipeline["constants"].get(name, default) for name, default in numbers.items()}
+    return {name for name in DIVISOR.findall(code) if values.get(name) == 0}
+
+
+def test_no_pipeline_divides_by_a_constant_of_0(pipelines: list[dict[str, Any]]) -> None:
+    """Chromium refuses such a pipeline while it generates code, which Dawn's null backend does not do."""
+    assert [f"{one['name']}: {found}" for one in pipelines if (found := zero_divisors(one))] == []
+    by_zero = {"wgsl": "override N: u32 = 1u;\nfn f(v: u32) -> u32 { return v % N; }", "constants": {"N": 0}}
+    assert zero_divisors(by_zero) == {"N"}
 
 
 def test_naga_accepts_every_pipeline(pipelines: list[dict[str, Any]]) -> None:
