@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import struct
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,17 @@ def test_other_files_need_a_decoder() -> None:
     for other in (whole, cut, encoded(b"x")):
         back, opened = in_node(["fromBmp", other], ["planes", other])
         assert back == {"rgb": ""} and opened == "Error: this host has no decoder of image files"
+
+
+@pytest.mark.parametrize(("width", "height", "n_bytes"), [(0x55555556, 1, 4), (-2, -2, 8), (0, 0, 0)])
+def test_a_false_size_is_not_allocated(width: int, height: int, n_bytes: int) -> None:
+    """The first size is 4 GB of pixels, whose rows have 4 bytes in arithmetic of 32 bits."""
+    (raw,) = in_node(["toBmp", {"width": 1, "height": 1, "data": encoded(bytes(3))}])
+    file = bytearray(base64.b64decode(raw)[:54]) + bytes(n_bytes)
+    struct.pack_into("<I", file, 2, len(file))
+    struct.pack_into("<ii", file, 18, width, height)
+    struct.pack_into("<I", file, 34, n_bytes)
+    assert in_node(["fromBmp", encoded(bytes(file))]) == [{"rgb": ""}]
 
 
 def test_images_become_data_uris() -> None:

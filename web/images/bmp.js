@@ -3,7 +3,7 @@
 const HEADER = 54;
 const DOTS_PER_METRE = 2835;
 
-const stride = (width) => (width * 3 + 3) & ~3; // rows are padded to words
+const stride = (width) => Math.ceil((width * 3) / 4) * 4; // rows are padded to words
 
 /**
  * @param {{width: number, height: number, data: Uint8Array}} pixels RGB or RGBA, whose alpha is left out
@@ -33,7 +33,7 @@ export function fromBmp(file) {
   if (file.length < HEADER) return null;
   const view = new DataView(file.buffer, file.byteOffset, HEADER);
   const [width, height] = [view.getInt32(18, true), view.getInt32(22, true)];
-  if (file.length !== HEADER + stride(width) * height) return null;
+  if (width < 1 || height < 1 || file.length !== HEADER + stride(width) * height) return null;
   if (!headerOf(width, height).every((byte, i) => byte === file[i])) return null;
   const rgb = new Uint8Array(width * height * 3);
   let at = 0;
