@@ -77,7 +77,11 @@ async function add(files) {
   const fault = faultOf(files);
   if (fault) return showProblem(fault);
   hideProblem();
-  held.push(...await Promise.all(files.map(asUri)));
+  try {
+    held.push(...(await Promise.all(files.map(asUri))));
+  } catch ({ message }) {
+    showProblem(message); // the file is gone, or may not be read
+  }
   show();
 }
 
