@@ -191,6 +191,14 @@ def test_a_sequential_falcon_needs_its_second_norm(tmp_path: Path) -> None:
         load_hf(folder)
 
 
+def test_dbrx_without_a_number_of_experts_is_refused(tmp_path: Path) -> None:
+    case = load_case("dbrx")
+    ffn = {key: value for key, value in case.config["ffn_config"].items() if key != "moe_num_experts"}
+    folder = write_hf(tmp_path / "hf", case, config_changes={"ffn_config": ffn})
+    with pytest.raises(TensorShapeError, match="ffn"):
+        load_hf(folder)
+
+
 def test_an_older_hy3_states_the_width_of_its_experts_by_another_key(tmp_path: Path) -> None:
     case = load_case("hy_v3")
     folder = write_hf(tmp_path / "hf", case, dtype="bf16")

@@ -37,7 +37,9 @@ def _transpose_each(weight: Weight, _: HfSettings) -> Weight:
 def _stack(weight: Weight, settings: HfSettings) -> Weight:
     """The experts' matrices one below the other as a stack."""
     n_rows, n = weight.shape[0], settings.n_experts
-    return weight if n_rows % n else replace(weight, shape=(n, n_rows // n, *weight.shape[1:]))
+    if not n or n_rows % n:
+        return weight  # match_tensors refuses the shape
+    return replace(weight, shape=(n, n_rows // n, *weight.shape[1:]))
 
 
 def _turned(weight: Weight) -> Weight:
