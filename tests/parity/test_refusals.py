@@ -120,6 +120,14 @@ REFUSED: Mapping[str, tuple[Op, str]] = {
         ),
         "two views",
     ),
+    "b in the buffer of y": (
+        make_op(
+            "concat",
+            {"y": view("y", 8, of="s", width=16), "a": view("a", 4), "b": view("b", 4, 8, "s", 16)},
+            {},
+        ),
+        "two views",
+    ),
     "unknown codec": (matrix(view("x", 256), 8, 256, type_="q8_k"), "q8_k"),
     "rows of i8 within 16 bytes": (matrix(view("x", 24), 8, 24, type_="i8"), "a multiple of 16"),
     "channel": (
@@ -187,6 +195,13 @@ def test_unsupported_weights_are_refused_before_loading() -> None:
     turned = op.weight("weight").then("permute_rows", 2, 4)
     op = replace(op, operands=(*op.operands[:2], ("weight", turned)))
     assert "permute_rows" in plan_refusal(plan_of(op))
+
+
+def test_rows_scaled_twice_are_refused() -> None:
+    op = matrix(view("x", 64), 8, 64)
+    scaled = op.weight("weight").then("scale_rows", 8, 2.0).then("scale_rows", 8, 3.0)
+    op = replace(op, operands=(*op.operands[:2], ("weight", scaled)))
+    assert "'scale_rows' after 'scale_rows'" in plan_refusal(plan_of(op))
 
 
 def test_state_of_another_kind_is_refused() -> None:

@@ -47,6 +47,12 @@ def _concat_constants(op: Op, _: Context) -> Constants:
     return {"C": op.view("y").cols, "A_COLS": op.view("a").cols}
 
 
+def _refuses_output(op: Op, _: Plan) -> str:
+    """concat_within reads b in the buffer of a."""
+    name = op.view("y").buffer.name
+    return f"two views of one buffer: y and b in {name}" if op.view("b").buffer.name == name else ""
+
+
 def _group_size(op: Op) -> int:
     return op.integer("size") or op.view("x").cols
 
@@ -70,7 +76,7 @@ KERNELS: dict[str, Kernel] = {
                            refuses=_refuses_width),
     "concat": Kernel(("concat_apart", "concat"), ("y", "a", "b"), _concat_constants, width_grid("y"),
                      within=Kernel(("concat_within", "concat"), ("y", "a"), _concat_constants,
-                                   width_grid("y"))),
+                                   width_grid("y")), refuses=_refuses_output),
     "length": Kernel(("reduce", "length"), ("y", "x"), lambda op, c: {"SIZE": _group_size(op)}, _length_grid,
                      attrs=("size",)),
     "mix": Kernel(("mix",), ("y", "x", "coefs"), _mix_constants, width_grid("y"), attrs=("size",)),

@@ -205,7 +205,7 @@ def _runs(weight: Weight) -> list[Run]:
     """Runs of rows with the factor of each, in the order of the loaded rows; [] if no row is scaled."""
     runs: list[Run] = []
     for op in weight.load_ops:
-        if op.name == SCALE:
+        if op.name == SCALE and not runs:
             runs = [(int(n), float(by)) for n, by in zip(op.args[::2], op.args[1::2], strict=True)]
         elif runs and op.name != "rows":
             raise _refusal(weight, f"the load op {op.name!r} after {SCALE!r} has no kernel")
