@@ -28,7 +28,7 @@ from camelid.engine.engine import StepEngine
 from camelid.engine.pace import MIN_PREFILL_ROWS
 from camelid.engine.programs import CANDIDATES, GUIDED, MIXED, Limits
 from camelid.engine.sequence import Sequence as Running
-from camelid.engine.sequence import Stream
+from camelid.engine.stream import Stream
 from camelid.errors import BackendError, DeviceLostError, RequestError
 from camelid.requests.output_text import TextReader
 from camelid.sampling import host as samplers

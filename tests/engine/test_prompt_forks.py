@@ -10,7 +10,7 @@ import pytest
 from camelid.api.llm import LLM, Completion, Event
 from camelid.api.load import aload
 from camelid.engine.request import Request
-from camelid.engine.sequence import Stream
+from camelid.engine.stream import Stream
 from camelid.requests.build import RequestBuilder
 
 PROMPT = "Tell me a story about a llama that crossed the mountains in winter."

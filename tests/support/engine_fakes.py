@@ -33,7 +33,7 @@ from camelid.engine.programs import (
 )
 from camelid.engine.request import Request
 from camelid.engine.scheduler import check_depth
-from camelid.engine.sequence import Stream
+from camelid.engine.stream import Stream
 from camelid.errors import BackendError, DeviceLostError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import CANDIDATES, FROM_RING, Step, decode_step

@@ -16,8 +16,8 @@ from tests.support.shadow import VOCAB
 from camelid.engine.engine import StepEngine
 from camelid.engine.pace import BUSY_STEPS
 from camelid.engine.request import Request
-from camelid.engine.sequence import Stream
 from camelid.engine.state_transfer import ExportedState
+from camelid.engine.stream import Stream
 from camelid.errors import BackendError, RequestError
 
 ENDS = {"length", "stop"}

@@ -20,7 +20,7 @@ from camelid.backends.staged.backend import StagedBackend
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import VERIFY, Limits
 from camelid.engine.request import Overflow, Request
-from camelid.engine.sequence import Stream
+from camelid.engine.stream import Stream
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
 from camelid.loading.start import compile_program, start_engine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-from camelid.engine.sequence import Stream
+from camelid.engine.stream import Stream
 
 C = TypeVar("C")
 

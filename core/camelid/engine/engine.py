@@ -27,9 +27,10 @@ from camelid.engine.recovery import Recovery
 from camelid.engine.request import Request, check_choice, check_ids, check_request, max_answer_tokens
 from camelid.engine.results import Clock, FinishReason, Outbox
 from camelid.engine.scheduler import Scheduler, Timeouts, check_depth
-from camelid.engine.sequence import Sequence, Stream
+from camelid.engine.sequence import Sequence
 from camelid.engine.speculative import propose_drafts
 from camelid.engine.state_transfer import ExportedState, export_rows, import_rows, write_history
+from camelid.engine.stream import Stream
 from camelid.errors import DeviceLostError, PlanError, RequestError
 from camelid.plan.step import encode_step
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from camelid.engine.results import FinishReason as EngineFinishReason
 from camelid.engine.results import Generation, Timings, Token, Usage
-from camelid.engine.sequence import Stream
+from camelid.engine.stream import Stream
 from camelid.errors import RequestError
 from camelid.images.decode import ImageFile
 from camelid.text.tokenizers.pipeline import StreamDecoder, TokenBytes

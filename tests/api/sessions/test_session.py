@@ -15,7 +15,7 @@ from tests.support.gguf_files import CHATML, write_tiny_llama
 import camelid
 from camelid.api.llm import LLM
 from camelid.api.sessions.session import Session, Turn
-from camelid.engine.sequence import Stream
+from camelid.engine.stream import Stream
 from camelid.errors import BackendError, ContextOverflowError, RequestError, TemplateError
 from camelid.requests.output_text import Completion, Event
 
