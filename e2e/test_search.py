@@ -115,6 +115,25 @@ async def visit(address: str, site: Path, model: Path) -> Seen:
         return seen
 
 
+async def problem(address: str, query: str) -> tuple[str, bool]:
+    """The problem that a setting of the address causes, and whether a model can be opened."""
+    async with open_browser() as browser:
+        page, _ = await open_page(browser, f"{address}search/?{query}")
+        await expect(page.locator("#problem")).to_be_visible()
+        return await page.inner_text("#problem"), await page.locator("#file").is_enabled()
+
+
+async def reopened(address: str, model: Path) -> tuple[list[str], int]:
+    """The results of a model that is opened while the same one loads, and the number of workers."""
+    async with open_browser() as browser:
+        page, _ = await open_page(browser, f"{address}search/?backend=cpu")
+        await expect(page.locator("#file")).to_be_enabled()
+        await page.set_input_files("#file", model)
+        await page.wait_for_function("() => document.getElementById('detail').textContent")
+        await open_model(page, model)
+        return await ask(page, next(iter(QUERIES))), len(page.workers)
+
+
 async def offline(address: str, model: Path) -> Seen:
     """A visit in German, and a second one without a network."""
     seen = Seen()
@@ -181,6 +200,15 @@ def test_no_request_leaves_the_site_and_nothing_fails(seen: Seen, site: tuple[Pa
 
 def test_no_state_has_a_violation_of_axe(seen: Seen) -> None:
     assert seen.axe == {name: [] for name in ("empty", "refusal", "results", "phone", "dark")}
+
+
+def test_a_wrong_setting_of_the_address_is_refused(site: tuple[Path, str]) -> None:
+    text, can_open = asyncio.run(problem(site[1], "threads=many"))
+    assert text == "The address sets threads to 'many', which is no value of it." and not can_open
+
+
+def test_a_model_ends_one_that_still_loads(seen: Seen, site: tuple[Path, str], model: Path) -> None:
+    assert asyncio.run(reopened(site[1], model)) == (seen.typed, 1)
 
 
 def test_the_page_works_without_a_network_and_in_german(

@@ -20,7 +20,7 @@ export class Index {
    * Loads a model and embeds sentences.
    * @param {File} model
    * @param {string[]} sentences
-   * @param {object} options of `load`
+   * @param {object} options of `load`; its signal stops the embeddings, too
    * @param {(done: number, total: number) => void} onProgress of the embeddings
    * @returns {Promise<Index>} rejects with CamelidError, as for a model that makes no embeddings
    */
@@ -32,6 +32,7 @@ export class Index {
         onProgress(embeddings.length, sentences.length);
         const batch = sentences.slice(embeddings.length, embeddings.length + BATCH);
         embeddings.push(...(await llm.embed(batch)));
+        options.signal?.throwIfAborted();
       }
       return new Index(llm, sentences, embeddings);
     } catch (error) {

@@ -1,12 +1,14 @@
 // The search page: a model of the visitor's embeds the sentences, and a query ranks them by meaning.
 
 import { given, kept } from "../chat/kept.js";
+import { faultOf } from "../chat/settings.js";
 import { at, make } from "../elements.js";
 import { keepOffline, useNewest } from "../offline.js";
 import { Index } from "./index.js";
 import { sentences } from "./sentences.js";
 import { formatted, text, useTexts } from "./texts.js";
 
+const SETTINGS = ["backend", "adapter", "threads"]; // of the address
 const REST_MS = 150; // after a key, before the query is embedded
 
 document.documentElement.dataset.theme = kept("theme", "system");
@@ -15,7 +17,7 @@ await useTexts();
 
 const all = sentences();
 let index = null;
-let opening = 0; // number of the model that was opened last
+let opening = null; // AbortController of the model that was opened last
 let asked = 0; // number of the last query
 let state = "empty";
 
@@ -30,17 +32,17 @@ window.camelidSearch = {
 
 /** Loads a model in place of the last. */
 async function open(file) {
-  const mine = ++opening;
+  opening?.abort();
+  const mine = (opening = new AbortController());
+  asked++; // the closed index fails a query that runs
   void index?.close();
   index = null;
   begin(file.name);
   try {
-    const made = await Index.made(file, all, loadOptions(mine), (done, total) => {
+    index = await Index.made(file, all, loadOptions(mine), (done, total) => {
       if (mine === opening) showEmbedding(done, total);
     });
-    if (mine !== opening) return void made.close(); // another model was opened
-    index = made;
-    ready(made.info);
+    ready(index.info);
   } catch (error) {
     if (mine === opening) fail(error.message);
   }
@@ -51,7 +53,8 @@ function loadOptions(mine) {
   const onProgress = ({ what, done, total }) => {
     if (mine === opening && what === "model") at("progress").value = total ? (done / total) * 0.3 : 0;
   };
-  const chosen = { backend: backend || (adapter ? "webgpu" : "auto"), adapter, onProgress };
+  const { signal } = mine;
+  const chosen = { backend: backend || (adapter ? "webgpu" : "auto"), adapter, onProgress, signal };
   return { ...chosen, ...(threads && { threads: Number(threads) }) };
 }
 
@@ -78,10 +81,10 @@ function ready({ model, backend, device, why }) {
   void answer();
 }
 
-function fail(message) {
+function fail(message, hint = text("hint")) {
   show("failed", text("failed"));
   at("problem-text").textContent = message;
-  at("problem-hint").textContent = text("hint");
+  at("problem-hint").textContent = hint;
   at("problem").hidden = false;
 }
 
@@ -131,4 +134,6 @@ at("query").addEventListener("input", () => {
   clearTimeout(answer.timer);
   answer.timer = setTimeout(() => void answer(), REST_MS);
 });
-at("file").disabled = false;
+const wrong = SETTINGS.find((name) => name in given && faultOf(name, given[name]));
+if (wrong) fail(text("setting", { name: wrong, value: given[wrong] }), "");
+else at("file").disabled = false;

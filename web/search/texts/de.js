@@ -15,6 +15,7 @@ export default {
   "embedding": "Sätze werden gelesen: {done} von {total}",
   "ready": "{model} auf {backend} ({device}), {n} Sätze",
   "processor": "Auf dem Prozessor: {why}",
+  "setting": "Die Adresse setzt {name} auf „{value}“; diesen Wert gibt es nicht.",
   "failed": "Das Modell ist nicht verwendbar",
   "hint": "Öffne ein Modell, das Embeddings berechnet.",
   "results": "Ähnlichste Sätze",

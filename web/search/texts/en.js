@@ -15,6 +15,7 @@ export const EN = {
   "embedding": "Reading the sentences: {done} of {total}",
   "ready": "{model} on {backend} ({device}), {n} sentences",
   "processor": "On the processor: {why}",
+  "setting": "The address sets {name} to '{value}', which is no value of it.",
   "failed": "The model could not be used",
   "hint": "Open a model that makes embeddings.",
   "results": "Closest sentences",

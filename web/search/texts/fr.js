@@ -15,6 +15,7 @@ export default {
   "embedding": "Lecture des phrases : {done} sur {total}",
   "ready": "{model} sur {backend} ({device}), {n} phrases",
   "processor": "Sur le processeur : {why}",
+  "setting": "L’adresse donne à {name} la valeur « {value} », qui n’existe pas.",
   "failed": "Le modèle n’est pas utilisable",
   "hint": "Ouvrez un modèle qui calcule des embeddings.",
   "results": "Phrases les plus proches",
