@@ -20,6 +20,8 @@ attributes, so that a server can map them to a status and a field.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 
 class CamelidError(Exception):
     """Base class of all errors. Keyword facts become attributes: `CamelidError("...", name="x").name`."""
@@ -86,6 +88,14 @@ class DeviceLostError(BackendError):
 
 class PlanError(CamelidError):
     """A plan breaks the op contract: a bug in a model row or a rewrite. Facts: op."""
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """The four known names most like an unknown one, and the number of others."""
+    from difflib import get_close_matches  # only an error needs it
+
+    near = get_close_matches(name[:80], sorted(known), 4, 0.0)
+    return f"{', '.join(near)} and {len(known) - len(near)} others"
 
 
 def shown(value: object) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -16,11 +17,12 @@ from camelid.formats.json_text import parse_object
 from camelid.formats.source import drive
 from camelid.loading.hf_directory import checkpoint_of_directory
 from camelid.model.arch import Model
-from camelid.model.decoder import lower
+from camelid.model.decoder import entries_of, lower
 from camelid.model.read import read_model
 from camelid.model.spec_reader import at_context
 from camelid.plan.step import Capacity, ProgramKey
 
+FILE = "model.safetensors"
 KEY = ProgramKey(entry="mixed", capacity=Capacity(rows=1, sequences=1, outputs=1, updates=1))
 CONTEXT = 8  # rows of rope tables
 
@@ -42,7 +44,7 @@ def config_bytes(random: Random) -> bytes:
 
 
 def parse_published(data: bytes) -> None:
-    """Every accepted config lowers to a plan."""
+    """Every accepted config lowers to plans."""
     case = cases()[data[0]]
     config = parse_object(data[1:], path="config.json", what="settings", allow_infinity=True)
     directory = HfDirectory(
@@ -54,11 +56,13 @@ def parse_published(data: bytes) -> None:
         special_tokens={},
         preprocessor={},
         chat_templates={},
-        files={},
+        files={FILE: Path("/dev/zero")},  # numbers of layers are read
         tensors=dict(tensors_of(case)),
     )
     model: Model = drive(read_model(checkpoint_of_directory(directory)), no_bytes)
-    lower(at_context(model, min(CONTEXT, model.spec.context_length)), KEY)
+    short = at_context(model, min(CONTEXT, model.spec.context_length))
+    for entry in entries_of(model.spec):
+        lower(short, replace(KEY, entry=entry))
 
 
 def tensors_of(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
@@ -68,7 +72,7 @@ def tensors_of(case: HfCase) -> Iterator[tuple[str, HfTensor]]:
         n_bytes = 4
         for size in shape:
             n_bytes *= size
-        yield name, HfTensor(name, "f32", tuple(shape), "model.safetensors", at, n_bytes)
+        yield name, HfTensor(name, "f32", tuple(shape), FILE, at, n_bytes)
         at += n_bytes
 
 

@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 from tests.fuzz.llama import Llama, changed_values, parts_of
 from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, damaged
-from tests.fuzz.published import no_bytes, tensors_of
+from tests.fuzz.published import FILE, no_bytes, tensors_of
 from tests.support.vision_models import VisionCase, load_visions, write_vision
 
 from camelid.errors import RequestError
@@ -114,7 +114,7 @@ def parse_tower_config(data: bytes) -> None:
         special_tokens={},
         preprocessor=case.processor,
         chat_templates={},
-        files={},
+        files={FILE: Path("/dev/zero")},
         tensors=dict(tensors_of(case.model)),
     )
     if has_tower(directory):

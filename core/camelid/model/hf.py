@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from camelid.errors import TensorShapeError, UnsupportedModelError, shown
+from camelid.errors import TensorShapeError, UnsupportedModelError, nearest, shown
 from camelid.formats.gguf import Gguf
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
@@ -83,12 +83,12 @@ def _row(directory: HfDirectory) -> HfRow:
     name = row_name(directory.settings)
     row = HF_ROWS.get(name)
     if row is None:
-        known = ", ".join(sorted(HF_ROWS))
+        near = nearest(name, HF_ROWS)
         raise UnsupportedModelError(
-            f"{directory.path}: model_type {shown(name)} is not supported; supported: {known}",
+            f"{directory.path}: model_type {shown(name)} is not supported; supported: {near}",
             kind="model_type",
             name=name,
-            known=known,
+            known=", ".join(sorted(HF_ROWS)),
         )
     key = "use_bidirectional_attention"
     if directory.settings.values.get(key) and row.bidirectional:

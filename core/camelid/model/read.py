@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from camelid.errors import UnsupportedModelError
+from camelid.errors import UnsupportedModelError, nearest, shown
 from camelid.formats.gguf import Gguf
 from camelid.model.arch import Arch, Model
 from camelid.model.archs import ARCHS
@@ -38,7 +38,7 @@ def _row(name: str) -> Arch:
     if arch is None:
         known = ", ".join(sorted(ARCHS))
         raise UnsupportedModelError(
-            f"architecture {name!r} is not supported; supported: {known}",
+            f"architecture {shown(name)} is not supported; supported: {nearest(name, ARCHS)}",
             kind="architecture",
             name=name,
             known=known,
