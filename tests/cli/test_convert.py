@@ -46,7 +46,7 @@ def test_a_directory_is_converted_and_quantized(tmp_path: Path) -> None:
         (("quantize", "MODEL", "MODEL", "q8_0"), 1, "the target is the source"),
         (("quantize", "MODEL", "FOLDER", "q8_0"), 1, "is a directory"),
         (("quantize", "MODEL", "FOLDER/no/q.gguf", "q8_0"), 1, "No such file or directory"),
-        (("quantize", "MODEL", "FOLDER/q.gguf", "q4_k"), 2, "'q4_k' is not one of"),
+        (("quantize", "MODEL", "FOLDER/q.gguf", "q4_l"), 2, "'q4_l' is not one of"),
         (("quantize", "MODEL", "FOLDER/q.gguf"), 2, "Missing argument 'TYPE'"),
         (("convert", "MODEL", "FOLDER/q.gguf", "--type", "q4_0"), 2, "'q4_0' is not one of"),
         (("convert", "FOLDER/none", "FOLDER/q.gguf"), 1, "there is no such file"),

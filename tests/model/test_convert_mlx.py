@@ -32,9 +32,10 @@ from tests.support.model.file_runs import load_hf
 from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.hf_config import open_hf
 from camelid.formats.mlx_quant import fold_planes, read_quantization
+from camelid.formats.settings import Config
 from camelid.loading import convert_mlx as converting
 from camelid.loading.convert_mlx import MLX_TYPES, convert_mlx
-from camelid.model.archs import HF_ROWS
+from camelid.model.archs import HF_ROWS, row_name
 
 CASES = load_cases()
 TYPES = list(MLX_TYPES)
@@ -255,7 +256,7 @@ def test_other_files_are_copied_and_weights_are_not(tmp_path: Path) -> None:
 def test_families_that_mlx_lm_stores_otherwise_are_refused(case: HfCase, tmp_path: Path) -> None:
     with pytest.raises(UnsupportedModelError, match=f"{refusal_of(case)}.*; write a GGUF") as caught:
         made(case, tmp_path, "q4")
-    assert caught.value.facts["name"] == case.model_type
+    assert caught.value.facts["name"] == row_name(Config(case.config, "config.json"))
     assert [path.name for path in tmp_path.iterdir()] == ["hf"]
 
 

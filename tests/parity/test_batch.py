@@ -217,7 +217,9 @@ def test_attention_in_parallel_runs_keeps_the_bits_of_one_workgroup(
     """
     few = ATTENTION[way]
     many = replace(few, spare=TOKENS)
-    few_files, many_files = ([n.split("+")[-1] for n in names] for names in module_names([few, many]))
+    few_files, many_files = (
+        [n.removesuffix("+attend").split("+")[-1] for n in names] for names in module_names([few, many])
+    )
     assert (few_files[-2:], many_files[-1]) == (["attention_part", "attention_join"], "attention")
     software = outputs("llvmpipe", [few])[0]  # a lane per key, in another order of sums
     monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", GPU_LANES)
@@ -261,7 +263,9 @@ def test_an_8b_shape_with_four_thousand_keys_suits_a_large_gpu() -> None:
     """Six dispatches a layer, and enough workgroups of attention."""
     section = decode_section(bare_model(PRESETS["8b"], "q4_0"))
     assert launched_by_a_step(section) == 197
-    parts = [i for i, entry in enumerate(section.pipelines) if entry["module"].endswith("attention_part")]
+    parts = [
+        i for i, entry in enumerate(section.pipelines) if entry["module"].endswith("attention_part+attend")
+    ]
     (grid,) = {command[3] for command in section.commands if command[0] == "dispatch" and command[1] in parts}
     assert grid[0] * grid[2] >= 256
 

@@ -51,8 +51,8 @@ def test_products_match_the_reference_with_rounded_activations(way: str, is_whol
 def test_every_packed_type_and_product_has_a_case() -> None:
     assert {case.weights["weight"].type for case in CASES} == PACKED
     assert {case.op for case in CASES} == {
-        "linear", "linear_glu", "linear_experts", "linear_add", "linear_add_norm", "norm_linear",
-        "norm_linear_glu", "qkv", "norm_qkv",
+        "linear", "linear_glu", "linear_heads", "linear_experts", "linear_add", "linear_add_norm",
+        "norm_linear", "norm_linear_glu", "qkv", "norm_qkv",
     }  # fmt: skip
 
 

@@ -204,6 +204,7 @@ def test_every_row_wise_op_has_a_case() -> None:
 def test_ops_that_read_state_or_positions_are_not_row_wise() -> None:
     placed = {
         "rope",
+        "temperature",
         "norm_rope",
         "embed_position",
         "attend_rows",
