@@ -123,15 +123,19 @@ async def problem(address: str, query: str) -> tuple[str, bool]:
         return await page.inner_text("#problem"), await page.locator("#file").is_enabled()
 
 
-async def reopened(address: str, model: Path) -> tuple[list[str], int]:
-    """The results of a model that is opened while the same one loads, and the number of workers."""
+async def reopened(address: str, model: Path) -> tuple[list[str], list[int]]:
+    """The results of a model that is opened while another loads; the workers in its load and when ready."""
     async with open_browser() as browser:
         page, _ = await open_page(browser, f"{address}search/?backend=cpu")
         await expect(page.locator("#file")).to_be_enabled()
-        await page.set_input_files("#file", model)
-        await page.wait_for_function("() => document.getElementById('detail').textContent")
-        await open_model(page, model)
-        return await ask(page, next(iter(QUERIES))), len(page.workers)
+        for _ in range(2):
+            await page.set_input_files("#file", model)
+            await page.wait_for_function(
+                "() => document.getElementById('detail').textContent", timeout=240_000
+            )
+        loading = len(page.workers)
+        await page.wait_for_function(ENDED, timeout=240_000)
+        return await ask(page, next(iter(QUERIES))), [loading, len(page.workers)]
 
 
 async def offline(address: str, model: Path) -> Seen:
@@ -208,7 +212,8 @@ def test_a_wrong_setting_of_the_address_is_refused(site: tuple[Path, str]) -> No
 
 
 def test_a_model_ends_one_that_still_loads(seen: Seen, site: tuple[Path, str], model: Path) -> None:
-    assert asyncio.run(reopened(site[1], model)) == (seen.typed, 1)
+    results, workers = asyncio.run(reopened(site[1], model))
+    assert results == seen.typed and workers[0] == workers[1]
 
 
 def test_the_page_works_without_a_network_and_in_german(

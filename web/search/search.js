@@ -92,7 +92,7 @@ function show(next, line) {
   state = next;
   at("status").dataset.state = next;
   at("status-text").textContent = line;
-  if (next !== "loading") at("detail").textContent = "";
+  at("detail").textContent = "";
   at("query").disabled = next !== "ready";
 }
 
