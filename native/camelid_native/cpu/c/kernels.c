@@ -30,7 +30,7 @@
     _(embed, none) _(embed_position, embed_position) _(gather_rows, none)              \
     _(attention, attention) _(attend_rows, attend_rows) _(pool, none) _(emit, none)    \
     _(add, none) _(affine, none) _(glu, none) _(mul, none) _(scale, none)              \
-    _(softcap, none) _(clamp, none) _(unary, none) _(xielu, none) _(temperature, none)     \
+    _(softcap, none) _(clamp, none) _(unary, none) _(xielu, none) _(temperature, none) \
     _(add_norm, none) _(cutoff, none) _(length, none) _(norm, none)                    \
     _(combine, none) _(concat, none) _(mix, none)                                      \
     _(conv1d, conv1d) _(scan_delta, none) _(scan_mamba2, none)                         \

@@ -3,7 +3,7 @@
 
 #define CAM_WORDS(_)                                                                                  \
     _(none) _(silu) _(gelu) _(gelu_erf) _(relu) _(relu2) _(sigmoid) _(tanh) _(swiglu_oai)             \
-    _(rms) _(layer) _(l2) _(norm) _(neox) _(causal) _(held) _(full) _(symmetric) _(chunked)                     \
+    _(rms) _(layer) _(l2) _(norm) _(neox) _(causal) _(held) _(full) _(symmetric) _(chunked)           \
     _(softmax) _(topk_softmax) _(sparsemixer) _(mean) _(cls) _(last)
 
 #define CAM_WORD(name) WORD_##name,
