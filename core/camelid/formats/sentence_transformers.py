@@ -1,7 +1,8 @@
 """The layout of sentence-transformers: modules.json, one folder per module, prompts and the longest text.
 
-A model is a list of modules: Transformer, Pooling, and optionally Dense and Normalize. Modules of other kinds
-would change the results and are refused by name.
+A model is a list of modules: Transformer, Pooling, and optionally Dense and Normalize; of a ranking model
+Transformer alone, or Transformer and LogitScore. Modules of other kinds would change the results and are
+refused by name.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from camelid.formats.settings import Config
 from camelid.formats.source import format_error, located, read_small
 
 MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
+CARD, CARD_TITLE = "README.md", b"# Qwen3-Reranker"  # published without modules.json, read as llama.cpp does
+CARD_ANSWERS = ("yes", "no")
+SCORES = ("true_token_id", "false_token_id")  # of a LogitScore
 LENGTHS = ("sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json")
 MAX_BYTES = 1 << 20
 MAX_MODULES = 8
@@ -40,7 +44,9 @@ class EmbeddingFiles:
 
     `pooling` is mean, cls or last, "" for a directory without modules.json. Texts were cut at `max_tokens` in
     training (0: not stated). `prompts` are texts by name that are put before a text; `default_prompt` names
-    one, or is "". `dense` are the matrices that the pooled row is multiplied by, in order.
+    one, or is "". `dense` are the matrices that the pooled row is multiplied by, in order. `answers` are the
+    tokens of a causal model whose logits after a pair rank it, by id or, of a model known by its card, by
+    text; `template_options` are variables of the chat template of its pairs.
     """
 
     pooling: str = ""
@@ -49,19 +55,23 @@ class EmbeddingFiles:
     default_prompt: str = ""
     dense: tuple[HfTensor, ...] = ()
     files: Mapping[str, Path] = field(default_factory=dict[str, Path])  # of `dense`
+    answers: tuple[int | str, ...] = ()
+    template_options: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 def read_embedding(path: Path, files: Mapping[str, Path]) -> EmbeddingFiles:
     """Reads the settings of a directory. Raises ModelFormatError, UnsupportedModelError."""
-    found = EmbeddingFiles(max_tokens=_max_tokens(files))
+    config = next((_config(files[name]) for name in LENGTHS if name in files), Config({}))
+    found = EmbeddingFiles(
+        max_tokens=config.count("max_seq_length", 0, least=0),
+        template_options=config.section("processing_kwargs").get_dict("chat_template"),
+    )
     if PROMPTS in files:
         found = _with_prompts(found, _config(files[PROMPTS]))
-    return _with_modules(found, path, files[MODULES]) if MODULES in files else found
-
-
-def _max_tokens(files: Mapping[str, Path]) -> int:
-    file = next((files[name] for name in LENGTHS if name in files), None)
-    return 0 if file is None else _config(file).count("max_seq_length", 0, least=0)
+    if MODULES in files:
+        return _with_modules(found, path, files[MODULES])
+    is_card = CARD in files and CARD_TITLE in read_small(files[CARD], MAX_BYTES)
+    return replace(found, answers=CARD_ANSWERS) if is_card else found
 
 
 def _with_prompts(found: EmbeddingFiles, config: Config) -> EmbeddingFiles:
@@ -86,6 +96,10 @@ def _with_modules(found: EmbeddingFiles, path: Path, file: Path) -> EmbeddingFil
     dense_files: dict[str, Path] = {}
     kinds = list(_modules(file))
     names = [kind for kind, _ in kinds]
+    if names == ["Transformer"]:
+        return found
+    if names == ["Transformer", "LogitScore"]:
+        return replace(found, answers=_answers(_config(_inside(path, kinds[1][1], "config.json"))))
     middle = names[2:-1] if names[-1:] == ["Normalize"] else names[2:]
     if names[:2] != ["Transformer", "Pooling"] or set(middle) - {"Dense"}:
         _refuse(
@@ -113,6 +127,11 @@ def _modules(file: Path) -> Iterator[tuple[str, str]]:
         if folder and not is_plain(folder):
             raise format_error(str(file), f"path {shown(folder)} is no plain folder name")
         yield module.text("type").rpartition(".")[2], folder
+
+
+def _answers(config: Config) -> tuple[int, ...]:
+    """The ids of a LogitScore: the score is the first's logit, or that less the second's."""
+    return tuple(config.count(name, least=0) for name in SCORES if config.has(name) or name == SCORES[0])
 
 
 def _pooling(config: Config) -> str:

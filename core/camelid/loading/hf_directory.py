@@ -7,9 +7,11 @@ from dataclasses import replace
 
 from camelid.errors import UnsupportedModelError
 from camelid.formats.hf_config import HfDirectory
+from camelid.loading.rerank_template import rerank_template
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf import checkpoint_of_hf
 from camelid.plan.weights import Weight
+from camelid.text.templates.named import RERANK
 from camelid.text.to_gguf.tokenizer import TokenizerMetadata, chat_metadata, tokenizer_metadata
 from camelid.text.tokenizers.hf.files import TokenizerFiles
 
@@ -22,9 +24,10 @@ def checkpoint_of_directory(directory: HfDirectory) -> Checkpoint:
     checkpoint = checkpoint_of_hf(directory)
     tokenizer, problem = _tokenizer(directory, checkpoint.tensors)
     header = checkpoint.header
-    header = replace(
-        header, metadata={**header.metadata, **tokenizer.metadata}, kinds={**header.kinds, **tokenizer.kinds}
-    )
+    metadata, kinds = {**header.metadata, **tokenizer.metadata}, {**header.kinds, **tokenizer.kinds}
+    if text := rerank_template(directory):
+        metadata[RERANK], kinds[RERANK] = text, "string"
+    header = replace(header, metadata=metadata, kinds=kinds)
     return replace(checkpoint, header=header, no_tokenizer=problem, losses=tokenizer.losses)
 
 

@@ -19,6 +19,7 @@ from camelid.model.hf_embedding import embedding_metadata
 from camelid.model.hf_folds import FOLDS, scaled
 from camelid.model.hf_metadata import hf_metadata
 from camelid.model.hf_numbers import layer_numbers
+from camelid.model.hf_ranking import answer_ids, with_answers
 from camelid.model.hf_rotation import rope_factors
 from camelid.model.hf_rows import HfRow
 from camelid.model.hf_settings import HfSettings
@@ -48,8 +49,9 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     tensors |= {w.name: w for w in _dense(directory.embedding.dense)}
     tensors |= {n: inline_f32(n, values, (len(values),)) for n, values in rope_factors(settings).items()}
     _check_vocabulary(settings, tensors)
-    if not directory.embedding.pooling and not settings.arch.is_encoder:
+    if not directory.embedding.pooling and not settings.arch.is_encoder and not settings.is_ranking:
         _check_tying(settings, tensors)
+    tensors = with_answers(tensors, answer_ids(directory))
     header = Gguf(
         version=3,
         alignment=32,

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from camelid.errors import UnsupportedModelError
 from camelid.formats.gguf_header import MetadataValue
-from camelid.formats.sentence_transformers import EmbeddingFiles
+from camelid.formats.sentence_transformers import CARD_ANSWERS, EmbeddingFiles
 from camelid.model.encoder_specs import DEFAULT_PROMPT, MAX_LENGTH, POOLINGS, PROMPT
 from camelid.model.hf_settings import HfSettings
 
@@ -18,23 +18,26 @@ def embedding_metadata(files: EmbeddingFiles, settings: HfSettings) -> dict[str,
 
 def _metadata(files: EmbeddingFiles, settings: HfSettings) -> Iterator[tuple[str, MetadataValue]]:
     arch = settings.row.arch
-    if settings.is_ranking and not settings.row.ranking:
+    is_ranking = settings.is_ranking or bool(files.answers)
+    if is_ranking and not settings.row.ranking:
         name = ", ".join(settings.config.texts("architectures"))
         raise UnsupportedModelError(
             f"config.json: architectures is {name}: its head is not supported",
             kind="architectures",
             name=name,
         )
-    pooling = settings.config.text("classifier_pooling", "cls")
+    pooling = settings.config.text("classifier_pooling", "cls" if settings.arch.is_encoder else "last")
     if settings.is_ranking and pooling != settings.arch.rank_pooling:
         raise UnsupportedModelError(
             f"config.json: classifier_pooling is {pooling}; supported: {settings.arch.rank_pooling}",
             kind="classifier_pooling",
             name=pooling,
         )
-    if settings.is_ranking or files.pooling:
-        yield f"{arch}.pooling_type", POOLINGS.index("rank" if settings.is_ranking else files.pooling)
-    if settings.is_ranking:
+    if is_ranking or files.pooling:
+        yield f"{arch}.pooling_type", POOLINGS.index("rank" if is_ranking else files.pooling)
+    if files.answers:
+        yield f"{arch}.classifier.output_labels", list(CARD_ANSWERS[: len(files.answers)])
+    elif is_ranking:
         labels = settings.config.get_dict("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
         yield f"{arch}.classifier.output_labels", [str(label) for label in labels.values()]
     if files.max_tokens and files.max_tokens < settings.count("context_length"):

@@ -12,13 +12,12 @@ from camelid.errors import ContextOverflowError, RequestError, shown
 from camelid.model.encoder_specs import DEFAULT_PROMPT, PROMPT
 from camelid.requests.build import ModelHeader, ranks
 from camelid.sampling.params import SamplingParams
+from camelid.text.templates.named import DOCUMENT, QUERY, RERANK
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 Text: TypeAlias = str | Sequence[int]
 WAY_OUT = "shorten it, or set truncate to cut it"
-TEMPLATE = "tokenizer.chat_template.rerank"  # of a causal model that answers yes or no
 NO_TEXTS = (bytes, bytearray, Mapping)  # iterable, but no lists of texts or ids
-QUERY, DOCUMENT = "{query}", "{document}"
 
 
 class RerankOptions(TypedDict, total=False):
@@ -80,7 +79,7 @@ class Encoder:
         if not ranks(self.file.spec):
             raise _no("rankings", "has no ranking head", "load a reranker")
         found = [(i, _words("documents", i, document)) for i, document in enumerate(documents)]
-        template = self.file.gguf.metadata.get(TEMPLATE)
+        template = self.file.gguf.metadata.get(RERANK)
         if isinstance(template, str):
             return [self._rendered(template, query, i, text, tokenizer, truncate) for i, text in found]
         first = tokenizer.encode(_words("query", 0, query))
@@ -156,11 +155,15 @@ class Encoder:
         """The template's text, in which the query and the document stay text."""
         head, _, tail = template.partition(DOCUMENT)
         before, _, middle = head.partition(QUERY)
-        spans = ((before, True), (_words("query", 0, query), False), (middle, True))
-        first = tokenizer.encode_spans(spans)
-        after = tuple(tokenizer.encode_spans(((tail, True),), opens=False))
-        second = tokenizer.encode_spans(((document, False),), opens=False)
-        return self._request(self._fitting(i, tuple(first), second, after, truncate))
+        first = ((before, True), (_words("query", 0, query), False), (middle, True))
+        both = (*first, (document, False))  # words cross the borders
+        ids = tokenizer.encode_spans((*both, (tail, True)))
+        if len(ids) > self.context:
+            n_head = len(tokenizer.encode_spans(first))
+            after = tuple(tokenizer.encode_spans(((tail, True),), opens=False))
+            cut = tokenizer.encode_spans(both)
+            ids = self._fitting(i, tuple(cut[:n_head]), cut[n_head:], after, truncate)
+        return self._request(ids)
 
     def _fitting(
         self, i: int, head: tuple[int, ...], second: list[int], after: tuple[int, ...], truncate: bool

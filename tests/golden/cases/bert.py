@@ -81,6 +81,12 @@ MODERN: Json = {
 # Decoders that encode: Qwen3-Embedding pools the last row of causal attention, EmbeddingGemma all rows of
 # attention to both sides.
 QWEN3_EMBEDDING = config("Qwen3Model", "qwen3", head_dim=16, rope_theta=1e6)
+QWEN3_RANKS: Json = {
+    "architectures": ["Qwen3ForSequenceClassification"],
+    "id2label": {"0": "LABEL_0", "1": "LABEL_1"},
+    "label2id": {"LABEL_0": 0, "LABEL_1": 1},
+    "pad_token_id": 0,
+}
 GEMMA_EMBEDDING = {
     **config("Gemma3TextModel", "gemma3_text", num_hidden_layers=3, head_dim=24, query_pre_attn_scalar=12),
     "hidden_activation": "gelu_pytorch_tanh", "rope_local_base_freq": 100.0, "sliding_window": 10,
@@ -89,6 +95,7 @@ GEMMA_EMBEDDING = {
 }  # fmt: skip
 
 CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="qwen3_ranking", seed=4030, config={**QWEN3_EMBEDDING, **QWEN3_RANKS}),
     CaseRow(name="qwen3_embedding", seed=4020, config=QWEN3_EMBEDDING, pooling="last"),
     CaseRow(
         name="gemma_embedding",
@@ -132,6 +139,8 @@ def encoder(case: str, *names: str) -> list[Mutation]:
 
 WRONG: tuple[Mutation, ...] = (
     *common("qwen3_embedding"),
+    *common("qwen3_ranking"),
+    without("qwen3_ranking", "no norm of keys", "k_norm.weight"),
     without("qwen3_embedding", "no norm of keys", "k_norm.weight"),
     key("gemma_embedding", "use_bidirectional_attention", False),
     key("gemma_embedding", "sliding_window", 6),

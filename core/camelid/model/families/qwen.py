@@ -79,7 +79,12 @@ MROPE: Mapping[str, Callable[[Config], MetadataValue]] = {"rope.dimension_sectio
 
 ARCHS: dict[str, Arch] = {
     "qwen2": Arch(rope_style="neox", biases=QKV),
-    "qwen3": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
+    "qwen3": Arch(
+        rope_style="neox",
+        added={"attention": HEAD_NORMS},
+        optional_outer={"cls.output": "LC"},
+        rank_pooling="last",
+    ),
     "qwen3moe": Arch(rope_style="neox", added={"attention": HEAD_NORMS}),
     "qwen2moe": Arch(
         rope_style="neox",
@@ -133,6 +138,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "qwen3": hf.HfRow(
         arch="qwen3",
         names={**hf.LLAMA, **hf.HEAD_NORMS},
+        ranking={"cls.output": "score"},
         defaults={**hf.QWEN_DEFAULTS, "head_dim": 128},
         has_window_switch=True,
     ),

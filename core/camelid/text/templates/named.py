@@ -14,6 +14,8 @@ from camelid.errors import ModelFormatError, UnsupportedModelError
 KEY = "tokenizer.chat_template"
 DEFAULT = "default"
 TOOLS = "tool_use"
+RERANK = f"{KEY}.rerank"  # of a causal model that ranks by its answer; no Jinja, its marks are these two
+QUERY, DOCUMENT = "{query}", "{document}"
 
 
 def named_templates(metadata: Mapping[str, object]) -> dict[str, str]:
