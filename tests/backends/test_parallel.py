@@ -57,9 +57,9 @@ REASONS = {
     "one head of keys and values": "falcon gpt_bigcode",
     "norms whole rows inside a block": "bitnet",
     "norms all heads together": "olmo2 olmo3 olmoe minimax_m2",
-    "a model with an encoder": "bert bert_ranking gemma_embedding jina_embeddings_v3 llama_bidirec "
-    "modernbert modernbert_ranking nomic_bert qwen3_embedding qwen3_ranking xlm_roberta "
-    "xlm_roberta_ranking t5 flan_t5 mt5 umt5 t5encoder",
+    "a model with an encoder": "bert bert_ranking bloom_embedding gemma_embedding jina_bert "
+    "jina_embeddings_v3 llama_bidirec modernbert modernbert_ranking nomic_bert qwen3_embedding qwen3_ranking "
+    "xlm_roberta xlm_roberta_ranking t5 flan_t5 mt5 umt5 t5encoder",
 }
 REFUSED = {name: words for words, names in REASONS.items() for name in names.split()}
 OF_PARTS = "QKAkFXSx"  # letters of dimensions that are divided: heads, inner columns of MLPs

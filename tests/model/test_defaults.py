@@ -171,11 +171,16 @@ def test_minicpm_files_without_scales_have_those_of_the_published_model(tmp_path
     assert (spec.embedding_scale, spec.residual_scale, spec.logit_scale) == (12.0, 1.4 / 2**0.5, 256 / 64)
 
 
-def test_a_class_with_the_model_type_of_another(tmp_path: Path) -> None:
-    """Ling 2 is published as model_type bailing_moe; its class tells it from Ling 1."""
-    case = load_case("bailing_moe_v2")
-    folder = write_hf(tmp_path / "m", case, config_changes={"model_type": "bailing_moe"})
-    assert load_hf(folder).model.spec.arch == "bailingmoe2"
+@pytest.mark.parametrize(
+    ("name", "model_type", "arch"),
+    [("bailing_moe_v2", "bailing_moe", "bailingmoe2"), ("jina_bert", "bert", "jina-bert-v2")],
+)
+def test_a_class_with_the_model_type_of_another(
+    name: str, model_type: str, arch: str, tmp_path: Path
+) -> None:
+    """Ling 2 and Jina Embeddings 2 are published with the model_type of Ling 1 and of BERT."""
+    folder = write_hf(tmp_path / "m", load_case(name), config_changes={"model_type": model_type})
+    assert load_hf(folder).model.spec.arch == arch
 
 
 def test_a_table_of_distances_is_bounded(tmp_path: Path) -> None:

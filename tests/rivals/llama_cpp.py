@@ -75,6 +75,7 @@ READINGS: Mapping[str, Reading] = {
 }
 PLAIN = Reading("")
 UNREAD: Mapping[str, str] = {
+    "jina_bert": "hidden states of encoders are not compared",
     "lfm2_old": "llama.cpp does not open an lfm2 with biases",
     "mamba_bias": "llama.cpp does not open a mamba with biases of projections",
     "mamba2_bias": "llama.cpp does not open a mamba2 without a bias of the convolution",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def write_reranker(folder: Path, layout: str) -> Path:
     return path
 
 
-def _write_modules(path: Path, score: dict[str, int | None]) -> None:
+def _write_modules(path: Path, score: Mapping[str, int | None]) -> None:
     kinds = (("", "base.modules.transformer.Transformer"),
              ("1_LogitScore", "cross_encoder.modules.logit_score.LogitScore"))  # fmt: skip
     write_json(path / "modules.json", [

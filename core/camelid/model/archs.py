@@ -73,6 +73,8 @@ HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in f
 CLASSES = {
     "BailingMoeV2ForCausalLM": "bailing_moe_v2",
     "CogVLMForCausalLM": "cogvlm",
+    "JinaBertForMaskedLM": "jina_bert",
+    "JinaBertModel": "jina_bert",
     "T5EncoderModel": "t5encoder",
 }
 

@@ -21,18 +21,21 @@ ALIBI = "alibi"
 
 
 def alibi_weights(spec: ModelSpec) -> dict[str, Weight]:
-    """The bias rows of all layers by name; none for a model without ALiBi."""
+    """The bias rows of all layers by name; none for a model without ALiBi. Rows of a model that encodes whole
+    texts are by offset of the key, as in `bias_around`.
+    """
     if not spec.max_alibi_bias:
         return {}
-    return {ALIBI: alibi(spec.n_heads, spec.max_alibi_bias, spec.alibi_scale, spec.context_length)}
+    first = 0 if spec.layers else 1 - spec.context_length
+    return {ALIBI: alibi(spec.n_heads, spec.max_alibi_bias, spec.alibi_scale, first, spec.context_length)}
 
 
 @lru_cache(maxsize=2)  # all programs of a model have the same rows
-def alibi(n_heads: int, max_bias: float, scale: float, context_length: int) -> Weight:
-    """Bias rows by distance back; [context_length, H]."""
+def alibi(n_heads: int, max_bias: float, scale: float, first: int, end: int) -> Weight:
+    """Bias rows of the offsets from `first` to before `end`, whose sign does not matter; [offsets, H]."""
     slopes = [scale * slope for slope in alibi_slopes(n_heads, max_bias)]
-    rows = (-slope * distance for distance in range(context_length) for slope in slopes)
-    return inline_f32(ALIBI, rows, (context_length, n_heads))
+    rows = (-slope * abs(offset) for offset in range(first, end) for slope in slopes)
+    return inline_f32(ALIBI, rows, (end - first, n_heads))
 
 
 def alibi_slopes(n_heads: int, max_bias: float) -> Iterator[float]:
@@ -58,7 +61,7 @@ def bias_around(c: Lowering, i: int) -> Weight | None:
     """
     weight, most = _bias(c, i), c.spec.max_distance
     if weight is None:
-        return None
+        return c.weights.get(ALIBI)
     half = weight.rows // 2
     offsets = range(-most, most + 1)
     return _pick(weight, [bucket(abs(n), half, most) + half * (n > 0) for n in offsets])

@@ -47,6 +47,15 @@ JINA: Json = {
     "model_type": "jina_embeddings_v3",
     "rope_parameters": {"rope_theta": 20000.0, "rope_type": "default"},
 }
+# 3 heads: the slopes of ALiBi are not one geometric sequence
+JINA_2: Json = {
+    "architectures": ["JinaBertModel"],
+    "model_type": "jina_bert",
+    "feed_forward_type": "geglu",
+    "position_embedding_type": "alibi",
+    "hidden_size": 96,
+    "num_attention_heads": 3,
+}
 MODERN: Json = {
     "architectures": ["ModernBertModel"],
     "attention_bias": False,
@@ -118,6 +127,7 @@ CASES: tuple[CaseRow, ...] = (
         config={**BERT_FACTS, **ROBERTA, **RANKS, "architectures": ["XLMRobertaForSequenceClassification"]},
     ),
     CaseRow(name="nomic_bert", seed=4004, config={**BERT_FACTS, **NOMIC}),
+    CaseRow(name="jina_bert", seed=4040, config={**BERT_FACTS, **JINA_2}),
     CaseRow(name="jina_embeddings_v3", seed=4005, config={**BERT_FACTS, **JINA}),
     CaseRow(name="modernbert", seed=4006, config=MODERN),
     CaseRow(
@@ -165,6 +175,16 @@ WRONG: tuple[Mutation, ...] = (
     *encoder("nomic_bert", "emb_ln.weight", "token_type_embeddings.weight", "norm1.bias", "norm2.weight"),
     key("nomic_bert", "rope_parameters", {"rope_theta": 30.0, "rope_type": "default"}),
     *encoder("jina_embeddings_v3", "emb_ln.bias", "Wqkv.bias", "out_proj.bias", "fc1.bias", "fc2.bias"),
+    key("jina_bert", "layer_norm_eps", 0.05),
+    key("jina_bert", "num_attention_heads", 4),
+    key("jina_bert", "feed_forward_type", "reglu"),
+    *(
+        without("jina_bert", f"no {name}", name)
+        for name in (
+            "embeddings.LayerNorm.weight", "query.bias", "key.weight", "output.dense.bias", "mlp.wo.bias",
+            "mlp.layernorm.bias", "attention.output.LayerNorm.weight", "token_type_embeddings.weight",
+        )
+    ),
     key("jina_embeddings_v3", "rope_parameters", {"rope_theta": 30.0, "rope_type": "default"}),
     key("modernbert", "norm_eps", 0.05),
     key("modernbert", "hidden_activation", "relu"),

@@ -69,12 +69,21 @@ MPT: Json = {
     "vocab_size": 96,
 }
 
+BLOOM_EMBEDDING: Json = {
+    **{key: value for key, value in BLOOM.items() if key != "n_embed"},
+    "architectures": ["BloomModel"],
+    "hidden_size": BLOOM["n_embed"],
+}
+
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="bloom", seed=1030, config=BLOOM, prefix="transformer."),
+    CaseRow(name="bloom_embedding", seed=1034, config=BLOOM_EMBEDDING, pooling="last"),
     CaseRow(name="mpt", seed=1032, config=MPT),
 )
 
 WRONG: tuple[Mutation, ...] = (
+    key("bloom_embedding", "layer_norm_epsilon", 0.05),
+    without("bloom_embedding", "no bias of the last norm", "ln_f.bias"),
     key("mpt", "layer_norm_epsilon", 0.05),
     Mutation("mpt", "slopes of other heads", {"n_heads": 2}),
     within("mpt", "attn_config", MPT_ATTENTION, softmax_scale=0.5),

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tests.golden.definitions.decoder import Decoder
+from tests.golden.definitions.encoders import ENCODERS
 from tests.golden.definitions.gpts import GPTS
 from tests.golden.definitions.llamas import LLAMAS
 from tests.golden.definitions.mixtures import MIXTURES
 from tests.golden.definitions.varied import VARIED
 
-DEFINITIONS: dict[str, Callable[..., Decoder]] = {**LLAMAS, **GPTS, **MIXTURES, **VARIED}
+DEFINITIONS: dict[str, Callable[..., Decoder]] = {**LLAMAS, **GPTS, **MIXTURES, **VARIED, **ENCODERS}

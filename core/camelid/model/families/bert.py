@@ -59,6 +59,13 @@ JINA: hf.Names = {
     "ffn_down": "mlp.fc2",
     "layer_output_norm": "norm2",
 }
+# A GEGLU whose published matrix is the gate above the other factor.
+JINA2: hf.Names = {
+    **{name: inner for name, inner in BERT.items() if not name.startswith("ffn")},
+    "ffn_up": "mlp.gated_layers",
+    "ffn_down": "mlp.wo",
+    "layer_output_norm": "mlp.layernorm",
+}
 MODERN: hf.Names = {
     "attn_norm": "attn_norm",
     "attn_qkv": "attn.Wqkv",
@@ -129,6 +136,15 @@ BERT_ROW = hf.HfRow(
 ARCHS: dict[str, Arch] = {
     "bert": BERT_ARCH,
     "nomic-bert": replace(TURNED, mlp="glu", act="silu", biases=("token_embd_norm", *BERT_NORMS)),
+    "jina-bert-v2": replace(
+        BERT_ARCH,
+        mlp="glu",
+        max_alibi_bias=8.0,
+        optional_outer={"token_types": "TC"},
+        has_positions=False,
+        splits={**FUSED_QKV, **FUSED_GATE_UP},
+        biases=("token_embd_norm", *BERT_NORMS, *ATTENTION, "ffn_down"),
+    ),
     "jina-bert-v3": TURNED,
     "modern-bert": Arch(
         mixers=("bidirectional",),
@@ -177,6 +193,17 @@ HF_ROWS: dict[str, hf.HfRow] = {
         defaults={"layer_norm_eps": 1e-12, "rope_theta": 1000.0},
         refused=NOMIC_REFUSED,
         ignored=("nomic_bert.pooler.", "cls.", ".inv_freq"),
+    ),
+    "jina_bert": replace(
+        BERT_ROW,
+        arch="jina-bert-v2",
+        names=JINA2,
+        outer=prefixed("bert."),
+        layer="bert.encoder.layer.{i}.",
+        keys={**KEYS, "hidden_activation": "feed_forward_type"},
+        acts={"geglu": "gelu_erf", "reglu": "relu"},
+        refused={**REFUSED, "position_embedding_type": ("alibi",)},
+        ignored=("bert.pooler.", "cls.", ".position_ids"),
     ),
     "jina_embeddings_v3": replace(
         BERT_ROW,
