@@ -16,7 +16,7 @@ from camelid.plan.weights import Weight, inline_f32
 
 KEY = ProgramKey(entry="mixed", capacity=Capacity(rows=8, sequences=2, outputs=2, updates=0))
 STATE = StateRef("recurrent", 0)
-SLOTS = StateSpec("recurrent", "recurrent", (0,), (("conv", 3 * 8), ("scan", 4 * 2 * 3)), 1)
+SLOTS = StateSpec("recurrent", "recurrent", (0,), (("conv", 3 * 8), ("scan", 4 * 2 * 3), ("shift", 2 * 8)), 1)
 COUNTS = Counts(rows={"T": 5, "S": 2, "O": 2}, keys=0)
 
 
@@ -49,12 +49,30 @@ def delta(
     return plan.scan_delta(**views, state=STATE, n_key_heads=n_keys, scale=1.0, a=weight(4))
 
 
+def shift(plan: PlanBuilder, *, cols: int = 4, lerp: int = 4, part: int = 1) -> View:
+    return plan.token_shift(plan.new("x", "T", cols), weight(2, lerp), state=STATE, part=part)
+
+
+def rwkv7(plan: PlanBuilder, *, k: int = 8, a: int = 8, k_k: int = 8, n_heads: int = 2) -> View:
+    views: dict[str, Any] = {
+        name: plan.new(name, "T", cols) for name, cols in (("r", 8), ("w", 8), ("k", k), ("v", 8), ("a", a))
+    }
+    return plan.scan_rwkv7(**views, state=STATE, n_heads=n_heads, k_k=weight(k_k), k_a=weight(8))
+
+
+def bonus(plan: PlanBuilder, *, x: int = 8, r_k: int = 8, n_heads: int = 2) -> View:
+    views: dict[str, Any] = {name: plan.new(name, "T", 8) for name in "rkva"}
+    y = plan.new("y", "T", x)
+    plan.bonus_rwkv7(y, **views, n_heads=n_heads, k_a=weight(8), r_k=weight(r_k))
+    return y
+
+
 def mamba(plan: PlanBuilder) -> View:
     """A decay for each of the 3 columns of a head's state."""
     return mamba2(plan, a=12)
 
 
-@pytest.mark.parametrize("op", [conv, mamba, mamba2, delta])
+@pytest.mark.parametrize("op", [conv, mamba, mamba2, delta, shift, rwkv7, bonus])
 def test_valid_shapes_are_accepted_unchanged(op: Callable[..., View]) -> None:
     assert op(builder()).cols == 8
 
@@ -76,6 +94,16 @@ def test_valid_shapes_are_accepted_unchanged(op: Callable[..., View]) -> None:
         (delta, {"n_keys": 3}),
         (delta, {"q": 7, "k": 7}),
         (delta, {"heads": 2, "beta": 2}),
+        (shift, {"lerp": 8}),
+        (shift, {"part": -1}),
+        (rwkv7, {"k": 4}),
+        (rwkv7, {"a": 2}),
+        (rwkv7, {"k_k": 4}),
+        (rwkv7, {"n_heads": 3}),
+        (rwkv7, {"n_heads": 0}),
+        (bonus, {"x": 4}),
+        (bonus, {"r_k": 2}),
+        (bonus, {"n_heads": 3}),
     ],
 )
 def test_invalid_shapes_are_refused(op: Callable[..., View], wrong: dict[str, int]) -> None:
@@ -89,6 +117,8 @@ def test_invalid_shapes_are_refused(op: Callable[..., View], wrong: dict[str, in
         (conv, 8 + 8, 8 * 4 + 8, 3 * 8, 2 * 5 * 8 * 4),
         (mamba2, 8 + 8 + 6 + 6 + 4, 4 + 4, 4 * 2 * 3, 6 * 5 * 24),
         (delta, 8 + 6 + 6 + 8 + 4 + 4, 4, 4 * 2 * 3, 8 * 5 * 24),
+        (shift, 4 + 8, 8, 2 * 8, 3 * 5 * 8),
+        (rwkv7, 6 * 8, 8 + 8, 4 * 2 * 3, 9 * 5 * 8 * 4),
     ],
 )
 def test_costs(op: Callable[..., View], view_cols: int, weight_floats: int, slot: int, flops: int) -> None:

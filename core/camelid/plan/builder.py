@@ -295,6 +295,37 @@ class PlanBuilder:
         self.add_op("scan_delta", {**views, "a": a, "dt_bias": dt_bias, "state": state}, **attrs)
         return y
 
+    def token_shift(self, x: View, lerp: Weight, *, state: StateRef, part: int = 0) -> View:
+        """x, moved towards the row before it by each row of lerp; the state's `part` holds the last row."""
+        y = self.new("shift", x.rows, lerp.rows * lerp.cols)  # [T, rows of lerp * C]
+        self.add_op("token_shift", {"y": y, "x": x, "lerp": lerp, "state": state}, part=part)
+        return y
+
+    def scan_rwkv7(
+        self,
+        r: View,
+        *,
+        w: View,
+        k: View,
+        v: View,
+        a: View,
+        state: StateRef,
+        n_heads: int,
+        k_k: Weight,
+        k_a: Weight,
+    ) -> View:
+        y = self.new("scan", v.rows, v.cols)  # [T, H*D]
+        views: dict[str, Operand | None] = {"y": y, "r": r, "w": w, "k": k, "v": v, "a": a}
+        self.add_op("scan_rwkv7", {**views, "k_k": k_k, "k_a": k_a, "state": state}, n_heads=n_heads)
+        return y
+
+    def bonus_rwkv7(
+        self, x: View, *, r: View, k: View, v: View, a: View, n_heads: int, k_a: Weight, r_k: Weight
+    ) -> None:
+        """x += v * sum(r * r_k * key) for each head, in place."""
+        views: dict[str, Operand | None] = {"x": x, "r": r, "k": k, "v": v, "a": a}
+        self.add_op("bonus_rwkv7", {**views, "k_a": k_a, "r_k": r_k}, n_heads=n_heads)
+
     def linear_heads(self, x: View, weight: Weight, name: str = "y") -> View:
         """Multiplies each head by its own matrix; columns of a head beyond the matrix pass unchanged."""
         n_heads, n_out, n_in = weight.shape

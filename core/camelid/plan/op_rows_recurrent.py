@@ -7,10 +7,15 @@ after every row, so that results do not depend on the chunks of a prompt.
 
 from __future__ import annotations
 
-from camelid.plan.oprow import Counts, OpRow, fits, same
+from camelid.plan.oprow import Counts, OpRow, elementwise, fits, same
 from camelid.plan.plan import Op
 
-SLOT_TENSORS = {"conv1d": "conv", "scan_mamba2": "scan", "scan_delta": "scan"}  # op -> its state tensor
+# op -> its state tensor
+SLOT_TENSORS = {
+    "conv1d": "conv", "scan_mamba2": "scan", "scan_delta": "scan", "token_shift": "shift",
+    "scan_rwkv7": "scan",
+}  # fmt: skip
+MAX_WKV_WIDTH = 256  # columns of an RWKV head, whose vectors a kernel keeps in fast memory; published: 64
 
 
 def _conv_rule(op: Op) -> bool:
@@ -63,6 +68,34 @@ def _delta_flops(op: Op, counts: Counts) -> int:
     return 8 * counts.rows[op.view("y").rows] * state
 
 
+def _shift_rule(op: Op) -> bool:
+    x, lerp = op.view("x"), op.weight("lerp")
+    fed = op.view("y").rows == x.rows and lerp.cols == x.cols
+    return fed and op.view("y").cols == lerp.rows * lerp.cols and op.integer("part") >= 0
+
+
+def _are_heads(op: Op) -> bool:
+    """True if the columns are whole heads of RWKV."""
+    cols, n_heads = op.view("r").cols, op.integer("n_heads")
+    return n_heads > 0 == cols % n_heads and cols // n_heads <= MAX_WKV_WIDTH
+
+
+def _rwkv7_rule(op: Op) -> bool:
+    n = op.view("y").cols
+    views = same("y", "r", "w", "k", "v", "a")(op)
+    return views and fits(op, "k_k", n) and fits(op, "k_a", n) and _are_heads(op)
+
+
+def _bonus_rule(op: Op) -> bool:
+    n = op.view("x").cols
+    return same("x", "r", "k", "v", "a")(op) and fits(op, "k_a", n) and fits(op, "r_k", n) and _are_heads(op)
+
+
+def _rwkv7_flops(op: Op, counts: Counts) -> int:
+    cols = op.view("y").cols
+    return 9 * counts.rows[op.view("y").rows] * cols * (cols // op.integer("n_heads"))
+
+
 ROWS: tuple[OpRow, ...] = (
     OpRow(
         name="conv1d",
@@ -104,5 +137,42 @@ ROWS: tuple[OpRow, ...] = (
         "S = exp(a * softplus(dt + dt_bias)) * S; S = S + beta * outer(v - S @ k, k); y = S @ (scale * q). "
         "One column of dt per head; the state `scan` holds S [heads, columns of v per head, columns of k "
         "per key head]",
+    ),
+    OpRow(
+        name="token_shift",
+        writes=("y",),
+        reads=("x",),
+        weights=("lerp",),
+        states=("state",),
+        defaults={"part": 0},
+        rule=_shift_rule,
+        flops=elementwise("y", 3),
+        meaning="y = x[t] + lerp[i] * (x[t - 1] - x[t]) for each row i of lerp, side by side; the columns "
+        "from part * x.cols on of the state `shift` hold the row before the step's first row",
+    ),
+    OpRow(
+        name="scan_rwkv7",
+        writes=("y",),
+        reads=("r", "w", "k", "v", "a"),
+        weights=("k_k", "k_a"),
+        states=("state",),
+        attrs=("n_heads",),
+        rule=_rwkv7_rule,
+        flops=_rwkv7_flops,
+        meaning="for each head: u = k_k * k, divided by max(|u|, 1e-12); key = k * (1 + (a - 1) * k_a); "
+        "decay = exp(-exp(-1/2) * sigmoid(w)); S = S * decay - outer(S @ u, a * u) + outer(v, key), with a "
+        "decay for each column; y = S @ r. The state `scan` holds S [heads, columns of v per head, columns "
+        "of k per head]",
+    ),
+    OpRow(
+        name="bonus_rwkv7",
+        updates=("x",),
+        reads=("r", "k", "v", "a"),
+        weights=("k_a", "r_k"),
+        attrs=("n_heads",),
+        rule=_bonus_rule,
+        row_wise=True,
+        flops=elementwise("x", 8),
+        meaning="for each head: x = x + v * sum(r * r_k * k * (1 + (a - 1) * k_a))",
     ),
 )

@@ -61,6 +61,12 @@ def slot_cases() -> Iterator[OpCase]:
             yield mamba2_case(n, width, rows, heads, groups, where)
             yield delta_case(n, width, rows, heads, groups, where)
         yield mamba_case(n, 19, 37, where)
+        for cols, n_mixed, part in ((37, 1, 0), (16, 6, 1), (5, 3, 1)):
+            yield shift_case(n, cols, n_mixed, part, where)
+        for width, heads in ((16, 3), (5, 4), (40, 2), (64, 1)):
+            yield rwkv7_case(n, width, heads, where)
+    for width, heads in ((16, 3), (5, 4), (40, 2)):
+        yield bonus_case(width, heads)
 
 
 def conv_case(
@@ -104,6 +110,39 @@ def delta_case(n: int, width: int, rows: int, heads: int, keys: int, where: dict
         slots=array(19, len(where["lengths"]), heads * rows * width),
         **where,
     )
+
+
+def shift_case(n: int, cols: int, n_mixed: int, part: int, where: dict[str, Any]) -> OpCase:
+    return OpCase(
+        op="token_shift",
+        views={"y": empty(n, n_mixed * cols), "x": array(15, n, cols)},
+        weights={"lerp": f32(array(12, n_mixed, cols))},
+        attrs={"part": part},
+        slots=array(14, len(where["lengths"]), 2 * cols),
+        **where,
+    )
+
+
+def rwkv7_case(n: int, width: int, heads: int, where: dict[str, Any]) -> OpCase:
+    """The last head has keys of length 0."""
+    cols = heads * width
+    k_k = array(16, cols)
+    k_k[-width:] = 0.0
+    views = {role: array(i, n, cols, scale={"w": 3.0}.get(role, 0.5)) for i, role in enumerate("rwkva")}
+    return OpCase(
+        op="scan_rwkv7",
+        views={"y": empty(n, cols), **views},
+        weights={"k_k": f32(k_k), "k_a": vector(17, cols)},
+        attrs={"n_heads": heads},
+        slots=array(19, len(where["lengths"]), cols * width),
+        **where,
+    )
+
+
+def bonus_case(width: int, heads: int) -> OpCase:
+    weights = {"k_a": vector(17, heads * width), "r_k": vector(18, heads * width)}
+    views = {role: array(i, 5, heads * width) for i, role in enumerate("xrkva")}
+    return OpCase(op="bonus_rwkv7", views=views, weights=weights, attrs={"n_heads": heads})
 
 
 def own_cases() -> list[OpCase]:

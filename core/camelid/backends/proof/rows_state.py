@@ -165,6 +165,12 @@ def recurrent_rows() -> Iterator[CaseRow]:
         yield row("scan_delta", y=(n, 32), q=unit_vectors(n, 2, 8), k=unit_vectors(n, 2, 8), v=(n, 32),
                   dt=(n, 4), beta=np.abs(normal("beta", n, 4)) % np.float32(1.0), a=negative_a, dt_bias=(4,),
                   scale=0.35, n_key_heads=2, slots=(slots, 4 * 8 * 8), **lengths)  # fmt: skip
+        yield row("token_shift", y=(n, 30), x=(n, 10), lerp=(3, 10), part=1, slots=(slots, 20), **lengths)
+        yield row("scan_rwkv7", y=(n, 24), r=(n, 24), w=(n, 24), k=(n, 24), v=(n, 24),
+                  a=np.abs(normal("rate", n, 24)) % np.float32(1.0), k_k=(24,), k_a=(24,), n_heads=3,
+                  slots=(slots, 24 * 8), **lengths)  # fmt: skip
+        yield row("bonus_rwkv7", x=(n, 24), r=(n, 24), k=(n, 24), v=(n, 24), a=(n, 24), k_a=(24,), r_k=(24,),
+                  n_heads=3)  # fmt: skip
 
 
 def unit_vectors(n: int, n_heads: int, width: int) -> F32:  # [n, heads * width]

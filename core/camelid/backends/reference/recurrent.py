@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from camelid.backends.reference.basic import ACTS
 from camelid.backends.reference.frame import Frame
-from camelid.backends.reference.rows import F32, F64
+from camelid.backends.reference.rows import F32, F64, row_sum, sigmoid
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.plan import Op
 
@@ -64,10 +65,53 @@ def op_scan_delta(op: Op, f: Frame) -> None:
     _each_row(op, f, step)
 
 
-def _each_row(op: Op, f: Frame, step: RowStep) -> None:
-    """Runs each sequence's rows in order, from its read slot to its write slot."""
+def op_token_shift(op: Op, f: Frame) -> None:
+    x, lerp = f.read(op.view("x")), f.store.vector(op.weight("lerp"))  # [T, C], [n * C]
+    lerp, start = lerp.reshape(-1, x.shape[1]), op.integer("part") * x.shape[1]
+
+    def step(before: F64, t: int) -> tuple[F64, F64]:
+        return x[t], (x[t] + lerp * (before - x[t])).ravel()
+
+    _each_row(op, f, step, slice(start, start + x.shape[1]))
+
+
+def op_scan_rwkv7(op: Op, f: Frame) -> None:
+    """RWKV-7 (Peng et al., arXiv 2503.14456): the generalized delta rule of its section 3."""
+    n_heads = op.integer("n_heads")
+    r, w, v, a = (_heads(f.read(op.view(role)), n_heads) for role in "rwva")  # [T, H, D] each
+    decay, key = np.exp(-math.exp(-0.5) * sigmoid(w)), _heads(_rwkv7_key(op, f), n_heads)
+    u = _heads(f.read(op.view("k")) * f.store.vector(op.weight("k_k")), n_heads)
+    u = u / np.maximum(np.linalg.norm(u, axis=-1, keepdims=True), 1e-12)
+
+    def step(flat: F64, t: int) -> tuple[F64, F64]:
+        state = flat.reshape(n_heads, v.shape[-1], -1)  # [H, D, D]
+        removed = (state * u[t, :, None]).sum(axis=-1)[..., None] * (a[t] * u[t])[:, None]
+        state = state * decay[t, :, None] - removed + v[t][..., None] * key[t, :, None]
+        return state.ravel(), (state * r[t, :, None]).sum(axis=-1).ravel()
+
+    _each_row(op, f, step)
+
+
+def op_bonus_rwkv7(op: Op, f: Frame) -> None:
+    n_heads = op.integer("n_heads")
+    weighted = f.read(op.view("r")) * f.store.vector(op.weight("r_k")) * _rwkv7_key(op, f)
+    share = row_sum(_heads(weighted, n_heads))  # [T, H, 1]
+    bonus = _heads(f.read(op.view("v")), n_heads) * share
+    f.write(op.view("x"), f.read(op.view("x")) + bonus.reshape(weighted.shape))
+
+
+def _rwkv7_key(op: Op, f: Frame) -> F64:  # [T, H * D]
+    return f.read(op.view("k")) * (1.0 + (f.read(op.view("a")) - 1.0) * f.store.vector(op.weight("k_a")))
+
+
+def _heads(x: F64, n_heads: int) -> F64:  # [T, H * D] -> [T, H, D]
+    return x.reshape(len(x), n_heads, -1)
+
+
+def _each_row(op: Op, f: Frame, step: RowStep, columns: slice = slice(None)) -> None:
+    """Runs each sequence's rows in order, from these columns of its read slot to those of its write slot."""
     ref, view = op.state("state"), op.view("y")
-    pool: F32 = f.state.tensor(ref, SLOT_TENSORS[op.name])[:, 0]  # [slots, cols]
+    pool: F32 = f.state.tensor(ref, SLOT_TENSORS[op.name])[:, 0, columns]  # [slots, cols]
     y = np.zeros((len(f.step.rows), view.cols))
     for sequence in f.step.sequences:
         read, write, held = sequence.groups[f.plan.group(ref.group)]

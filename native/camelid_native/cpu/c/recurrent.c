@@ -14,6 +14,16 @@ enum { MAMBA2_N_GROUPS };
 enum { DELTA_Y, DELTA_Q, DELTA_K, DELTA_V, DELTA_DT, DELTA_BETA };
 enum { DELTA_A, DELTA_DT_BIAS };
 enum { DELTA_N_KEY_HEADS, DELTA_SCALE };
+enum { SHIFT_Y, SHIFT_X };
+enum { SHIFT_LERP };
+enum { SHIFT_PART };
+enum { RWKV7_Y, RWKV7_R, RWKV7_W, RWKV7_K, RWKV7_V, RWKV7_A };
+enum { RWKV7_K_K, RWKV7_K_A };
+enum { RWKV7_N_HEADS };
+enum { BONUS_X, BONUS_R, BONUS_K, BONUS_V, BONUS_A };
+enum { BONUS_K_A, BONUS_R_K };
+enum { BONUS_N_HEADS };
+enum { WKV_WIDTH = 256 };   /* most columns of a head of RWKV: MAX_WKV_WIDTH of op_rows_recurrent.py */
 enum { SCAN_ROWS = 16 };   /* rows of a head's state matrix that stay in the L1 cache from token to token */
 
 /* Slot of a sequence; `which` is GROUP_READ or GROUP_WRITE. */
@@ -203,4 +213,112 @@ static void delta_row(const cam_op *op, uint32_t t, scan_part p, float *state) {
 
 static void op_scan_delta(const cam_op *op, const cam_run *run, uint32_t thread) {
     scan(op, run, thread, op->views[DELTA_DT].cols, &op->views[DELTA_V], delta_row);
+}
+
+/* Up to LANES columns of token_shift, from `at` on. */
+static void shift_sequence(const cam_op *op, const cam_run *run, uint32_t sequence, uint32_t at) {
+    const cam_view *x = &op->views[SHIFT_X], *y = &op->views[SHIFT_Y];
+    const float *lerp = AT(float, op->weights[SHIFT_LERP].at);
+    uint32_t left = x->cols - at, column = (uint32_t)op->attrs[SHIFT_PART] * x->cols + at;
+    cam_range rows = rows_of(run, sequence);
+    int held = is_held(op, run, sequence);
+    vf before = held ? vf_get(slot_of(op, run, sequence, GROUP_READ) + column, left) : (vf){0};
+    for (uint32_t t = rows.start; t < rows.end; t++) {
+        vf now = vf_get(row_of(x, t) + at, left), change = before - now;
+        for (uint32_t i = at; i < y->cols; i += x->cols)
+            vf_put(row_of(y, t) + i, left, vf_fma(vf_get(lerp + i, left), change, now));
+        before = now;
+    }
+    vf_put(slot_of(op, run, sequence, GROUP_WRITE) + column, left, before);
+}
+
+static void op_token_shift(const cam_op *op, const cam_run *run, uint32_t thread) {
+    cam_range parts = share((op->views[SHIFT_X].cols + LANES - 1) / LANES, run, thread);
+    for (uint32_t i = parts.start; i < parts.end; i++)
+        for (uint32_t s = 0; s < run->step[STEP_SEQUENCES]; s++) shift_sequence(op, run, s, i * LANES);
+}
+
+/* A head's vectors of one row of scan_rwkv7: what leaves the state, and what enters it. */
+typedef struct { float unit[WKV_WIDTH], correction[WKV_WIDTH], key[WKV_WIDTH], decay[WKV_WIDTH]; } wkv_head;
+
+/* k * (1 + (a - 1) * k_a) */
+INLINE vf rwkv7_key(vf k, vf a, vf k_a) { return vf_fma(k * (a - 1.0f), k_a, k); }
+
+static void rwkv7_head(const cam_op *op, uint32_t t, uint32_t at, uint32_t n, wkv_head *h) {
+    const cam_view *views = op->views;
+    const float *k = row_of(&views[RWKV7_K], t) + at, *a = row_of(&views[RWKV7_A], t) + at;
+    const float *w = row_of(&views[RWKV7_W], t) + at;
+    const float *k_k = AT(float, op->weights[RWKV7_K_K].at) + at;
+    const float *k_a = AT(float, op->weights[RWKV7_K_A].at) + at;
+    vf squares = {0};
+    for (uint32_t i = 0; i < n; i += LANES) {
+        vf u = vf_get(k + i, n - i) * vf_get(k_k + i, n - i);
+        vf_put(h->unit + i, n - i, u);
+        squares = vf_fma(u, u, squares);
+    }
+    float length = __builtin_sqrtf(vf_sum(squares));
+    vf scale = vf_set(1.0f / (length > 1e-12f ? length : 1e-12f));
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t left = n - i;
+        vf u = vf_get(h->unit + i, left) * scale, rate = vf_get(a + i, left);
+        vf_put(h->unit + i, left, u);
+        vf_put(h->correction + i, left, rate * u);
+        vf_put(h->key + i, left, rwkv7_key(vf_get(k + i, left), rate, vf_get(k_a + i, left)));
+        vf_put(h->decay + i, left, vf_exp(vf_sigmoid(vf_get(w + i, left)) * -0.60653066f));   /* exp(-1/2) */
+    }
+}
+
+/* S = S * decay - held * correction + v * key; returns S @ r. */
+static float rwkv7_state(float *state, uint32_t n, const wkv_head *h, const float *r, float held, float v) {
+    vf sum = {0};
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t left = n - i;
+        vf s = vf_get(state + i, left) * vf_get(h->decay + i, left);
+        s = vf_fma(vf_get(h->correction + i, left), vf_set(-held), s);
+        s = vf_fma(vf_get(h->key + i, left), vf_set(v), s);
+        vf_put(state + i, left, s);
+        sum = vf_fma(s, vf_get(r + i, left), sum);
+    }
+    return vf_sum(sum);
+}
+
+/* RWKV-7's generalized delta rule (Peng et al., arXiv 2503.14456). */
+static void rwkv7_row(const cam_op *op, uint32_t t, scan_part p, float *state) {
+    uint32_t at = p.head * p.width;
+    const float *r = row_of(&op->views[RWKV7_R], t) + at, *v = row_of(&op->views[RWKV7_V], t) + at;
+    float *y = row_of(&op->views[RWKV7_Y], t) + at;
+    wkv_head h;
+    rwkv7_head(op, t, at, p.width, &h);
+    for (uint32_t i = p.start; i < p.end; i++, state += p.width)
+        y[i] = rwkv7_state(state, p.width, &h, r, decayed_product(state, p.width, h.unit, 1.0f), v[i]);
+}
+
+static void op_scan_rwkv7(const cam_op *op, const cam_run *run, uint32_t thread) {
+    scan(op, run, thread, (uint32_t)op->attrs[RWKV7_N_HEADS], &op->views[RWKV7_V], rwkv7_row);
+}
+
+/* One head of one row of bonus_rwkv7, n columns from `at` on. */
+static void bonus_head(const cam_op *op, uint32_t t, uint32_t at, uint32_t n) {
+    const cam_view *views = op->views;
+    const float *r = row_of(&views[BONUS_R], t) + at, *k = row_of(&views[BONUS_K], t) + at;
+    const float *a = row_of(&views[BONUS_A], t) + at, *v = row_of(&views[BONUS_V], t) + at;
+    const float *k_a = AT(float, op->weights[BONUS_K_A].at) + at;
+    const float *r_k = AT(float, op->weights[BONUS_R_K].at) + at;
+    float *x = row_of(&views[BONUS_X], t) + at;
+    vf sum = {0};
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t left = n - i;
+        vf key = rwkv7_key(vf_get(k + i, left), vf_get(a + i, left), vf_get(k_a + i, left));
+        sum = vf_fma(vf_get(r + i, left) * vf_get(r_k + i, left), key, sum);
+    }
+    vf by = vf_set(vf_sum(sum));
+    for (uint32_t i = 0; i < n; i += LANES)
+        vf_put(x + i, n - i, vf_fma(vf_get(v + i, n - i), by, vf_get(x + i, n - i)));
+}
+
+static void op_bonus_rwkv7(const cam_op *op, const cam_run *run, uint32_t thread) {
+    const cam_view *x = &op->views[BONUS_X];
+    uint32_t n_heads = (uint32_t)op->attrs[BONUS_N_HEADS], n = x->cols / n_heads;
+    cam_range heads = share(n_rows(run, x) * n_heads, run, thread);
+    for (uint32_t i = heads.start; i < heads.end; i++) bonus_head(op, i / n_heads, i % n_heads * n, n);
 }
