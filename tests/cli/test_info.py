@@ -87,6 +87,7 @@ MADE_OTHERWISE = {
         "olmo",
         "olmo_bias",
         "opt",
+        "rwkv7",
     ),
     "stablelm",
 }

@@ -14,17 +14,19 @@ from tests.parity.test_cria import ALL, FEW, PARALLEL, SEED, answer, mismatches,
 from tests.support import promise_runs
 from tests.support.exhaustive import every, share_of
 from tests.support.gguf_files import write_tiny_llama
-from tests.support.hf_models import HfCase, load_cases
+from tests.support.hf_models import HfCase
 from tests.support.parity.arch_runs import check_logits
+from tests.support.parity.lacking import cases_of_cpu, cases_of_gpus
 from tests.support.promise_runs import SITUATIONS, alone
 
 import camelid
+from camelid.errors import BackendError
 from camelid_native.cuda import backend
 from cria.graded_items import first_prompts
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
-CASES = load_cases()
+CASES = cases_of_gpus()
 SPLIT = 3  # prompts of a model in parts
 COMPANY = ("among 8 others", "run ahead")
 CRIA = Path(camelid.__file__).with_name("data") / "cria.gguf"
@@ -66,6 +68,12 @@ def test_stages_on_two_devices_run_at_once() -> None:
 @pytest.mark.parametrize("case", every(8, CASES), ids=str)
 def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(open_rig, case, "", tmp_path, fused=open_rig().capabilities().fused)
+
+
+@pytest.mark.parametrize("case", cases_of_cpu(), ids=str)
+def test_architectures_without_kernels_are_refused(case: HfCase, tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="no kernel for the op bonus_rwkv7"):
+        check_logits(open_rig, case, "", tmp_path, fused=frozenset())
 
 
 @pytest.mark.parametrize("wave", share_of(["32", "64"]))

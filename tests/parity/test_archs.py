@@ -12,15 +12,18 @@ import pytest
 from tests.support.exhaustive import every, exhaustive
 from tests.support.hf_models import HfCase, load_cases, nmse, write_hf
 from tests.support.model.file_runs import Logits, load_hf, reference_logits, run
+from tests.support.model.runs import make_plan
 from tests.support.parity.adapters import need_driver
+from tests.support.parity.lacking import cases_of_cpu, cases_of_gpus
 
+from camelid.backends.base import check_plan
 from camelid.backends.webgpu.backend import open_backend
 from camelid.errors import BackendError
 
 pytestmark = pytest.mark.parity
 
 T5 = ("t5", "mt5", "umt5")  # the table of relative positions is read by the load op 'pick'
-CASES = [case for case in load_cases() if case.model_type not in T5]
+CASES = [case for case in cases_of_gpus() if case.model_type not in T5]
 MAX_NMSE = 1e-10  # measured: up to about 1e-12
 CHUNK = 13  # rows per step: a prompt needs several steps, and windows end inside a step
 
@@ -46,3 +49,11 @@ def test_a_load_op_without_a_kernel_is_named(case: HfCase, tmp_path: Path) -> No
     loaded = load_hf(write_hf(tmp_path, case))
     with pytest.raises(BackendError, match="attn_rel_b: the load op 'pick' has no kernel on webgpu"):
         asyncio.run(run(open_backend("Vulkan"), loaded, case.token_ids, context=64))
+
+
+@pytest.mark.parametrize("case", cases_of_cpu(), ids=str)
+def test_an_op_without_a_kernel_is_named(case: HfCase, tmp_path: Path) -> None:
+    loaded = load_hf(write_hf(tmp_path, case))
+    plan = make_plan(loaded.model, CHUNK, 1, context=64)
+    with pytest.raises(BackendError, match="no kernel for the op bonus_rwkv7, scan_rwkv7, token_shift"):
+        check_plan(plan, open_backend("Vulkan").capabilities())

@@ -7,7 +7,8 @@ Experts that neighbours share: h their number, x their ffn.
 Encoders: J width between two dense maps, L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
-columns of a state, x rows of the projection to time steps, B and C.
+columns of a state, x rows of the projection to time steps, B and C. RWKV-7: f mixed inputs; ranks w of
+decays, i of in-context learning rates, v of values, g of gates.
 Relative positions: t buckets of distances.
 Latent attention: J query heads x head_dim without a low rank (else 0), M width of a cached row, O heads x
 value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
@@ -49,6 +50,13 @@ CROSS: Shapes = {
 SCAN: Shapes = {
     "ssm_in": "ZC", "ssm_conv1d": "UW", "ssm_dt.bias": "H", "ssm_a": "H1", "ssm_d": "H1", "ssm_out": "CI",
 }  # fmt: skip
+RWKV7: Shapes = {
+    "time_mix_lerp_fused": "f11C", "time_mix_receptance": "CC", "time_mix_key": "CC", "time_mix_value": "CC",
+    "time_mix_w0": "C", "time_mix_w1": "wC", "time_mix_w2": "Cw",
+    "time_mix_a0": "C", "time_mix_a1": "iC", "time_mix_a2": "Ci", "time_mix_g1": "gC", "time_mix_g2": "Cg",
+    "time_mix_k_k": "C", "time_mix_k_a": "C", "time_mix_r_k": "C", "time_mix_ln": "C",
+    "time_mix_output": "CC", "time_mix_v0": "C",
+}  # fmt: skip
 # Mixer -> its tensors. A name gets the ending `.weight`, except biases and those in NO_ENDING.
 MIXER_TENSORS: Mapping[str, Shapes] = {
     "attention": ATTENTION,
@@ -77,19 +85,26 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
         "ssm_out": "CI",
     },
     "shortconv": {"shortconv.in_proj": "ZC", "shortconv.conv": "UW", "shortconv.out_proj": "CU"},
+    # Files give the first layer tensors of its rates in place of those of values, which it does not read.
+    "rwkv7_first": {**RWKV7, "time_mix_v1": "iC", "time_mix_v2": "Ci"},
+    "rwkv7": {**RWKV7, "time_mix_v1": "vC", "time_mix_v2": "Cv"},
     "linear": {"attn_output": "CC"},  # in place of attention
     "": {},
 }
 # Mixers whose layers have no KV cache.
-RECURRENT_MIXERS = ("mamba", "mamba2", "delta", "shortconv")
+RECURRENT_MIXERS = ("mamba", "mamba2", "delta", "shortconv", "rwkv7_first", "rwkv7")
 ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
-ELEMENTWISE = (*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv", "attn_q_norm", "attn_k_norm", "attn_rel_b")
+ELEMENTWISE = (
+    *(*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv", "attn_q_norm", "attn_k_norm", "attn_rel_b"),
+    "time_mix_lerp_fused",
+)
 MLP_TENSORS: Mapping[str, Shapes] = {
     "glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
     "sparse_glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
     "mlp": {"ffn_up": "FC", "ffn_down": "CF"},
+    "channel_mix": {"channel_mix_lerp_k": "C", "channel_mix_key": "FC", "channel_mix_value": "CF"},
     "experts": {
         "ffn_gate_inp": "EC",
         "ffn_gate_exps": "EXC",
@@ -119,7 +134,8 @@ class Arch:
 
     Layers. `mixers` is one mixer for all layers, "bidirectional" for an encoder, or for a hybrid the
     mixer of layers with a KV cache and the recurrent mixer. Layers whose `attention.head_count_kv` is 0
-    are recurrent; with `full_attention_interval` n, all but every nth are. With `tiles_key_heads`, delta
+    are recurrent; with `full_attention_interval` n, all but every nth are. With `opens`, the first layer has
+    the first mixer, the others have the second. With `tiles_key_heads`, delta
     head h reads key head h modulo their number, else neighbouring heads share one. With the residual
     `single`, a layer whose `feed_forward_length` is not 0 has an MLP alone, the others a mixer alone.
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
@@ -182,6 +198,7 @@ class Arch:
     bare_norms: tuple[str, ...] = ()
     interleaved: Mapping[str, str] = field(default_factory=dict[str, str])
     full_attention_interval: int = 0
+    opens: bool = False
     tiles_key_heads: bool = False
     biases: tuple[str, ...] = ()
     optional_biases: tuple[str, ...] = ()

@@ -32,6 +32,7 @@ from camelid.model.families import (
     qwen,
     relatives,
     routed,
+    rwkv,
     sparse,
     t5,
     varied,
@@ -66,6 +67,7 @@ FAMILIES = (
     latents,
     t5,
     sparse,
+    rwkv,
 )
 ARCHS: dict[str, Arch] = {name: row for family in FAMILIES for name, row in family.ARCHS.items()}
 HF_ROWS: dict[str, HfRow] = {name: row for family in FAMILIES for name, row in family.HF_ROWS.items()}

@@ -13,6 +13,7 @@ from camelid.model.blocks.cross import CROSS, cross_layers
 from camelid.model.blocks.delta import delta_state
 from camelid.model.blocks.mamba import mamba2_state
 from camelid.model.blocks.mla import mla_state
+from camelid.model.blocks.rwkv import rwkv7_state
 from camelid.model.blocks.shortconv import shortconv_state
 from camelid.model.encoder import lower_encode
 from camelid.model.kv_types import KvType, check_columns, kv_row
@@ -29,13 +30,15 @@ from camelid.plan.stages import layer_ranges
 from camelid.plan.step import ProgramKey
 from camelid.plan.tiers import TAIL_WINDOW, tail_of
 
-# Recurrent mixer -> the tensors in a sequence's slot, per layer. A model has at most one recurrent mixer.
+# Recurrent mixer -> the tensors in a sequence's slot, per layer, the same for all mixers of a model.
 MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {
     "mamba": mamba2_state,
     "mamba2": mamba2_state,
     "attention_mamba2": mamba2_state,
     "delta": delta_state,
     "shortconv": shortconv_state,
+    "rwkv7_first": rwkv7_state,
+    "rwkv7": rwkv7_state,
 }
 
 RING_ROWS = 128  # penalties read the last 64 token ids; the rest covers steps in flight
@@ -85,10 +88,9 @@ def _own_groups(spec: ModelSpec) -> Mapping[str, LayerSpec]:
 
 
 def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:
-    for mixer, tensors in MIXER_STATES.items():
-        layers = tuple(i for i, layer in enumerate(spec.layers) if layer.mixer == mixer)
-        if layers:
-            yield StateSpec(RECURRENT, RECURRENT, layers, tensors(spec), 1)
+    layers = tuple(i for i, layer in enumerate(spec.layers) if layer.mixer in MIXER_STATES)
+    for tensors in {MIXER_STATES[spec.layers[i].mixer] for i in layers}:
+        yield StateSpec(RECURRENT, RECURRENT, layers, tensors(spec), 1)
 
 
 def _writers(spec: ModelSpec, group: str) -> tuple[int, ...]:

@@ -154,22 +154,26 @@ def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
     for stack, (layer, names, n_layers) in zip(settings.arch.stacks, settings.stacks, strict=True):
         for i in range(n_layers):
             prefix = layer.format(i=i)
-            yield from ((f"{stack}blk.{i}.{name}", prefix + inner) for name, inner in names.items())
+            own = settings.row.first if i == 0 else {}
+            yield from ((f"{stack}blk.{i}.{n}", prefix + inner) for n, inner in {**names, **own}.items())
 
 
+MIXED = "rwkvag"  # letters of the inputs that RWKV-7 mixes, in GGUF's order
 STACKS: Mapping[str, Callable[[HfSettings], int]] = {
     "{e}": lambda settings: settings.n_experts,
     "{h}": lambda settings: settings.n_experts // settings.count("experts_per_group"),
     "{q}": lambda settings: settings.n_heads,
     "{k}": lambda settings: settings.n_kv_heads,
     "{s}": lambda settings: settings.n_streams - 1,
+    "{x}": lambda _: len(MIXED),
 }
 
 
 def stacked_names(name: str, settings: HfSettings) -> list[str]:
-    """The name itself, or one name per expert, head or stream if it has a placeholder."""
+    """The name itself, or one name per expert, head, stream or mixed input if it has a placeholder."""
     mark, n = _stack_of(name, settings)
-    return [name.replace(mark, str(i)) for i in range(n)] if mark else [name]
+    labels = MIXED if mark == "{x}" else map(str, range(n))
+    return [name.replace(mark, label) for label in labels] if mark else [name]
 
 
 def _stack_of(name: str, settings: HfSettings) -> tuple[str, int]:
@@ -184,7 +188,9 @@ def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) 
     other than FLOATS.
     """
     first, name = tensors[0], full_name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
-    mark, n = _stack_of(settings.names.get(name) or settings.outer.get(name, ""), settings)
+    names = settings.names
+    published = names.get(name) or names.get(f"{name}.weight") or settings.outer.get(name, "")
+    mark, n = _stack_of(published, settings)
     _check_alike(full_name, tensors, n)
     shape = (n, *first.shape) if mark else first.shape
     parts = tuple(Part(p.file, p.offset, p.n_bytes) for t in tensors for p in t.planes or (t,))

@@ -238,6 +238,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "qkv_of_groups": _qkv_of_groups,
     "without_offset": _without_offset,
     "squeeze": _squeeze,
+    "flat": lambda weight, _: replace(weight, shape=(prod(weight.shape),)),
     "pad_rows": _pad_rows,
     "row": _single_row,
     "column": _column,

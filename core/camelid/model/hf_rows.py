@@ -1,9 +1,9 @@
 """Row type of `HF_ROWS`, and the tensor names, config.json keys and folds that rows share.
 
 Tensor maps go from GGUF name to published name, both relative to their layer except in `outer`; `{e}` is the
-expert index, `{q}` and `{k}` that of a query and key head, and these tensors are stacked. A fold changes a
-tensor at load. Folds are exact (rows permuted, a matrix transposed or cut in two, 1 added to a norm's gain),
-except the exponential of a decay.
+expert index, `{q}` and `{k}` that of a query and key head, `{x}` the letter of a mixed input, and these
+tensors are stacked. A fold changes a tensor at load. Folds are exact (rows permuted, a matrix transposed or
+cut in two, 1 added to a norm's gain), except the exponential of a decay.
 """
 
 from __future__ import annotations
@@ -158,8 +158,9 @@ class HfRow:
     Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `ranking`
     those of a ranking head, which classes ...ForSequenceClassification have; `mlp_names` the MLP's by kind,
     for models whose dense and expert MLPs share published names, `named_by` (of config.json) those that
-    depend on a setting. Of an encoder in front of a decoder, `encoder` (of config.json) are the tensors of a
-    layer, under the prefix `encoder_layer`; `names`, `named_by` and `layer` are then the decoder's. `folds`
+    depend on a setting, `first` those of the first layer that differ. Of an encoder in front of a decoder,
+    `encoder` (of config.json) are the tensors of a layer, under the prefix `encoder_layer`; `names`,
+    `named_by` and `layer` are then the decoder's. `folds`
     maps a GGUF name to one or more folds (`hf_folds.FOLDS`), in order, `scales` to factors of its rows, from
     config.json and the number of rows. Tensors that begin or end with an item of `ignored` are not weights.
     Keys. `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as
@@ -179,6 +180,7 @@ class HfRow:
     outer: Names = field(default_factory=lambda: OUTER)
     ranking: Names = field(default_factory=dict[str, str])
     named_by: Callable[[Config], Names] | None = None
+    first: Names = field(default_factory=dict[str, str])
     layer: str = "model.layers.{i}."
     encoder: Callable[[Config], Names] | None = None
     encoder_layer: str = ""

@@ -61,6 +61,8 @@ def _mixers(metadata: MetadataReader, arch: Arch, n_layers: int) -> list[str]:
     first, *recurrent = arch.mixers
     if not recurrent:
         return [first] * n_layers
+    if arch.opens:
+        return [first, *recurrent * (n_layers - 1)]
     every = metadata.count("full_attention_interval", arch.full_attention_interval, least=0)
     if every:
         return [recurrent[0] if is_recurrent else first for is_recurrent in all_but(every, n_layers)]

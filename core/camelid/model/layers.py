@@ -14,6 +14,7 @@ from camelid.model.blocks.experts import experts
 from camelid.model.blocks.glu import glu, mlp, sparse_glu
 from camelid.model.blocks.mamba import attention_mamba2, mamba, mamba2
 from camelid.model.blocks.mla import mla
+from camelid.model.blocks.rwkv import channel_mix, rwkv7, rwkv7_first
 from camelid.model.blocks.shortconv import shortconv
 from camelid.model.lowering import TOKENS, Block, Lowering
 from camelid.plan.plan import View
@@ -31,8 +32,16 @@ MIXERS: dict[str, Block] = {
     "delta": delta,
     "shortconv": shortconv,
     "mla": mla,
+    "rwkv7_first": rwkv7_first,
+    "rwkv7": rwkv7,
 }
-MLPS: dict[str, Block] = {"glu": glu, "mlp": mlp, "sparse_glu": sparse_glu, "experts": experts}
+MLPS: dict[str, Block] = {
+    "glu": glu,
+    "mlp": mlp,
+    "sparse_glu": sparse_glu,
+    "experts": experts,
+    "channel_mix": channel_mix,
+}
 
 
 def embed(c: Lowering) -> View:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import TypeAlias
 
@@ -29,6 +29,7 @@ class Lowering:
     layer_inputs: View | None = None  # [T, layers*P], if the model embeds tokens for every layer
     router: View | None = None  # [T, E], if the layer's router read other rows than its experts
     side: View | None = None  # [T, C * (1 + deepstack)]: embeddings of images, in a program for their rows
+    earlier: dict[str, View] = field(default_factory=dict[str, View])  # views that later layers read
     cuts: tuple[int, ...] = ()  # layers before which a new stage begins; n_layers is the head
 
     def stack(self, prefix: str) -> Lowering:

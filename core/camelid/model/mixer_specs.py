@@ -1,4 +1,4 @@
-"""Sizes of recurrent mixers from GGUF's `ssm.*` keys, and of latent attention."""
+"""Sizes of recurrent mixers from GGUF's `ssm.*` and `wkv.*` keys, and of latent attention."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Collection
 
 from camelid.model.arch import Arch
 from camelid.model.metadata_reader import MetadataReader
-from camelid.model.spec import DeltaSpec, MlaSpec, SsmSpec
+from camelid.model.spec import DeltaSpec, MlaSpec, RwkvSpec, SsmSpec
+from camelid.plan.op_rows_recurrent import MAX_WKV_WIDTH
 
 MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
+RWKV7_MIXERS = ("rwkv7_first", "rwkv7")
 
 
 def read_ssm(metadata: MetadataReader, mixers: Collection[str]) -> SsmSpec | None:
@@ -67,6 +69,24 @@ def read_delta(metadata: MetadataReader, arch: Arch) -> DeltaSpec:
         key_dim=metadata.count("ssm.state_size"),
         conv_width=metadata.count("ssm.conv_kernel", least=2),
         is_tiled=arch.tiles_key_heads,
+    )
+
+
+def read_rwkv(metadata: MetadataReader, mixers: Collection[str], hidden_size: int) -> RwkvSpec | None:
+    """Sizes of RWKV-7 layers, if any of these mixers has them."""
+    if not {*RWKV7_MIXERS} & {*mixers}:
+        return None
+    head_dim = metadata.count("wkv.head_size")
+    if hidden_size % head_dim or head_dim > MAX_WKV_WIDTH:
+        want = f"a divisor of {hidden_size}, at most {MAX_WKV_WIDTH}"
+        metadata.fail("wkv.head_size", f"is {head_dim}, expected {want}")
+    return RwkvSpec(
+        n_heads=hidden_size // head_dim,
+        head_dim=head_dim,
+        decay_rank=metadata.count("attention.decay_lora_rank"),
+        rate_rank=metadata.count("attention.iclr_lora_rank"),
+        value_rank=metadata.count("attention.value_residual_mix_lora_rank"),
+        gate_rank=metadata.count("attention.gate_lora_rank"),
     )
 
 

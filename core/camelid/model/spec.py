@@ -154,6 +154,19 @@ class DeltaSpec:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RwkvSpec:
+    """Sizes of RWKV-7 layers: `n_heads` of `head_dim`, and the ranks of the matrix pairs that give decays,
+    in-context learning rates, the share of the first layer's values, and gates."""
+
+    n_heads: int
+    head_dim: int
+    decay_rank: int
+    rate_rank: int
+    value_rank: int
+    gate_rank: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MlaSpec:
     """Sizes of multi-head latent attention (MLA, DeepSeek-V2).
 
@@ -234,6 +247,7 @@ class ModelSpec:
     delta: DeltaSpec | None = None
     conv_width: int = 0
     mla: MlaSpec | None = None
+    rwkv: RwkvSpec | None = None
     attention_scale: float = 0.0
     attention_softcap: float = 0.0
     logit_softcap: float = 0.0

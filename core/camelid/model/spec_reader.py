@@ -13,7 +13,7 @@ from camelid.model.encoder_specs import read_encoder, read_stacks, rows_of
 from camelid.model.layer_specs import read_layers
 from camelid.model.lowering import OF_QUERIES
 from camelid.model.metadata_reader import MetadataReader
-from camelid.model.mixer_specs import MAMBA2_MIXERS, read_delta, read_mla, read_ssm
+from camelid.model.mixer_specs import MAMBA2_MIXERS, read_delta, read_mla, read_rwkv, read_ssm
 from camelid.model.own_counts import most, with_own_counts
 from camelid.model.rope_specs import Factors, read_ropes
 from camelid.model.spec import MAX_HEAD_DIM, ExpertsSpec, ModelSpec, RopeSpec
@@ -100,6 +100,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         ssm=read_ssm(metadata, mixers),
         delta=read_delta(metadata, arch) if "delta" in mixers else None,
         mla=read_mla(metadata, head_dim, arch.latent_eps) if "mla" in mixers else None,
+        rwkv=read_rwkv(metadata, mixers, hidden_size),
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
         attention_scale=attention_scale,
         max_alibi_bias=metadata.number("attention.max_alibi_bias", arch.alibi_bias(n_layers)),

@@ -12,13 +12,14 @@ from camelid.model.arch import ABSENT, ELEMENTWISE, KV_TENSORS, NO_ENDING, Arch,
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.latent import split_kv_b
 from camelid.model.metadata_reader import MetadataReader
-from camelid.model.spec import DeltaSpec, LayerSpec, MlaSpec, ModelSpec, SsmSpec
+from camelid.model.spec import DeltaSpec, LayerSpec, MlaSpec, ModelSpec, RwkvSpec, SsmSpec
 from camelid.model.spec_reader import FACTOR_TENSORS
 from camelid.plan.weights import Weight, inline_f32, take_rows
 
 Shape = tuple[int, ...]
 Layers = Mapping[str, LayerSpec]  # by the prefix of their tensors
 CHUNKS = ("_chexps",)
+N_MIXED = 6  # rows of `time_mix_lerp_fused`: for r, w, k, v, a and g
 OUTPUT_NORM = "output_norm"
 SEQUENTIAL = ("ffn_norm",)  # tensors that a sequential layer requires of an architecture with other residuals
 LAYER = re.compile(r"((enc|dec)\.)?blk\.\d+\.")
@@ -121,6 +122,7 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,
         "J": spec.encoder.dense_size if spec.encoder else 0, "t": spec.n_buckets,
         **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
+        **_rwkv_sizes(spec.rwkv),
         **(_mla_sizes(spec, spec.mla) if spec.mla else {}),
     }  # fmt: skip
 
@@ -156,6 +158,14 @@ def _delta_sizes(delta: DeltaSpec | None) -> Mapping[str, int]:
     return {
         "H": delta.n_heads, "I": delta.value_size, "N": delta.value_dim, "B": delta.n_key_heads,
         "U": 2 * delta.key_size + delta.value_size, "W": delta.conv_width,
+    }  # fmt: skip
+
+
+def _rwkv_sizes(rwkv: RwkvSpec | None) -> Mapping[str, int]:
+    if rwkv is None:
+        return {}
+    return {
+        "f": N_MIXED, "w": rwkv.decay_rank, "i": rwkv.rate_rank, "v": rwkv.value_rank, "g": rwkv.gate_rank,
     }  # fmt: skip
 
 

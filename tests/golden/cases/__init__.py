@@ -37,6 +37,7 @@ from tests.golden.cases import (
     qwen,
     relatives,
     routed,
+    rwkv,
     sparse,
     t5,
     varied,
@@ -73,6 +74,7 @@ FAMILIES = (
     latents,
     t5,
     sparse,
+    rwkv,
 )
 CASES: tuple[CaseRow, ...] = tuple(row for family in FAMILIES for row in family.CASES)
 WRONG: tuple[Mutation, ...] = tuple(row for family in FAMILIES for row in family.WRONG)

@@ -12,6 +12,9 @@ from tests.golden.definitions.encoders import ENCODERS
 from tests.golden.definitions.gpts import GPTS
 from tests.golden.definitions.llamas import LLAMAS
 from tests.golden.definitions.mixtures import MIXTURES
+from tests.golden.definitions.recurrent import RECURRENT
 from tests.golden.definitions.varied import VARIED
 
-DEFINITIONS: dict[str, Callable[..., Decoder]] = {**LLAMAS, **GPTS, **MIXTURES, **VARIED, **ENCODERS}
+DEFINITIONS: dict[str, Callable[..., Decoder]] = {
+    **LLAMAS, **GPTS, **MIXTURES, **VARIED, **ENCODERS, **RECURRENT,
+}  # fmt: skip
