@@ -154,7 +154,7 @@ def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
     for stack, (layer, names, n_layers) in zip(settings.arch.stacks, settings.stacks, strict=True):
         for i in range(n_layers):
             prefix = layer.format(i=i)
-            own = settings.row.first if i == 0 else {}
+            own: Mapping[str, str] = settings.row.first if i == 0 else {}
             yield from ((f"{stack}blk.{i}.{n}", prefix + inner) for n, inner in {**names, **own}.items())
 
 

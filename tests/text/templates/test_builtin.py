@@ -30,6 +30,7 @@ PROMPTS = {
     "<|assistant|>\nYes? <|end|>\n<|assistant|>\n",
     "phi4": "<|im_start|>system<|im_sep|> Be brief.\n<|im_end|><|im_start|>user<|im_sep|>Hi<|im_end|>"
     "<|im_start|>assistant<|im_sep|>Yes? <|im_end|><|im_start|>assistant<|im_sep|>",
+    "rwkv-world": "System: Be brief.\n\nUser: Hi\n\nAssistant: Yes?\n\nAssistant:",
     "vicuna": " Be brief.\n\n\nUSER: Hi\nASSISTANT: Yes? </s>\nASSISTANT:",
     "zephyr": "<|system|>\n Be brief.\n<|endoftext|>\n<|user|>\nHi<|endoftext|>\n"
     "<|assistant|>\nYes? <|endoftext|>\n<|assistant|>\n",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
+from camelid.text.templates.builtin import BUILTIN
 from camelid.text.templates.named import chosen_template, named_templates
 
 KEY = "tokenizer.chat_template"
@@ -64,3 +65,9 @@ def test_a_missing_template_is_named_with_the_existing_ones(
     with pytest.raises(UnsupportedModelError, match=message) as caught:
         chosen_template(dict.fromkeys(names.split(), "x"), tools=False, name=name)
     assert caught.value.facts["name"] == name or name is None
+
+
+def test_a_name_in_place_of_a_template_is_that_template() -> None:
+    """llama.cpp's converter writes the name `rwkv-world`."""
+    metadata = {"tokenizer.chat_template": "rwkv-world", "tokenizer.chat_template.other": "rwkv"}
+    assert named_templates(metadata) == {"default": BUILTIN["rwkv-world"], "other": "rwkv"}

@@ -43,6 +43,14 @@ BUILTIN: Mapping[str, str] = {
     "phi4": turns(
         "<|im_start|>{{ m.role }}<|im_sep|>{{ message.content }}<|im_end|>", "<|im_start|>assistant<|im_sep|>"
     ),
+    "rwkv-world": turns(
+        by_role(
+            system="System: {{ m.content }}\n\n",
+            user="User: {{ m.content }}\n\n",
+            assistant="Assistant: {{ m.content }}\n\n",
+        ),
+        "Assistant:",
+    ),
     "vicuna": turns(
         by_role(
             system="{{ message.content }}\n\n",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
+from camelid.text.templates.builtin import BUILTIN
 
 KEY = "tokenizer.chat_template"
 DEFAULT = "default"
@@ -30,6 +31,7 @@ def named_templates(metadata: Mapping[str, object]) -> dict[str, str]:
 
 
 def source(metadata: Mapping[str, object], key: str) -> str:
+    """The text of a template; files of RWKV have a name of llama.cpp's in its place."""
     value = metadata[key]
     if not isinstance(value, str):
         raise ModelFormatError(
@@ -37,7 +39,7 @@ def source(metadata: Mapping[str, object], key: str) -> str:
             key=key,
             got=type(value).__name__,
         )
-    return value
+    return BUILTIN.get(value, value)
 
 
 def chosen_template(templates: Mapping[str, str], *, tools: bool, name: str | None = None) -> str:
