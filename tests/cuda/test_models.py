@@ -16,11 +16,10 @@ from tests.support.exhaustive import every, share_of
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import HfCase
 from tests.support.parity.arch_runs import check_logits
-from tests.support.parity.lacking import cases_of_cpu, cases_of_gpus
+from tests.support.parity.lacking import cases_of_cpu, cases_of_gpus, check_refused
 from tests.support.promise_runs import SITUATIONS, alone
 
 import camelid
-from camelid.errors import BackendError
 from camelid_native.cuda import backend
 from cria.graded_items import first_prompts
 
@@ -72,8 +71,7 @@ def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Pat
 
 @pytest.mark.parametrize("case", cases_of_cpu(), ids=str)
 def test_architectures_without_kernels_are_refused(case: HfCase, tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="no kernel for the op bonus_rwkv7"):
-        check_logits(open_rig, case, "", tmp_path, fused=frozenset())
+    check_refused(open_rig(), case, tmp_path)
 
 
 @pytest.mark.parametrize("wave", share_of(["32", "64"]))

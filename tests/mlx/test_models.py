@@ -24,12 +24,11 @@ from tests.support.model.runs import cuts
 from tests.support.model.stress import bert, t5
 from tests.support.model.stress.shapes import SHAPES
 from tests.support.parity.arch_runs import check_logits
-from tests.support.parity.lacking import cases_of_cpu, cases_of_gpus
+from tests.support.parity.lacking import cases_of_cpu, cases_of_gpus, check_refused
 from tests.support.promise_runs import SITUATIONS, Case, alone
 
 import camelid
 from camelid.backends.reference.backend import ReferenceBackend
-from camelid.errors import BackendError
 from camelid.model.kv_types import KV_TYPES
 from camelid_native.mlx.backend import MlxBackend, open_backend
 from cria.graded_items import first_prompts
@@ -74,8 +73,7 @@ def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Pat
 
 @pytest.mark.parametrize("case", cases_of_cpu(), ids=str)
 def test_architectures_without_kernels_are_refused(case: HfCase, tmp_path: Path) -> None:
-    with pytest.raises(BackendError, match="no kernel for the op bonus_rwkv7"):
-        check_logits(open_backend, case, "", tmp_path, fused=frozenset())
+    check_refused(open_backend(), case, tmp_path)
 
 
 @pytest.mark.parametrize("case", every(8, cases_of_gpus()), ids=str)

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from tests.support.hf_models import HfCase, load_cases
+from pathlib import Path
+
+import pytest
+from tests.support.hf_models import HfCase, load_cases, write_hf
+from tests.support.model.file_runs import load_hf
+from tests.support.model.runs import make_plan
+
+from camelid.backends.base import Backend, check_plan
+from camelid.errors import BackendError
 
 RWKV_OPS = frozenset({"bonus_rwkv7", "scan_rwkv7", "token_shift"})
 RWKV = ("rwkv7",)
@@ -16,3 +24,10 @@ def cases_of_gpus() -> list[HfCase]:
 def cases_of_cpu() -> list[HfCase]:
     """The golden models that GPU backends refuse."""
     return [case for case in load_cases() if case.model_type in RWKV]
+
+
+def check_refused(backend: Backend, case: HfCase, folder: Path) -> None:
+    """Asserts that the error of a backend without kernels names the ops."""
+    plan = make_plan(load_hf(write_hf(folder, case)).model, 8, 1, context=64)
+    with pytest.raises(BackendError, match=f"no kernel for the op {', '.join(sorted(RWKV_OPS))}"):
+        check_plan(plan, backend.capabilities())
