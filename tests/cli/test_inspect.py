@@ -37,7 +37,7 @@ def inspect(path: Path) -> Json:
 
 # Tensors that are made, shared or padded at load, so that their values are not the published ones.
 MADE_OTHERWISE = {
-    *("apertus", "gemma3n", "gemma_embedding", "grove_moe", "jais", "olmo", "olmo_bias", "opt"),
+    *("apertus", "gemma3n", "gemma_embedding", "grove_moe", "jais", "olmo", "olmo_bias", "opt", "rwkv7"),
     *("xlm_roberta", "xlm_roberta_ranking"),
 }
 
