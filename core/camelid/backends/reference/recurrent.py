@@ -105,7 +105,7 @@ def _rwkv7_key(op: Op, f: Frame) -> F64:  # [T, H * D]
 
 
 def _heads(x: F64, n_heads: int) -> F64:  # [T, H * D] -> [T, H, D]
-    return x.reshape(len(x), n_heads, -1)
+    return x.reshape(len(x), n_heads, x.shape[1] // n_heads)
 
 
 def _each_row(op: Op, f: Frame, step: RowStep, columns: slice = slice(None)) -> None:
