@@ -76,7 +76,7 @@ RAISERS: dict[str, Callable[[], object]] = {
 FURTHER: list[tuple[str, tuple[str, ...], Callable[[], object]]] = [
     ("BackendError", ("'no_such'", "known"), lambda: shaders.text("no_such")),
     ("ModelFormatError", ("web page",), lambda: send_header(b"<!doctype html>")),
-    ("UnsupportedModelError", ("'bert2'", "llama"), lambda: next(read_model(header("bert2")))),
+    ("UnsupportedModelError", ("'bert2'", "supported: bert"), lambda: next(read_model(header("bert2")))),
     ("UnsupportedModelError", ("version 1",), lambda: send_header(b"GGUF\1\0\0\0")),
 ]
 
