@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ INDEX = "model.safetensors.index.json"
 MAX_INDEX_BYTES = 64 << 20
 MAX_SHARDS = 4096
 ENDING = ".safetensors"
+NUMBER_BYTES = {"f32": 4, "f16": 2, "bf16": 2}  # of the float types of `read_number`
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,17 @@ def list_tensors(directory: Path, files: Mapping[str, Path]) -> dict[str, HfTens
     tensors = _read_shards(directory, _find_shards(index, weight_map, files))
     _compare(index, weight_map, tensors)
     return tensors
+
+
+def read_number(file: Path, tensor: HfTensor) -> float:
+    """The value of a tensor of one float. Raises ModelFormatError if the file ends before it."""
+    with file.open("rb") as opened:
+        opened.seek(tensor.offset)
+        raw = opened.read(NUMBER_BYTES[tensor.type])
+    if len(raw) != tensor.n_bytes:
+        _fail(file, f"{tensor.name} has {len(raw)} bytes, expected {tensor.n_bytes}")
+    padded = b"\0\0" + raw if tensor.type == "bf16" else raw  # bf16 is the upper half of f32
+    return struct.unpack("<e" if tensor.type == "f16" else "<f", padded)[0]
 
 
 def _weight_map(index: Path) -> dict[str, str]:

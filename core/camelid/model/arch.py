@@ -135,9 +135,9 @@ class Arch:
     Layers. `mixers` is one mixer for all layers, "bidirectional" for an encoder, or for a hybrid the
     mixer of layers with a KV cache and the recurrent mixer. Layers whose `attention.head_count_kv` is 0
     are recurrent; with `full_attention_interval` n, all but every nth are. With `opens`, the first layer has
-    the first mixer, the others have the second. With `tiles_key_heads`, delta
-    head h reads key head h modulo their number, else neighbouring heads share one. With the residual
-    `single`, a layer whose `feed_forward_length` is not 0 has an MLP alone, the others a mixer alone.
+    the first mixer, the others have the second. With `tiles_key_heads`, delta head h reads key head h modulo
+    their number, else neighbouring heads share one. With the residual `single`, a layer whose
+    `feed_forward_length` is not 0 has an MLP alone, the others a mixer alone.
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
     MLP_TENSORS by kind; `outer` are the tensors outside layers. Layers may have those in `optional`,
     files those in `optional_outer`. Tensors in `no_ending` lack the ending `.weight`. Tensors in `biases`

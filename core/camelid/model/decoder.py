@@ -89,7 +89,8 @@ def _own_groups(spec: ModelSpec) -> Mapping[str, LayerSpec]:
 
 def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:
     layers = tuple(i for i, layer in enumerate(spec.layers) if layer.mixer in MIXER_STATES)
-    for tensors in {MIXER_STATES[spec.layers[i].mixer] for i in layers}:
+    if layers:
+        tensors = MIXER_STATES[spec.layers[layers[0]].mixer]
         yield StateSpec(RECURRENT, RECURRENT, layers, tensors(spec), 1)
 
 

@@ -67,8 +67,7 @@ def read_stacks(
 
 def with_pooling(spec: ModelSpec, pooling: str) -> ModelSpec:
     """The spec of a model that encodes texts by this pooling, whatever its file states; "none" gives the row
-    of each token. A decoder's rows stay causal; of a model with an encoder in front of a decoder, the encoder
-    is left.
+    of each token. A decoder's rows stay causal. A model with an encoder and a decoder keeps the encoder.
 
     Raises RequestError for a model with recurrent layers, a causal window, or a ranking head.
     """

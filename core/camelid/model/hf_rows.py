@@ -158,17 +158,17 @@ class HfRow:
     Names. `names` are tensors of a layer under the prefix `layer`, `outer` those outside layers, `ranking`
     those of a ranking head, which classes ...ForSequenceClassification have; `mlp_names` the MLP's by kind,
     for models whose dense and expert MLPs share published names, `named_by` (of config.json) those that
-    depend on a setting, `first` those of the first layer that differ. Of an encoder in front of a decoder,
-    `encoder` (of config.json) are the tensors of a layer, under the prefix `encoder_layer`; `names`,
-    `named_by` and `layer` are then the decoder's. `folds`
-    maps a GGUF name to one or more folds (`hf_folds.FOLDS`), in order, `scales` to factors of its rows, from
-    config.json and the number of rows. Tensors that begin or end with an item of `ignored` are not weights.
+    depend on a setting, `first` those of the first layer that differ. In a model with an encoder and a
+    decoder, `encoder` (of config.json) are the tensors of the encoder's layers, under the prefix
+    `encoder_layer`; `names`, `named_by` and `layer` are the decoder's. `folds` maps a GGUF name to one or
+    more folds (`hf_folds.FOLDS`), in order, `scales` to factors of its rows, from config.json and the number
+    of rows. Tensors that begin or end with an item of `ignored` are not weights.
     Keys. `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as
     `section.key`. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are
-    optional floats, `counts` integers, `products` integers multiplied from two keys, `values` to
-    tensors of one number in each layer, `derived` values of
-    other functions of config.json. `layer_types` (of config.json, number of layers) states the layers' kinds
-    where config.json does not by that key. `acts` maps published activations to ours where the model's class
+    optional floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of
+    other functions of config.json. `values` maps GGUF keys to tensors of one number in each layer.
+    `layer_types` (of config.json, number of layers) states the layers' kinds where config.json does not by
+    that key. `acts` maps published activations to ours where the model's class
     reads a name otherwise. `defaults` are the values of absent keys as in the classes of transformers 5;
     `is_tied` is the default of tie_word_embeddings. `refused` maps a key to its supported values; any other
     value raises UnsupportedModelError.

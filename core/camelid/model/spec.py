@@ -81,7 +81,7 @@ class ExpertsSpec:
 
     The experts form `n_groups` groups, the picked ones are from the best `n_groups_used` of them. `gate` is
     the router op's gate; `normalize` makes the probs of the picked experts sum to 1, `scale` multiplies them.
-    With `weighs_input` they multiply the experts' input instead of the results.
+    With `weighs_input` the probs multiply the experts' input instead of the results.
     `shared_size` is the width of an expert that runs for every row (0: none). `chunk_size` is the width of
     an expert that `chunk_experts` neighbours share, `chunk_scale` multiplies its result (0: none).
     """

@@ -62,11 +62,11 @@ def _xielu(checkpoint: Checkpoint, spec: ModelSpec) -> dict[str, Weight]:
     """xIELU's parameters of each layer, which are metadata; softplus keeps both alphas positive."""
     metadata = MetadataReader(checkpoint.header, "xielu")
     columns = [metadata.numbers(name, spec.n_layers) for name in ("alpha_p", "alpha_n", "beta", "eps")]
-    made = [[softplus(p), b + softplus(n), b, e] for p, n, b, e in zip(*columns, strict=True)]
+    made = [[_softplus(p), b + _softplus(n), b, e] for p, n, b, e in zip(*columns, strict=True)]
     return {f"blk.{i}.xielu": inline_f32(f"blk.{i}.xielu", row, (4,)) for i, row in enumerate(made)}
 
 
-def softplus(x: float) -> float:
+def _softplus(x: float) -> float:
     return max(x, 0.0) + math.log1p(math.exp(-abs(x)))
 
 

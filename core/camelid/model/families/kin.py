@@ -198,11 +198,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "chatglm": hf.HfRow(
         arch="chatglm",
         names={**hf.PRE_NORMS, **hf.neox_names("self_attention")},
-        outer=hf.outer(
-            "transformer.embedding.word_embeddings",
-            "transformer.encoder.final_layernorm",
-            "transformer.output_layer",
-        ),
+        outer=CHATGLM_OUTER,
         layer="transformer.encoder.layers.{i}.",
         keys=CHATGLM_KEYS,
         defaults={"partial_rotary_factor": 0.5, "layernorm_epsilon": 1e-5},

@@ -22,7 +22,7 @@ ARCHS: dict[str, Arch] = {
         splits=FUSED_QKV,
         residual="parallel",
     ),
-    # Each of two experts shares its weight with those near it.
+    # Sparse mixer (arXiv 2409.12136): an expert's prob is a softmax over the experts of near scores.
     "phimoe": Arch(
         rope_style="neox",
         norm_kind="layer",

@@ -14,9 +14,7 @@ DBRX_KEYS: hf.Names = {
     "expert_used_count": "ffn_config.moe_top_k",
     "expert_feed_forward_length": "ffn_config.ffn_hidden_size",
 }
-LLAMA4_MLPS: hf.Names = {
-    name: inner.replace("mlp.", "feed_forward.") for name, inner in {**hf.GLU, **hf.QWEN_SHARED}.items()
-}
+LLAMA4_MLPS: hf.Names = hf.renamed({**hf.GLU, **hf.QWEN_SHARED}, "mlp.", "feed_forward.")
 LLAMA4_KEYS: hf.Names = {
     **hf.KEYS,
     "feed_forward_length": "intermediate_size_mlp",

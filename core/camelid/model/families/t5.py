@@ -35,7 +35,7 @@ MT5_DEFAULTS = {
     **DEFAULTS, "num_layers": 8, "num_heads": 6, "d_ff": 1024, "feed_forward_proj": "gated-gelu",
 }  # fmt: skip
 MAX_DISTANCE = 128  # the only one in published models; GGUF has no key for it
-REFUSED: Mapping[str, tuple[object, ...]] = {"relative_attention_max_distance": (MAX_DISTANCE,)}
+REFUSED: hf.Refused = {"relative_attention_max_distance": (MAX_DISTANCE,)}
 ATTENTION: hf.Names = {"attn_q": "q", "attn_k": "k", "attn_v": "v", "attn_o": "o"}
 OUTER: hf.Names = {
     "token_embd": "shared",
