@@ -39,6 +39,7 @@ from camelid.model.archs import HF_ROWS, row_name
 
 CASES = load_cases()
 TYPES = list(MLX_TYPES)
+BF16 = 2.0**-8  # half a unit in the last place of 1
 # Squared error of bell-shaped weights by type, relative to their squares.
 ERRORS = {
     "q2": 0.3, "q3": 0.07, "q4": 0.015, "q5": 0.004, "q6": 0.001, "q8": 0.0001, "mxfp4": 0.03, "mxfp8": 0.002,
@@ -113,8 +114,12 @@ def test_values_and_logits_are_those_of_the_planes(case: HfCase, to: str, tmp_pa
     further = {name for name in before if any(word in name for word in unused)}
     assert after.keys() == before.keys() - masks - further
     for name, value in after.items():
-        error = np.square(value - before[name]).sum() / np.square(before[name]).sum()
-        assert value.shape == before[name].shape and error < ERRORS[to], name
+        assert value.shape == before[name].shape, name
+        error = np.abs(value - before[name])
+        if value.ndim == 1:  # stored as floats; mlx-lm stores some gains as 1 + weight
+            assert (error <= BF16 * (1.0 + np.abs(before[name]))).all(), name
+        else:
+            assert np.square(error).sum() < ERRORS[to] * np.square(before[name]).sum(), name
     plain = write_hf(tmp_path / "plain", case)
     write_safetensors(plain / "model.safetensors", after)
     ids = [ids[:16] for ids in case.token_ids]
