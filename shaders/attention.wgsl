@@ -1,6 +1,7 @@
 // attention: y[t, h] = softmax(cap(SCALE * q[t, h] . keys)) @ values over the keys that the row sees, in
 // pages. Keys from state.write on, at most the last WINDOW up to the row (0: no limit). Mask causal: to state_row.
-// Mask held: to held - 1. grid: (sides of query heads, rows).
+// Mask held: to held - 1. Mask chunked: to state_row, from the first of the row's chunk of WINDOW keys.
+// grid: (sides of query heads, rows).
 @group(0) @binding(1) var<storage, read_write> y: array<f32>;
 
 override Y_STRIDE: u32 = 0u;

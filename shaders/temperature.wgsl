@@ -10,6 +10,6 @@ override X_OFFSET: u32 = 0u;
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (id.x >= C) { return; }
-  let next = step[ROWS_AT + id.y * ROW_WORDS + 4u] + 1u;
+  let next = row_at(id.y).position + 1u;
   x[id.y * X_STRIDE + X_OFFSET + id.x] *= fma(BY, log(f32(1u + next / LENGTH)), 1.0);
 }

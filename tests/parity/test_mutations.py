@@ -130,7 +130,7 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "scale": ("return BY * v", "return v"),
     "clamp": ("-LIMIT, LIMIT", "-LIMIT, 2.0 * LIMIT"),
     "xielu": ("alpha[1] * (", "alpha[0] * ("),
-    "temperature": ("ROW_WORDS + 4u] + 1u", "ROW_WORDS + 4u]"),
+    "temperature": ("position + 1u", "position"),
     "softcap": ("smooth_tanh(v / CAP)", "smooth_tanh(v)"),
     "mul": ("id.x / EACH", "id.x % EACH"),
     "mul_within": ("* X_STRIDE + R_OFFSET", "* X_STRIDE + X_OFFSET"),

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from camelid.plan.weights import Weight, take_rows
+from camelid.plan.weights import Weight, as_f32, take_rows
 
 FLOATS = ("f32", "f16", "bf16")
 
@@ -36,7 +36,7 @@ def k_of_kv_b(kv_b: Weight, n_heads: int, nope: int) -> Weight:
     each, rank = kv_b.shape[0] // n_heads, kv_b.shape[1]
     rows = take_rows(kv_b, "attn_k_b", [(head * each, nope) for head in range(n_heads)])
     if rows.stored_type not in FLOATS:
-        rows = replace(rows, type="f32").then("cast", rows.type)
+        rows = as_f32(rows)
     return replace(rows, shape=(n_heads, rank, nope)).then("transpose", nope, rank)
 
 

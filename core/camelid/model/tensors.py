@@ -14,7 +14,7 @@ from camelid.model.latent import split_kv_b
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import DeltaSpec, LayerSpec, MlaSpec, ModelSpec, RwkvSpec, SsmSpec
 from camelid.model.spec_reader import FACTOR_TENSORS
-from camelid.plan.weights import Weight, inline_f32, take_rows
+from camelid.plan.weights import Weight, as_f32, inline_f32, take_rows
 
 Shape = tuple[int, ...]
 Layers = Mapping[str, LayerSpec]  # by the prefix of their tensors
@@ -268,20 +268,14 @@ def _checked(name: str, tensors: Mapping[str, Weight], want: Shape) -> Weight:
             got=got,
             want=want,
         )
+    # Norms, biases and the scan's vectors are float32 on every backend; their bytes are negligible.
     is_plain = len(want) == 1 or name.endswith(".bias") or _short(name).rpartition(".")[2] in ELEMENTWISE
-    return replace(_as_f32(weight) if is_plain else weight, name=_short(name), shape=want)
+    return replace(as_f32(weight) if is_plain else weight, name=_short(name), shape=want)
 
 
 def _is_shape(got: Shape, want: Shape) -> bool:
     """True if the shapes agree. ggml drops a leading dimension of 1 when it rewrites a file."""
     return got == want or (want[0] == 1 and got == want[1:])
-
-
-def _as_f32(weight: Weight) -> Weight:
-    """Norms, biases and the scan's vectors are float32 on every backend; their bytes are negligible."""
-    if weight.type == "f32" or weight.stored_type != weight.type:
-        return weight
-    return replace(weight, type="f32").then("cast", weight.type)
 
 
 def _check_all_consumed(names: set[str], consumed: set[str], arch_name: str) -> None:

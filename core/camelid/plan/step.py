@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import chain
+from itertools import chain, pairwise
 from operator import le
 from typing import NamedTuple
 
@@ -299,8 +299,8 @@ def encode_step(step: Step, layout: StepLayout) -> bytes:
         step.copies,
     )
     data = bytearray(4 * layout.n_words)  # sections may be far apart: the gaps are most of a large step
-    ends = (*layout.starts, layout.n_words)
-    for records, start, end in zip(sections, (0, *ends), ends, strict=False):
+    borders = (0, *layout.starts, layout.n_words)
+    for records, (start, end) in zip(sections, pairwise(borders), strict=True):
         if records:
             words = tuple(chain.from_iterable(records))
             _check_end(start + len(words), end)

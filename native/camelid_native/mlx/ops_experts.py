@@ -19,12 +19,13 @@ def op_router(op: Op, f: Trace) -> None:
     # Without a bias logits have the order of scores, which tie where float32 saturates.
     ranks = biased if op.has("bias") else logits
     ranks = mx.where(_is_in_best_groups(op, biased), ranks, -mx.inf)
-    ids = ids_of(ordered(ranks)[:, :n_used])  # [T, U]
+    order = ids_of(ordered(ranks))  # [T, E]
+    ids = order[:, :n_used]  # [T, U]
     chosen = mx.take_along_axis(probs, ids, axis=1)
     if op.word("gate") == "topk_softmax":
         chosen = mx.softmax(chosen, axis=1)
     if op.word("gate") == "sparsemixer":
-        chosen = _near_shares(mx.take_along_axis(logits, ids_of(ordered(logits)), axis=1), n_used)
+        chosen = _near_shares(mx.take_along_axis(logits, order, axis=1), n_used)
     if op.integer("normalize"):
         chosen = chosen / chosen.sum(axis=1, keepdims=True)
     f.write(op.view("ids"), ids.astype(F32))
@@ -32,7 +33,7 @@ def op_router(op: Op, f: Trace) -> None:
 
 
 def _near_shares(logits: Array, n_used: int) -> Array:  # [T, E], largest first -> [T, U]
-    """The softmax of each of the first logits among the logits after it near it (arXiv 2409.12136)."""
+    """Softmax of each slot's logit over the logits from it on that are near it (arXiv 2409.12136)."""
     shares = list[Array]()
     for slot in range(n_used):
         top, left = logits[:, slot, None], logits[:, slot:]

@@ -116,7 +116,7 @@ def fused_expert_rows(weight_type: str) -> Iterator[CaseRow]:
 
 
 def near_rows() -> Iterator[CaseRow]:
-    """The sparse mixer, with experts near the best by less than 2 % of a positive and of a negative logit."""
+    """The sparse mixer, with logits on either side of the bound of 2 %, positive and negative."""
     for mean in (2.0, -2.0):
         logits = np.float32(mean) + normal("near", 5, 12, scale=0.015)
         yield _router(logits, 2, "sparsemixer")

@@ -33,7 +33,7 @@ def op_router(op: Op, f: Frame) -> None:
 
 
 def _near_shares(logits: F64, ids: NDArray[np.intp]) -> F64:  # [T, E], [T, U] -> [T, U]
-    """Each chosen expert's softmax among the experts near it that no slot before has (arXiv 2409.12136)."""
+    """Softmax of each chosen expert over the experts near it, without earlier choices (arXiv 2409.12136)."""
     left, shares = logits.copy(), np.empty(ids.shape)
     for slot in range(ids.shape[1]):
         top = np.take_along_axis(logits, ids[:, slot, None], axis=1)  # [T, 1]

@@ -101,11 +101,11 @@ class Kernel:
     - `plain` names a weight that is read number by number, in one of the types of `load.MOVABLE`.
     - `vec4` lists views that are read four floats at a time.
     - `access` is "read" if the kernel only reads its views; they may then be views of one buffer.
-    - `split` has the kernels that replace this one where they are faster; `within` is the kernel in its place
-      where two views are of one buffer, which no dispatch binds twice if it writes one of them.
-    - `form` makes the kernel of an op with other operands: with weights of two types (`halves.py`), in which
-      `second` names the weight of the second half, and `unbound` are variables of the shaders without a
-      binding; with keys and no values; with a weight of few columns.
+    - `split` has the kernels that replace this one where they are faster; `within` replaces this
+      kernel where two views are of one buffer, since no dispatch binds twice a buffer that it writes.
+    - `form` makes the kernel for the operands of an op: keys without values, a weight of few columns, weights
+      of two types (`halves.py`). For two types, `second` names the weight of the second half, and `unbound`
+      are variables of the shaders without a binding.
     - `parts` are the ops that the op consists of; `lower` chooses the ops that run in its place: itself, its
       parts, or others with kernels of their own.
     - `refuses` returns the reason why an op cannot run, or "".

@@ -37,18 +37,20 @@ def ring_constants(op: Op, c: Context) -> Constants:
     return {"GROUP": c.plan.group(spec.name), "RING_ROWS": spec.unit_rows}
 
 
-def _group_size(op: Op) -> int:
+def group_size(op: Op) -> int:
+    """Columns of a group of x."""
     return op.integer("size") or op.view("x").cols
 
 
 def _norm_constants(op: Op, _: Context) -> Constants:
-    size = _group_size(op)
+    size = group_size(op)
     step = size if op.has("gain") and op.weight("gain").rows > 1 else 0
     return {"SIZE": size, "GAIN_STEP": step, "EPS": op.number("eps")}
 
 
-def _norm_grid(op: Op, _: Context) -> Grid:
-    return (op.view("x").cols // _group_size(op), rows_of(op, "x"), 1)
+def group_grid(op: Op, _: Context) -> Grid:
+    """A grid with one workgroup per group of x."""
+    return (op.view("x").cols // group_size(op), rows_of(op, "x"), 1)
 
 
 def _add_constants(op: Op, _: Context) -> Constants:
@@ -75,23 +77,27 @@ def _sample_constants(op: Op, c: Context) -> Constants:
     return _vocab_constants(op, c) | ring_constants(op, c)
 
 
+def _scaled(files: Files, attr: str) -> Kernel:
+    """The kernel of `unary` with a number."""
+
+    def constants(op: Op, _: Context) -> Constants:
+        return {"C": op.view("x").cols, attr.upper(): op.number(attr)}
+
+    return Kernel((*files, "unary"), ("x",), constants, width_grid("x"), attrs=(attr,))
+
+
 KERNELS: dict[str, Kernel] = {
-    "norm": Kernel(("reduce", "norm"), ("y", "x", "gain?", "bias?"), _norm_constants, _norm_grid,
+    "norm": Kernel(("reduce", "norm"), ("y", "x", "gain?", "bias?"), _norm_constants, group_grid,
                    attrs=("eps", "size"), words={"kind": NORM_KINDS}),
     "add": Kernel(("add",), ("x", "r"), _add_constants, width_grid("x"), attrs=("scale",)),
     "add_norm": Kernel(("reduce", "add_norm"), ("y", "x", "r", "gain"), _add_norm_constants, row_grid("y"),
                        attrs=("eps", "scale")),
     "mul": Kernel(("mul",), ("x", "r"), _mul_constants, width_grid("x"),
                   within=Kernel(("mul_within",), ("x",), _mul_constants, width_grid("x"))),
-    "scale": Kernel(("scale", "unary"), ("x",), lambda op, c: {"C": op.view("x").cols, "BY": op.number("by")},
-                    width_grid("x"), attrs=("by",)),
-    "softcap": Kernel(("smooth_tanh", "softcap", "unary"), ("x",),
-                      lambda op, c: {"C": op.view("x").cols, "CAP": op.number("cap")}, width_grid("x"),
-                      attrs=("cap",)),
-    "clamp": Kernel(("clamp", "unary"), ("x",),
-                    lambda op, c: {"C": op.view("x").cols, "LIMIT": op.number("limit")}, width_grid("x"),
-                    attrs=("limit",)),
-    "xielu": Kernel(("smooth_tanh", "xielu"), ("x", "alpha"), width("x"), width_grid("x")),
+    "scale": _scaled(("scale",), "by"),
+    "softcap": _scaled(("smooth_tanh", "softcap"), "cap"),
+    "clamp": _scaled(("clamp",), "limit"),
+    "xielu": Kernel(("smooth_tanh", "xielu", "unary"), ("x", "alpha"), width("x"), width_grid("x")),
     "unary": Kernel(("unary",), ("x",), width("x"), width_grid("x"), acts=ACTS),
     "glu": Kernel(("glu",), ("y", "gate", "up"), width("y"), width_grid("y"), acts=GATES),
     "combine": Kernel(("combine",), ("y", "x", "probs"), _combine_constants, width_grid("y")),

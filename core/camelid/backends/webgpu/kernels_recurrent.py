@@ -82,14 +82,11 @@ def _scan_constants(op: Op, c: Context) -> Constants:
     places: Constants = {}
     for name, role in (("X", values), ("KEYS", keys), ("QUERIES", queries)):
         places |= {f"{name}_STRIDE": op.view(role).stride, f"{name}_OFFSET": op.view(role).offset}
-    n_heads, n_lanes = op.view("dt").cols, _row_lanes(op)
+    n_heads = op.view("dt").cols
     return places | {
         "STATE_ROWS": op.view(values).cols,
         "COLS": _cols(op),
-        "EACH": n_lanes,
-        "PER": tiles(_cols(op), n_lanes),
-        "TILE": LANES // n_lanes,
-        "HEAD_ROWS": op.view(values).cols // n_heads,
+        "EACH": _row_lanes(op),
         "HEADS_PER_KEY": n_heads // op.integer(groups),
         "KEY_FLOATS": op.view(keys).cols,
         "HEADS": n_heads,

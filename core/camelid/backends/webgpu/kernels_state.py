@@ -18,7 +18,6 @@ from camelid.backends.webgpu.kernel import (
     width_grid,
 )
 from camelid.backends.webgpu.state_buffers import KV_TYPES, regions, row_words, table_at
-from camelid.backends.webgpu.tape import GridEntry
 from camelid.plan.plan import Op, Plan, StateSpec
 from camelid.plan.step import StepLayout
 from camelid.plan.tiers import BATCH, TAIL
@@ -71,7 +70,7 @@ def _kv_grid(op: Op, _: Context) -> Grid:
 
 
 def _kv_form(both: Kernel, op: Op) -> Kernel:
-    """The kernel of keys with values, or without: it then binds the step in place of each."""
+    """The kernel of keys and values, or of keys alone, with the step bound in place of values."""
     alone = ("k", "v?", "state.k+", "v?", "state.tables")
     return both if op.has("v") else replace(both, files=("kv_alone", "kv_write"), bindings=alone)
 
@@ -87,44 +86,47 @@ def _refuses_state(op: Op, plan: Plan) -> str:
     return f"state {spec.name!r} with rows of {odd[0]} values, not a multiple of {VECTOR}" if odd else ""
 
 
-def _head_dims(op: Op) -> tuple[int, int]:
+def head_dims(op: Op) -> tuple[int, int]:
+    """Floats of a key and of a value of a head."""
     n_heads = op.integer("n_heads")
     return op.view("q").cols // n_heads, op.view("y").cols // n_heads
 
 
-def refuses_dims(head_dim: int, v_dim: int) -> str:
+def refuses_dims(op: Op, _: Plan) -> str:
     """The reason why attend.wgsl cannot have keys and values of so many floats, or ""."""
-    most = max(head_dim, v_dim)
-    if most > MAX_HEAD_DIM or head_dim % VECTOR or v_dim % VECTOR:
+    most = max(head_dims(op))
+    if most > MAX_HEAD_DIM or any(dim % VECTOR for dim in head_dims(op)):
         return f"heads of {most} floats; at most {MAX_HEAD_DIM} and a multiple of {VECTOR} are required"
     return ""
 
 
-def _n_sides(v_dim: int) -> int:
+def _n_sides(op: Op) -> int:
     """Sides of equal width of a head's values."""
+    v_dim = head_dims(op)[1]
     return next(n for n in range(tiles(v_dim, SIDE), v_dim + 1) if v_dim % (VECTOR * n) == 0)
 
 
-def side_grid(op: Op, v_dim: int, n_runs: GridEntry = 1) -> Grid:
-    """A workgroup per side of a query head, row and run of keys."""
-    return (op.integer("n_heads") * _n_sides(v_dim), rows_of(op, "q"), n_runs)
+def head_grid(op: Op, _: Context) -> Grid:
+    """A grid with one workgroup per side of a query head and row."""
+    return (op.integer("n_heads") * _n_sides(op), rows_of(op, "q"), 1)
 
 
-def head_constants(op: Op, c: Context, head_dim: int, v_dim: int) -> Constants:
+def head_constants(op: Op, c: Context) -> Constants:
     """Constants of softmax.wgsl and attend.wgsl."""
+    head_dim, v_dim = head_dims(op)
     return {
         "HEADS": op.integer("n_heads"),
         "HEADS_PER_KV": op.integer("n_heads") // op.integer("n_kv_heads"),
         "HEAD_DIM": head_dim,
-        "SIDES": _n_sides(v_dim),
-        "V_DIM": v_dim // _n_sides(v_dim),
+        "SIDES": _n_sides(op),
+        "V_DIM": v_dim // _n_sides(op),
         "SCALE": op.number("scale"),
         "HAS_SHARED_KEYS": int(not c.is_software),  # software adapters pay for barriers
     }
 
 
 def _refuses_heads(op: Op, plan: Plan) -> str:
-    if reason := refuses_dims(*_head_dims(op)):
+    if reason := refuses_dims(op, plan):
         return reason
     if op.has("sinks") and op.has("bias"):
         return "both sinks and a bias"
@@ -139,10 +141,9 @@ def _refuses_tail(op: Op, plan: Plan) -> str:
 
 
 def _attention_constants(op: Op, c: Context) -> Constants:
-    head_dim, v_dim = _head_dims(op)
     constants = _kv_constants(op, c)
     return constants | {
-        **head_constants(op, c, head_dim, v_dim),
+        **head_constants(op, c),
         "V_HEAD": constants["V_WIDTH"] // op.integer("n_kv_heads"),
         "SPLIT": _run_keys(op, c),
         "SPLITS": _n_runs(op, c),
@@ -172,17 +173,13 @@ def _part_bytes(op: Op, c: Context) -> int:
     rows = c.plan.rows[op.view("q").rows]
     if c.is_software or rows > TOKENS or _n_runs(op, c) == 1:
         return 0
-    v_dim = _head_dims(op)[1]
-    floats = VECTOR * _n_sides(v_dim) + v_dim  # each side: highest score and sum of weights, then its values
+    # Each side: highest score and sum of weights, then its values.
+    floats = VECTOR * _n_sides(op) + head_dims(op)[1]
     return 4 * rows * op.integer("n_heads") * _n_runs(op, c) * floats
 
 
-def _head_grid(op: Op, _: Context) -> Grid:
-    return side_grid(op, _head_dims(op)[1])
-
-
 def _part_grid(op: Op, c: Context) -> Grid:
-    return side_grid(op, _head_dims(op)[1], _n_runs(op, c))
+    return (*head_grid(op, c)[:2], _n_runs(op, c))
 
 
 def _tail_constants(op: Op, c: Context) -> Constants:
@@ -227,7 +224,7 @@ RUNS = Split(
         Kernel((*FILES, "attention_part", "attend"), ("scratch+", *INPUTS),
                _attention_constants, _part_grid, state_codec=READ_STATE),
         Kernel(("pages", "visible", "softmax", "attention_join"), ("y", "scratch", "sinks|bias?"),
-               _attention_constants, _head_grid),
+               _attention_constants, head_grid),
     ),
     _part_bytes,
 )  # fmt: skip
@@ -244,7 +241,7 @@ KERNELS: dict[str, Kernel] = {
                        _kv_constants, _kv_grid, state_codec=WRITE_STATE, access="read",
                        refuses=_refuses_state, form=_kv_form),
     "attention": Kernel((*FILES, "attention", "attend"), ("y", *INPUTS),
-                        _attention_constants, _head_grid,
+                        _attention_constants, head_grid,
                         attrs=("n_heads", "n_kv_heads", "scale", "window", "softcap"),
                         state_codec=READ_STATE, words={"mask": MASKS}, refuses=_refuses_heads, split=RUNS),
 }  # fmt: skip

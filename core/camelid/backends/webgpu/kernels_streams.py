@@ -15,6 +15,7 @@ from camelid.backends.webgpu.kernel import (
     width,
     width_grid,
 )
+from camelid.backends.webgpu.kernels_basic import group_grid, group_size
 from camelid.backends.webgpu.kernels_matrix import WEIGHT, product_constants
 from camelid.plan.op_rows_fused import QUAD
 from camelid.plan.plan import Op, Plan
@@ -53,14 +54,6 @@ def _refuses_output(op: Op, _: Plan) -> str:
     return f"two views of one buffer: y and b in {name}" if op.view("b").buffer.name == name else ""
 
 
-def _group_size(op: Op) -> int:
-    return op.integer("size") or op.view("x").cols
-
-
-def _length_grid(op: Op, _: Context) -> Grid:
-    return (op.view("y").cols, rows_of(op, "y"), 1)
-
-
 def _mix_constants(op: Op, _: Context) -> Constants:
     size = op.integer("size")
     return {"C": op.view("y").cols, "SIZE": size, "GROUPS": op.view("x").cols // size}
@@ -77,7 +70,7 @@ KERNELS: dict[str, Kernel] = {
     "concat": Kernel(("concat_apart", "concat"), ("y", "a", "b"), _concat_constants, width_grid("y"),
                      within=Kernel(("concat_within", "concat"), ("y", "a"), _concat_constants,
                                    width_grid("y")), refuses=_refuses_output),
-    "length": Kernel(("reduce", "length"), ("y", "x"), lambda op, c: {"SIZE": _group_size(op)}, _length_grid,
+    "length": Kernel(("reduce", "length"), ("y", "x"), lambda op, c: {"SIZE": group_size(op)}, group_grid,
                      attrs=("size",)),
     "mix": Kernel(("mix",), ("y", "x", "coefs"), _mix_constants, width_grid("y"), attrs=("size",)),
     "affine": Kernel(("affine",), ("y", "x", "weight", "bias?"), width("y"), width_grid("y")),

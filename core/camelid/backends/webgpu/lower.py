@@ -105,8 +105,7 @@ def arena_name(plan: Plan) -> str:
 
 def _results(plan: Plan) -> dict[str, int]:
     """Bytes per output of each result that an op of the plan writes, by name."""
-    writers = ((name, op, size) for name, (ops, size) in RESULTS.items() for op in plan.ops if op.name in ops)
-    return {name: size(op) for name, op, size in writers}
+    return {name: size(op) for name, (ops, size) in RESULTS.items() for op in plan.ops if op.name in ops}
 
 
 def program_section(
@@ -288,8 +287,10 @@ class _Lowering:
         return self.names["arena"], self.arena.offsets[view.buffer.name], n_bytes
 
     def _state(self, ref: StateRef, tensor: str) -> Binding:
-        """The binding of one tensor of a layer, or with `*` of the whole layer. Without values, the keys have
-        them as their first columns."""
+        """The binding of one tensor of a layer, or with `*` of the whole layer.
+
+        In a layer without a tensor of values, the values are the first columns of the keys.
+        """
         spec = self.plan.state(ref.group)
         units = self.context.pools[spec.name].units
         if tensor == "*":

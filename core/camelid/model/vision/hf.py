@@ -11,7 +11,7 @@ from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.gguf_writer import infer_kinds
 from camelid.formats.hf_config import Config, HfDirectory, HfTensor
 from camelid.model.checkpoint import Checkpoint
-from camelid.plan.weights import Part, Weight, cut_each
+from camelid.plan.weights import Part, Weight, as_f32, cut_each
 
 Metadata = dict[str, MetadataValue]
 ENDINGS = (".weight", ".bias", "")
@@ -176,9 +176,7 @@ def _weight(tensor: HfTensor, name: str) -> Weight:
 
 def _add_one(weight: Weight) -> list[Weight]:
     """gain = 1 + weight, in float32."""
-    stored = weight.type
-    cast = weight if stored == "f32" else replace(weight, type="f32").then("cast", stored)
-    return [cast.then("add", 1.0)]
+    return [as_f32(weight).then("add", 1.0)]
 
 
 def _frames(weight: Weight) -> list[Weight]:

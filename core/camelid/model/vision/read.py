@@ -12,7 +12,7 @@ from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import MAX_HEAD_DIM, LayerSpec, ModelSpec, RopeSpec
 from camelid.model.vision.projectors import LAYER_NAMES, PROJECTORS, Projector
 from camelid.model.vision.spec import Resizing, Tower, TowerSpec
-from camelid.plan.weights import Weight, cut_rows
+from camelid.plan.weights import Weight, as_f32, cut_rows
 
 ARCHITECTURE = "clip"  # general.architecture of mmproj files
 Shape = tuple[int, ...]
@@ -256,7 +256,7 @@ def _checked(name: str, tensors: Mapping[str, Weight], want: Shape, row: Project
             name=name, got=got, want=stored,
         )  # fmt: skip
     weight = replace(weight, name=_own_name(base), shape=want)
-    weight = _as_f32(weight) if len(want) == 1 or base == "v.position_embd" else weight
+    weight = as_f32(weight) if len(want) == 1 or base == "v.position_embd" else weight
     return weight.then("transpose", *stored) if fold == "transpose" else weight
 
 
@@ -275,12 +275,6 @@ def _own_name(name: str) -> str:
     number, _, inner = rest.partition(".")
     tensor, dot, ending = inner.partition(".")
     return f"blk.{number}.{LAYER_NAMES.get(tensor, tensor)}{dot}{ending}"
-
-
-def _as_f32(weight: Weight) -> Weight:
-    if weight.type == "f32" or weight.stored_type != weight.type:
-        return weight
-    return replace(weight, type="f32").then("cast", weight.type)
 
 
 def _in_order(tensors: Mapping[str, Weight], spec: TowerSpec) -> dict[str, Weight]:

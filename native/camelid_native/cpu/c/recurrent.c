@@ -238,7 +238,7 @@ static void op_token_shift(const cam_op *op, const cam_run *run, uint32_t thread
         for (uint32_t s = 0; s < run->step[STEP_SEQUENCES]; s++) shift_sequence(op, run, s, i * LANES);
 }
 
-/* A head's vectors of one row of scan_rwkv7: what leaves the state, and what enters it. */
+/* A head's vectors of one row of scan_rwkv7: u, a * u, key and decay of its meaning in op_rows_recurrent.py. */
 typedef struct { float unit[WKV_WIDTH], correction[WKV_WIDTH], key[WKV_WIDTH], decay[WKV_WIDTH]; } wkv_head;
 
 /* k * (1 + (a - 1) * k_a) */
