@@ -14,10 +14,19 @@ from typing import Any
 from playwright.async_api import Browser, Page, ViewportSize
 
 from e2e.browser import ROOT, open_browser
-from e2e.visit import Json, Notes, open_page, screen, settled, type_prompt, wait_ready
+from e2e.visit import (
+    AXE,
+    VIOLATIONS,
+    Json,
+    Notes,
+    open_page,
+    screen,
+    settled,
+    type_prompt,
+    wait_ready,
+)
 
 CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data" / "cria.gguf")
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 QUERY = "backend=cpu&threads=1&temperature=0&max_tokens=48"
 QUESTIONS = ("What is 12 plus 30?", "What is the capital of France?")
 EDITED = "What is the capital of Italy?"
@@ -122,18 +131,12 @@ async def look(page: Page, name: str, seen: Visit) -> None:
     for scheme in ("light", "dark"):
         await page.emulate_media(color_scheme=scheme)
         await screen(page, f"chat-{name}-{scheme}")
-        findings = await page.evaluate(
-            "async () => (await axe.run()).violations.map(({id, nodes}) => "
-            "`${id}: ${nodes.map(({html}) => html.slice(0, 160)).join(' | ')}`)"
-        )
-        seen.axe[f"{name} {scheme}"] = findings
+        seen.axe[f"{name} {scheme}"] = await page.evaluate(VIOLATIONS)
     wide = page.viewport_size
     assert wide
     await page.set_viewport_size(PHONE)
     await screen(page, f"chat-{name}-phone")
-    seen.axe[f"{name} phone"] = await page.evaluate(
-        "async () => (await axe.run()).violations.map(({id, nodes}) => `${id}: ${nodes[0].html}`)"
-    )
+    seen.axe[f"{name} phone"] = await page.evaluate(VIOLATIONS)
     await page.emulate_media(color_scheme="light")
     await page.set_viewport_size(wide)
 

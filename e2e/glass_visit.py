@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 
 from playwright.async_api import Page, ViewportSize, expect
 
-from e2e.browser import ROOT, open_browser
+from e2e.browser import open_browser
 from e2e.firefox import Firefox, open_firefox
-from e2e.visit import Notes, open_page, screen, settled, type_prompt, wait_ready
+from e2e.visit import AXE, VIOLATIONS, Notes, open_page, screen, settled, type_prompt, wait_ready
 
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 ADDRESSES = {
     "webgpu": "adapter=swiftshader&temperature=0&max_tokens=12",
     "cpu": "backend=cpu&threads=1&temperature=0&max_tokens=12",
@@ -27,8 +26,6 @@ PUSH = """([tab, label]) => [...document.querySelectorAll(`#glass-${tab} button`
   .find(({ textContent }) => textContent === label).click()"""
 DONE = """([tab, until]) => document.querySelector(`#glass-${tab} [role=alert]`).textContent
   || document.querySelector(`#glass-${tab} ${until}`)"""
-VIOLATIONS = """async () => (await axe.run("#glass")).violations
-  .map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)}`)"""
 
 
 @dataclass
@@ -103,7 +100,7 @@ async def look(address: str, backend: str) -> Seen:
             assert await page.locator("iframe").count() == 0
         for name in TABS:
             await open_tab(page, name)
-            seen.axe[name] = await page.evaluate(VIOLATIONS)
+            seen.axe[name] = await page.evaluate(VIOLATIONS, "#glass")
             await screen(page, f"glass-{backend}-{name}")
         await page.set_viewport_size(PHONE)
         seen.words["phone"] = str(await page.evaluate(WIDE))
@@ -130,7 +127,7 @@ def look_in_firefox(address: str) -> Seen:
         for name in TABS:
             firefox("click", f"#glass-tab-{name}")
             firefox.wait("(name) => document.getElementById(`glass-${name}`).checkVisibility()", name)
-            seen.axe[name] = firefox.evaluate(VIOLATIONS)
+            seen.axe[name] = firefox.evaluate(VIOLATIONS, "#glass")
             firefox.screen(f"glass-{name}")
         firefox("resize", PHONE["width"], PHONE["height"])
         seen.words["phone"] = str(firefox.evaluate(WIDE))

@@ -13,12 +13,11 @@ from tests.support.split_gguf import split
 
 from e2e.browser import ROOT, build_site, serve_site
 from e2e.firefox import Firefox, open_firefox, software_vulkan
-from e2e.visit import reference_ids
+from e2e.visit import AXE, reference_ids
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CRIA = ROOT / "core" / "camelid" / "data" / "cria.gguf"
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 PROMPT = "What is 12 plus 30?"
 QUERY = "?temperature=0&max_tokens=48"
 TURNS = "() => [...document.querySelectorAll('#transcript > li > .text')].map((it) => it.innerText)"

@@ -18,9 +18,19 @@ from tests.support.vision_models import image_of
 
 import camelid
 from e2e.browser import build_site, open_browser, serve_site
-from e2e.chat_visit import AXE, say, turns
+from e2e.chat_visit import say, turns
 from e2e.firefox import open_firefox
-from e2e.visit import LOAD_MS, Json, Notes, open_page, screen, settled, wait_ready
+from e2e.visit import (
+    AXE,
+    LOAD_MS,
+    VIOLATIONS,
+    Json,
+    Notes,
+    open_page,
+    screen,
+    settled,
+    wait_ready,
+)
 
 Image: Any = pytest.importorskip("PIL.Image", reason="the extra vision is not installed")
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -64,11 +74,14 @@ def encoded(image: Any, kind: str, **how: Any) -> bytes:
     return file.getvalue()
 
 
-def turned(image: Any) -> Any:
+def turned() -> Any:
     """EXIF data of an image that lies on its side."""
     exif = Image.Exif()
     exif[0x0112] = 6
     return exif
+
+
+ONE_PIXEL = encoded(Image.fromarray(np.zeros((1, 1, 3), np.uint8)), "PNG")
 
 
 def samples() -> dict[str, tuple[str, bytes]]:
@@ -87,14 +100,14 @@ def samples() -> dict[str, tuple[str, bytes]]:
         "bmp": ("blob", encoded(plain, "BMP")),
         "webp": ("blob", encoded(plain, "WEBP", lossless=True)),
         "jpeg": ("blob", encoded(plain, "JPEG", quality=90)),
-        "turned jpeg": ("blob", encoded(plain, "JPEG", quality=90, exif=turned(plain))),
+        "turned jpeg": ("blob", encoded(plain, "JPEG", quality=90, exif=turned())),
         "rgb": ("rgb", pixels.tobytes()),
         "rgba": ("rgb", alpha.tobytes()),
         "canvas": ("canvas", alpha.tobytes()),
     }
 
 
-RAW = {"rgb", "rgba", "canvas"}
+RAW = {"rgb", "canvas"}  # forms
 
 
 @pytest.fixture(scope="module")
@@ -141,7 +154,7 @@ def wanted(folder: Path, address: str) -> Json:
     answers: Json = {}
     with camelid.load(folder / "text.gguf", mmproj=folder / "mmproj.gguf", backend="cpu") as llm:
         for name, (form, data) in samples().items():
-            if form != "blob" and name in RAW:
+            if form in RAW:
                 pixels = np.frombuffer(data, np.uint8).reshape(*SIZE, -1)[:, :, :3]
                 data = encoded(Image.fromarray(pixels), "PNG")
             parts = [{"type": "image", "image": data}, {"type": "text", "text": "What is this?"}]
@@ -286,8 +299,7 @@ async def converse(page: Page, seen: Talk) -> None:
     await page.evaluate(AXE.read_text("utf-8"))
     await say(page, "And now?")
     seen.again = (await turns(page))[-1]
-    findings = "async () => (await axe.run()).violations.map(({id, nodes}) => `${id}: ${nodes[0].html}`)"
-    seen.axe = await page.evaluate(findings)
+    seen.axe = await page.evaluate(VIOLATIONS)
     await screen(page, "images-transcript")
 
 
@@ -311,9 +323,6 @@ async def visit_chat(address: str, files: list[Path]) -> Talk:
         await say(page, "What is this?")
         seen.opened = (await turns(page))[-1]
     return seen
-
-
-ONE_PIXEL = encoded(Image.fromarray(np.zeros((1, 1, 3), np.uint8)), "PNG")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tests.golden.make_minilm import folder
 import camelid
 from camelid.loading.convert import convert
 from e2e.browser import build_site, open_browser, serve_site
-from e2e.visit import ROOT, Notes, open_page, screen
+from e2e.visit import AXE, VIOLATIONS, Notes, open_page, screen
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -30,9 +30,6 @@ MOST = 10
 # Kernels round activations to 8 bits; sums in another order reach other codes: scores differ by up to 2.4e-3.
 CLOSE = 5e-3  # sentences whose scores differ by less may change places
 PHONE: ViewportSize = {"width": 390, "height": 760}
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-VIOLATIONS = """async () => (await axe.run()).violations
-  .map(({ id, nodes }) => `${id}: ${nodes[0].html.slice(0, 160)}`)"""
 SEARCH = "(query) => camelidSearch.search(query)"
 ROWS = "() => [...document.querySelectorAll('#results p')].map(({ textContent }) => textContent)"
 ENDED = "() => ['ready', 'failed'].includes(window.camelidSearch?.state)"

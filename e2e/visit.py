@@ -14,6 +14,9 @@ from e2e.browser import ROOT
 
 Json = dict[str, Any]
 SCREENS = ROOT / "build" / "screens"
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+VIOLATIONS = """async (scope) => (await axe.run(scope ?? document)).violations
+  .map(({ id, nodes }) => `${id}: ${nodes.map(({ html }) => html.slice(0, 160)).join(" | ")}`)"""
 LOAD_MS = 240_000
 ON_GPU = "adapter=swiftshader&temperature=0"  # a software adapter is used only if named
 WATCH = """

@@ -1,7 +1,7 @@
 // The page's entry: the theme, then the model, beside which the rest of the page is fetched.
 
 import { allSettings, given, kept } from "./chat/kept.js";
-import { faultOf } from "./chat/settings.js";
+import { faultOf, loadOptions } from "./chat/settings.js";
 import { WORKER, load, startWorker } from "./client/camelid.js";
 import { isOneFile } from "./files.js";
 import { useNewest } from "./offline.js";
@@ -34,7 +34,7 @@ export class Opening {
   /** Starts to load the model. */
   begin() {
     this.llm = load(this.#model, {
-      ...loadOptions(),
+      ...loadOptions(given),
       mmproj: this.#mmproj,
       shared: true,
       worker: () => {
@@ -68,13 +68,6 @@ export class Opening {
   stop() {
     this.#stop.abort();
   }
-}
-
-/** Options for loading. `adapter` implies backend webgpu unless the address names a backend. */
-function loadOptions() {
-  const { backend, adapter = "", threads, activations } = allSettings();
-  const options = { backend: backend || (adapter ? "webgpu" : "auto"), adapter };
-  return { ...options, ...(threads && { threads: Number(threads) }), ...(activations && { activations }) };
 }
 
 /** The first invalid setting of the address as faultOf describes it, or null. */

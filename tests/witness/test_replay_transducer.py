@@ -19,7 +19,7 @@ ROW = ANSWERS["umt5"][1]
 
 
 async def verdicts(folder: Path) -> list[Verdict]:
-    """Of an answer by the log's own prompt, and by another prompt."""
+    """Verdicts on an answer: by the prompt of its log, and by another prompt."""
     path = folder / "log"
     async with await camelid.aload(str(write_transducer(folder / "m", "umt5")), backend="cpu") as llm:
         request = llm.request(ROW["prompt"], temperature=0.9, seed=3, max_tokens=20)

@@ -61,6 +61,12 @@ function expectation({ expected, form, least, most }) {
   return { key: `settings.expected.${kind}${isOpen ? ".from" : ""}`, values: { least, most } };
 }
 
+/** Options of `load`. `adapter` implies backend webgpu unless a backend is named. */
+export function loadOptions({ backend, adapter = "", threads, activations }) {
+  const options = { backend: backend || (adapter ? "webgpu" : "auto"), adapter };
+  return { ...options, ...(threads && { threads: Number(threads) }), ...(activations && { activations }) };
+}
+
 /** Options of a request: the numbers of all sampling settings that have a text. */
 export function options(settings) {
   const names = Object.keys(SAMPLING).filter((name) => (settings[name] ?? "") !== "");

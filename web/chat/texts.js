@@ -28,7 +28,7 @@ export async function useLanguage(name) {
   table = name === "en" ? EN : { ...EN, ...(await TABLES[name].load()).default };
   language = name;
   document.documentElement.lang = name;
-  applyTexts(document);
+  applyTexts(document, text);
 }
 
 /**
@@ -37,13 +37,18 @@ export async function useLanguage(name) {
  * @param {Record<string, unknown>} values
  */
 export function text(key, values = {}) {
-  const found = table[key];
+  return textIn(table, key, values);
+}
+
+/** As `text`, of another table. */
+export function textIn(texts, key, values = {}) {
+  const found = texts[key];
   if (found === undefined) throw new Error(`no text '${key}'`);
   return found.replace(/\{(\w+)\}/g, (whole, name) => String(values[name] ?? whole));
 }
 
 /** Sets the texts of elements with data-text, data-label (name and tooltip) and data-placeholder. */
-function applyTexts(root) {
+export function applyTexts(root, text) {
   for (const element of root.querySelectorAll("[data-text]"))
     element.textContent = text(element.dataset.text);
   for (const element of root.querySelectorAll("[data-label]")) {

@@ -1,7 +1,7 @@
 // Texts of the glass box in the page's language; `{name}` stands for a value.
 
 import { Lazy } from "../chat/lazy.js";
-import { LANGUAGES } from "../chat/texts.js";
+import { LANGUAGES, textIn } from "../chat/texts.js";
 
 const TABLES = Object.fromEntries(
   Object.keys(LANGUAGES).map((name) => [name, new Lazy((again) => import(`./texts/${name}.js${again}`))]),
@@ -22,7 +22,5 @@ export function language() {
 
 /** @param {string} key @param {Record<string, unknown>} [values] */
 export function text(key, values = {}) {
-  const found = table[key];
-  if (found === undefined) throw new Error(`no text '${key}'`);
-  return found.replace(/\{(\w+)\}/g, (whole, name) => String(values[name] ?? whole));
+  return textIn(table, key, values);
 }

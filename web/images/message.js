@@ -10,7 +10,7 @@ class RequestError extends Error {
   name = "RequestError";
 }
 
-/** The arguments of a call as JSON. Throws RequestError for pixels that are none. */
+/** The arguments of a call as JSON. Throws RequestError for images that cannot be sent. */
 export function asJson(given) {
   return JSON.stringify(given, (_, value) => {
     if (value instanceof Blob) return fileUri(value);

@@ -83,7 +83,7 @@ export function chooseFiles(listing, quant, repository) {
   return { names: partNames(name), note };
 }
 
-/** Whether a file's name is that of a vision tower. */
+/** True for the file name of a vision tower. */
 export function isTower(name) {
   return TOWER.test(name);
 }

@@ -78,10 +78,7 @@ export interface RawImage {
   data: Uint8Array | Uint8ClampedArray;
 }
 
-/**
- * An image: a file (BMP, GIF, JPEG, PNG, WebP) as a Blob or a data URI, in pages only, or its pixels. `messages`
- * of a session have data URIs for all of them.
- */
+/** A file (BMP, GIF, JPEG, PNG, WebP; pages only) or pixels; `messages` of a session have a data URI for either. */
 export type Image = Blob | string | RawImage;
 
 export type ContentPart =

@@ -1,14 +1,15 @@
 // The search page: a model of the visitor's embeds the sentences, and a query ranks them by meaning.
 
 import { given, kept } from "../chat/kept.js";
-import { faultOf } from "../chat/settings.js";
+import { faultOf, loadOptions } from "../chat/settings.js";
 import { at, make } from "../elements.js";
 import { keepOffline, useNewest } from "../offline.js";
 import { Index } from "./index.js";
 import { sentences } from "./sentences.js";
 import { formatted, text, useTexts } from "./texts.js";
 
-const SETTINGS = ["backend", "adapter", "threads"]; // of the address
+const SETTINGS = ["backend", "adapter", "threads", "activations"]; // of the address
+const LOAD_SHARE = 0.3; // of the progress bar; the embeddings have the rest
 const REST_MS = 150; // after a key, before the query is embedded
 
 document.documentElement.dataset.theme = kept("theme", "system");
@@ -39,7 +40,7 @@ async function open(file) {
   index = null;
   begin(file.name);
   try {
-    index = await Index.made(file, all, loadOptions(mine), (done, total) => {
+    index = await Index.made(file, all, optionsOf(mine), (done, total) => {
       if (mine === opening) showEmbedding(done, total);
     });
     ready(index.info);
@@ -48,14 +49,11 @@ async function open(file) {
   }
 }
 
-function loadOptions(mine) {
-  const { backend, adapter = "", threads } = given;
+function optionsOf(mine) {
   const onProgress = ({ what, done, total }) => {
-    if (mine === opening && what === "model") at("progress").value = total ? (done / total) * 0.3 : 0;
+    if (mine === opening && what === "model") at("progress").value = total ? (done / total) * LOAD_SHARE : 0;
   };
-  const { signal } = mine;
-  const chosen = { backend: backend || (adapter ? "webgpu" : "auto"), adapter, onProgress, signal };
-  return { ...chosen, ...(threads && { threads: Number(threads) }) };
+  return { ...loadOptions(given), onProgress, signal: mine.signal };
 }
 
 function begin(name) {
@@ -69,7 +67,7 @@ function begin(name) {
 /** Screen readers announce the begin and the end of the embeddings only: the figures change too often. */
 function showEmbedding(done, total) {
   at("detail").textContent = text("embedding", { done: formatted(done), total: formatted(total) });
-  at("progress").value = 0.3 + (0.7 * done) / total;
+  at("progress").value = LOAD_SHARE + ((1 - LOAD_SHARE) * done) / total;
 }
 
 function ready({ model, backend, device, why }) {

@@ -1,6 +1,6 @@
 // Texts of the search page in the visitor's language; `{name}` stands for a value.
 
-import { preferredLanguage } from "../chat/texts.js";
+import { applyTexts, preferredLanguage, textIn } from "../chat/texts.js";
 import { EN } from "./texts/en.js";
 
 const LOAD = { de: () => import("./texts/de.js"), fr: () => import("./texts/fr.js") };
@@ -15,19 +15,12 @@ export async function useTexts() {
   language = name;
   document.documentElement.lang = name;
   document.title = text("title");
-  for (const element of document.querySelectorAll("[data-text]")) {
-    element.textContent = text(element.dataset.text);
-  }
-  for (const element of document.querySelectorAll("[data-placeholder]")) {
-    element.placeholder = text(element.dataset.placeholder);
-  }
+  applyTexts(document, text);
 }
 
 /** @param {string} key @param {Record<string, unknown>} [values] */
 export function text(key, values = {}) {
-  const found = table[key];
-  if (found === undefined) throw new Error(`no text '${key}'`);
-  return found.replace(/\{(\w+)\}/g, (whole, name) => String(values[name] ?? whole));
+  return textIn(table, key, values);
 }
 
 /** A number as the language writes it. */

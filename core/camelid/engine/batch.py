@@ -11,11 +11,11 @@ from camelid.engine.allocation import CacheUpdate
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.media import media_at
 from camelid.engine.metrics import Counters
-from camelid.engine.programs import ALL_LOGITS, ENCODE, INJECTED, INJECTED_LOGITS
+from camelid.engine.programs import ALL_LOGITS, INJECTED, INJECTED_LOGITS
 from camelid.engine.results import FinishReason
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
-from camelid.plan.step import FROM_ID, Step, StepRow, StepSequence
+from camelid.plan.step import Step, StepSequence
 from camelid.sampling.host import NeedsAllLogits, Scores, top_logprobs
 
 IMAGES = (INJECTED, INJECTED_LOGITS)
@@ -48,24 +48,8 @@ def build_step(batch: Batch, state: KVCacheManager, ordinal: int) -> Step:
     """The step of a batch."""
     step = Step(ordinal=ordinal)
     for number, item in enumerate(batch.scheduled):
-        if batch.program == ENCODE and item.sequence.awaits_encoder:
-            _add_source(step, number, item, state)
-        else:
-            _add_scheduled(step, number, item, state, is_image=batch.program in IMAGES)
+        _add_scheduled(step, number, item, state, is_image=batch.program in IMAGES)
     return step
-
-
-def _add_source(step: Step, number: int, item: ScheduledSequence, state: KVCacheManager) -> None:
-    """Adds the rows of a sequence's encoder, whose keys and values fill the static pages."""
-    s, first, ids = item.sequence, len(step.rows), item.sequence.request.source_ids
-    assert s.allocation is not None, "a scheduled sequence has an allocation"
-    step.updates += item.cache_update.updates
-    step.rows += [StepRow(FROM_ID, token_id, number, i, (i,)) for i, token_id in enumerate(ids)]
-    groups = state.words(s.allocation, 0)
-    state.advance(s.allocation, 0)
-    s.allocation.is_encoded = True
-    step.sequences.append(StepSequence(first_row=first, rows=len(ids), groups=groups, sampling=number))
-    step.sampling.append(s.step_sampling)
 
 
 def _add_scheduled(
@@ -73,16 +57,19 @@ def _add_scheduled(
 ) -> None:
     """Adds one sequence's rows, state words, sampling and outputs to a step.
 
-    Rows of an image see each other.
+    Rows of an image see each other. Rows of an encoder fill the static pages of its decoder.
     """
     s, first, n_previous_rows = item.sequence, len(step.rows), item.sequence.n_rows
     assert s.allocation is not None, "a scheduled sequence has an allocation"
     step.updates += item.cache_update.updates
     step.copies += item.cache_update.copies
-    step.rows += s.rows(number, n_previous_rows, item.n_rows)
+    is_source = s.awaits_encoder
+    rows = s.source_rows(number) if is_source else s.rows(number, n_previous_rows, item.n_rows)
+    step.rows += rows
     groups = state.words(s.allocation, n_previous_rows, item.n_rows if is_image else 0)
     state.advance(s.allocation, n_previous_rows + item.n_rows)
-    step.sequences.append(StepSequence(first_row=first, rows=item.n_rows, groups=groups, sampling=number))
+    s.allocation.is_encoded |= is_source
+    step.sequences.append(StepSequence(first_row=first, rows=len(rows), groups=groups, sampling=number))
     step.sampling.append(s.step_sampling)
     output_rows = range(item.n_rows - item.n_outputs, item.n_rows)  # the last rows
     step.outputs += [(first + i, number, n_previous_rows + i + 1) for i in output_rows]

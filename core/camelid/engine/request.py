@@ -175,8 +175,8 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
 
 
 def _check_source(request: Request, vocab_size: int, limits: Limits) -> None:
-    """Raises RequestError for a request without tokens for the model's encoder, or with tokens for none, and
-    ContextOverflowError for too many tokens.
+    """Raises RequestError for a request without tokens for the model's encoder, or with tokens for an encoder
+    that the model lacks, and ContextOverflowError for too many tokens.
     """
     n, most = len(request.source_ids), limits.source_rows
     check_ids(request.source_ids, vocab_size)

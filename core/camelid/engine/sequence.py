@@ -169,6 +169,11 @@ class Sequence:
         """Retired rows whose tokens the host has read; rows beyond the end of the answer do not count."""
         return min(self.n_retired, len(self.token_ids))
 
+    def source_rows(self, number: int) -> list[StepRow]:
+        """The step rows of its encoder's tokens."""
+        ids = self.request.source_ids
+        return [StepRow(FROM_ID, token_id, number, i, (i,)) for i, token_id in enumerate(ids)]
+
     def rows(self, number: int, first: int, n: int) -> list[StepRow]:
         """The step rows from state row `first` on; those of known text are made all at once."""
         end = first + n

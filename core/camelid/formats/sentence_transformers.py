@@ -19,7 +19,7 @@ from camelid.formats.settings import Config
 from camelid.formats.source import format_error, located, read_small
 
 MODULES, PROMPTS = "modules.json", "config_sentence_transformers.json"
-CARD, CARD_TITLE = "README.md", b"# Qwen3-Reranker"  # published without modules.json, read as llama.cpp does
+CARD, CARD_TITLE = "README.md", b"# Qwen3-Reranker"  # published without modules.json; as in llama.cpp
 CARD_ANSWERS = ("yes", "no")
 SCORES = ("true_token_id", "false_token_id")  # of a LogitScore
 LENGTHS = ("sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json")
@@ -45,8 +45,8 @@ class EmbeddingFiles:
     `pooling` is mean, cls or last, "" for a directory without modules.json. Texts were cut at `max_tokens` in
     training (0: not stated). `prompts` are texts by name that are put before a text; `default_prompt` names
     one, or is "". `dense` are the matrices that the pooled row is multiplied by, in order. `answers` are the
-    tokens of a causal model whose logits after a pair rank it, by id or, of a model known by its card, by
-    text; `template_options` are variables of the chat template of its pairs.
+    tokens of a causal model whose logits after a pair rank it: ids, or texts in a directory recognised by its
+    card; `template_options` are variables of the chat template that renders the pair.
     """
 
     pooling: str = ""

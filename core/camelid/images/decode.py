@@ -11,6 +11,7 @@ import io
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import sha256
 from importlib import import_module
 from os import PathLike
@@ -23,19 +24,19 @@ from camelid.images.pixels import DECODED_AHEAD, Pixels
 Image: TypeAlias = Any  # PIL.Image.Image; Pillow is an extra
 MAX_BYTES = 64 << 20  # of an encoded image
 MAX_PIXELS = 1 << 26  # 8,192 x 8,192; above that a decoded image takes more than 200 MB
-FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")  # those that clients send; Pillow has more readers
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "TIFF", "WEBP")  # of clients; Pillow has more readers
 ORIENTATION, SIDEWAYS = 0x0112, (5, 6, 7, 8)  # EXIF's tag, and its values that exchange the sides
 INSTALL = 'pip install "camelid[vision]"'
 DATA = "data:"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ImageFile:
     """An encoded image that was read but not decoded. Equal images have one `digest`."""
 
     data: bytes
 
-    @property
+    @cached_property
     def digest(self) -> bytes:
         return sha256(self.data).digest()
 
@@ -123,7 +124,7 @@ def _from_pil(image: Any) -> ImageFile:
 
 
 def decoded(file: ImageFile, place: str) -> Pixels:
-    """The image in RGB, turned as its EXIF orientation says, as transformers loads images.
+    """The image in RGB, turned by its EXIF orientation, as transformers loads images.
 
     Raises RequestError for damaged data, an unknown format, too many pixels, and if Pillow is absent.
     """
@@ -177,7 +178,7 @@ def check_size(width: int, height: int, place: str) -> None:
 
 
 def upright(image: Image) -> Image:
-    """The image turned as its EXIF orientation says."""
+    """The image turned by its EXIF orientation."""
     ops: Any = import_module("PIL.ImageOps")
     return ops.exif_transpose(image)
 

@@ -1,4 +1,4 @@
-"""Decoded images, whoever decodes them: Pillow, or in a page the browser."""
+"""Decoded images, of Pillow or, in a page, of the browser."""
 
 from __future__ import annotations
 

@@ -17,11 +17,11 @@ CARD_TEXT = (
 
 
 def rerank_template(directory: HfDirectory) -> str | None:
-    """The text with {query} and {document} in their places; None for a directory that does not rank so.
+    """The text with {query} and {document} in their places; None for a directory of another kind.
 
-    A directory of sentence-transformers shows both to its chat template by messages of those roles, after its
-    default prompt as the system's. Raises UnsupportedModelError for a template that leaves one of them out,
-    TemplateError, and RequestError for a variable that the template does not read.
+    In a directory of sentence-transformers the chat template renders messages of the roles query and
+    document, after the default prompt as the system message. Raises UnsupportedModelError for a template that
+    omits one of them, TemplateError, and RequestError for a variable that the template does not read.
     """
     found = directory.embedding
     if not found.answers or isinstance(found.answers[0], str):

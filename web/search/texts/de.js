@@ -3,7 +3,7 @@
 export default {
   "title": "Semantische Suche",
   "about":
-    "Ein Embedding-Modell in dieser Seite ordnet {n} Sätze nach ihrer Bedeutung. Nichts, was du eingibst, verlässt dieses Gerät.",
+    "Ein Embedding-Modell in dieser Seite ordnet {n} Sätze nach ihrer Bedeutung. Nichts, was Sie eingeben, verlässt dieses Gerät.",
   "chat": "Zurück zum Chat",
   "model": "Embedding-Modell öffnen",
   "model.hint":
@@ -17,7 +17,7 @@ export default {
   "processor": "Auf dem Prozessor: {why}",
   "setting": "Die Adresse setzt {name} auf „{value}“; diesen Wert gibt es nicht.",
   "failed": "Das Modell ist nicht verwendbar",
-  "hint": "Öffne ein Modell, das Embeddings berechnet.",
+  "hint": "Öffnen Sie ein Modell, das Embeddings berechnet.",
   "results": "Ähnlichste Sätze",
   "score": "Ähnlichkeit {score}",
   "found": "{n} Sätze",

@@ -15,7 +15,7 @@ from camelid.text.templates.builtin import BUILTIN
 KEY = "tokenizer.chat_template"
 DEFAULT = "default"
 TOOLS = "tool_use"
-RERANK = f"{KEY}.rerank"  # of a causal model that ranks by its answer; no Jinja, its marks are these two
+RERANK = f"{KEY}.rerank"  # of a causal model that ranks by its answer; not Jinja, but a text with these marks
 QUERY, DOCUMENT = "{query}", "{document}"
 
 
