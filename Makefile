@@ -108,7 +108,8 @@ fuzz-engine: .venv/.test
 	@$(MODULE) tests.support.engine_fuzz $(ARGS)
 
 goldens: .venv/.goldens
-	@for script in $(sort $(wildcard tests/golden/make_*.py)); do echo "$$script" && $(BIN)/python "$$script" || exit 1; done
+	@for name in $(sort $(notdir $(basename $(wildcard tests/golden/make_*.py)))); do \
+		echo "$$name" && $(MODULE) tests.golden.$$name || exit 1; done
 
 vectors: .venv/.test
 	@$(MODULE) tests.vectors $(ARGS)

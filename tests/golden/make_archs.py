@@ -15,20 +15,18 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-import numpy as np  # noqa: E402 - the path comes first
-import torch  # noqa: E402
-from safetensors import safe_open  # noqa: E402
-from safetensors.numpy import load_file  # noqa: E402
-from tests.golden.case_row import CaseRow  # noqa: E402
-from tests.golden.cases import CASES, WRONG  # noqa: E402
-from tests.golden.definitions import DEFINITIONS  # noqa: E402
-from tests.golden.golden_files import bare_case, mutations_show, same, write_case  # noqa: E402
-from tests.golden.mutation import Mutation  # noqa: E402
-from tests.support import hf_models  # noqa: E402
-from tests.support.hf_models import HfCase, nmse, weights_of, write_hf  # noqa: E402
-from transformers import (  # noqa: E402
+import numpy as np
+import torch
+from safetensors import safe_open
+from safetensors.numpy import load_file
+from tests.golden.case_row import CaseRow
+from tests.golden.cases import CASES, WRONG
+from tests.golden.definitions import DEFINITIONS
+from tests.golden.golden_files import bare_case, mutations_show, same, write_case
+from tests.golden.mutation import Mutation
+from tests.support import hf_models
+from tests.support.hf_models import HfCase, nmse, weights_of, write_hf
+from transformers import (
     AutoConfig,
     AutoModel,
     AutoModelForCausalLM,

@@ -13,16 +13,14 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-import numpy as np  # noqa: E402 - the path comes first
-from tests.golden.case_row import CaseRow  # noqa: E402
-from tests.golden.cases import CASES  # noqa: E402
-from tests.golden.definitions import DEFINITIONS  # noqa: E402
-from tests.golden.golden_files import bare_case, mutations_show, same, write_case  # noqa: E402
-from tests.golden.mutation import Mutation  # noqa: E402
-from tests.rivals.llama_cpp import PLAIN, READINGS, UNREAD, convert_case, llama_logits  # noqa: E402
-from tests.support.hf_models import HfCase, nmse, weights_of  # noqa: E402
+import numpy as np
+from tests.golden.case_row import CaseRow
+from tests.golden.cases import CASES
+from tests.golden.definitions import DEFINITIONS
+from tests.golden.golden_files import bare_case, mutations_show, same, write_case
+from tests.golden.mutation import Mutation
+from tests.rivals.llama_cpp import PLAIN, READINGS, UNREAD, convert_case, llama_logits
+from tests.support.hf_models import HfCase, nmse, weights_of
 
 CLOSEST_EXPERTS = 1e-3  # so that float32 rounding changes no choice
 TO_LLAMA_CPP = 1e-8  # NMSE; llama.cpp sums in float32

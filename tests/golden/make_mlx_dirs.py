@@ -17,15 +17,13 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-import mlx.core as mx  # noqa: E402 - the path comes first
-import mlx.nn as nn  # noqa: E402
-import numpy as np  # noqa: E402
-from mlx_lm.utils import load_model, quantize_model, save_config, save_model  # noqa: E402
-from tests.golden.mlx_cases import COMBINATIONS, COMMITTED, FAMILIES, MlxCase  # noqa: E402
-from tests.support.hf_models import nmse, write_hf  # noqa: E402
-from tests.support.mlx_dirs import (  # noqa: E402
+import mlx.core as mx
+import mlx.nn as nn
+import numpy as np
+from mlx_lm.utils import load_model, quantize_model, save_config, save_model
+from tests.golden.mlx_cases import COMBINATIONS, COMMITTED, FAMILIES, MlxCase
+from tests.support.hf_models import nmse, write_hf
+from tests.support.mlx_dirs import (
     FOLDER,
     logits_of,
     matrices,
@@ -34,7 +32,7 @@ from tests.support.mlx_dirs import (  # noqa: E402
     values_of,
 )
 
-from camelid.loading.convert_mlx import MLX_TYPES, convert_mlx  # noqa: E402
+from camelid.loading.convert_mlx import MLX_TYPES, convert_mlx
 
 ALLOWED = 1e-11  # NMSE of logits between machines
 TYPES = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}

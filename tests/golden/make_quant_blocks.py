@@ -9,15 +9,12 @@ from __future__ import annotations
 import base64
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
+import numpy as np
+from tests.golden.quant_oracle import FILE, STORED, oracle_decode, random_blocks
 
-import numpy as np  # noqa: E402 - the path comes first
-from tests.golden.quant_oracle import FILE, STORED, oracle_decode, random_blocks  # noqa: E402
-
-from camelid.formats.quants import QUANTS  # noqa: E402
+from camelid.formats.quants import QUANTS
 
 N_VALUES = 512
 

@@ -13,10 +13,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-import numpy as np  # noqa: E402 - the path comes first
-from tests.support.tiny_rerankers import DOCUMENTS, LAYOUTS, QUERY, write_reranker  # noqa: E402
+import numpy as np
+from tests.support.tiny_rerankers import DOCUMENTS, LAYOUTS, QUERY, write_reranker
 
 FILE = Path(__file__).with_name("rerank.json")
 SYSTEM = (

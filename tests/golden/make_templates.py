@@ -14,10 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-from tests.support.text.conversations import CONVERSATIONS, contexts, digest, strftime_now  # noqa: E402 - the path comes first
-from transformers.utils import chat_template_utils  # noqa: E402
+from tests.support.text.conversations import CONVERSATIONS, contexts, digest, strftime_now
+from transformers.utils import chat_template_utils
 
 FILE = Path(__file__).with_name("templates.json")
 SHARED = Path(os.environ.get("CAMELID_SHARED") or Path(__file__).parents[3] / "shared")

@@ -11,11 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-import torch  # noqa: E402 - the path comes first
-from tests.support.tiny_transducers import write_transducer  # noqa: E402
-from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerFast, logging  # noqa: E402
+import torch
+from tests.support.tiny_transducers import write_transducer
+from transformers import AutoModelForSeq2SeqLM, PreTrainedTokenizerFast, logging
 
 FILE = Path(__file__).with_name("transduced.json")
 CASES = ("t5", "flan_t5", "mt5", "umt5")

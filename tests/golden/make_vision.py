@@ -13,18 +13,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-import numpy as np  # noqa: E402 - the path comes first
-import torch  # noqa: E402
-from safetensors import safe_open  # noqa: E402
-from tests.golden.mutation import Mutation  # noqa: E402
-from tests.golden.vision_cases import ROWS, WRONG, VisionRow  # noqa: E402
-from tests.support.hf_models import HfCase, nmse, weights_crc32, write_hf  # noqa: E402
-from tests.support.vision_models import FOLDER, image_of, load_vision  # noqa: E402
-from transformers import AutoConfig, AutoModelForImageTextToText, logging  # noqa: E402
-from transformers.models.gemma3 import Gemma3ImageProcessor  # noqa: E402
-from transformers.models.qwen2_vl import Qwen2VLImageProcessor  # noqa: E402
+import numpy as np
+import torch
+from safetensors import safe_open
+from tests.golden.mutation import Mutation
+from tests.golden.vision_cases import ROWS, WRONG, VisionRow
+from tests.support.hf_models import HfCase, nmse, weights_crc32, write_hf
+from tests.support.vision_models import FOLDER, image_of, load_vision
+from transformers import AutoConfig, AutoModelForImageTextToText, logging
+from transformers.models.gemma3 import Gemma3ImageProcessor
+from transformers.models.qwen2_vl import Qwen2VLImageProcessor
 
 ALLOWED = 1e-11  # NMSE between machines
 LEAST = 1e-7  # of a wrong fact

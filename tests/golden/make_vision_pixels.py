@@ -12,13 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-sys.path[:0] = [str(Path(__file__).parents[2])]
-
-import numpy as np  # noqa: E402 - the path comes first
-from tests.golden.vision_cases import ROWS  # noqa: E402
-from tests.support.vision_models import image_of  # noqa: E402
-from transformers.models.gemma3 import Gemma3ImageProcessor  # noqa: E402
-from transformers.models.qwen2_vl import Qwen2VLImageProcessor  # noqa: E402
+import numpy as np
+from tests.golden.vision_cases import ROWS
+from tests.support.vision_models import image_of
+from transformers.models.gemma3 import Gemma3ImageProcessor
+from transformers.models.qwen2_vl import Qwen2VLImageProcessor
 
 FILE = Path(__file__).parent / "vision_pixels.json"
 SEED = 5301

@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from tests.support.hf_models import load_case, nmse, write_hf
 from tests.support.model.file_runs import Loaded, load_hf, reference_logits
@@ -89,19 +88,7 @@ def test_damaged_metadata_are_errors(
     key: str, value: Any, error: type[CamelidError], words: str, tmp_path: Path
 ) -> None:
     source = without(checkpoint(tmp_path, "flan_t5"), key)
-    if value is not None:
-        source.header.metadata[f"t5.{key}"] = value  # type: ignore[index]
+    stated = {} if value is None else {f"t5.{key}": value}
+    source = replace(source, header=replace(source.header, metadata=source.header.metadata | stated))
     with pytest.raises(error, match=words):
         loaded(source, tmp_path)
-
-
-def test_each_layer_of_umt5_has_its_bias(tmp_path: Path) -> None:
-    """Other biases than the first layer's show in the logits."""
-    case = load_case("umt5")
-    assert (
-        nmse(reference_logits(load_hf(write_hf(tmp_path / "a", case)), case.token_ids), case.logits) < 1e-10
-    )
-    flat = ("encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",)
-    got = reference_logits(load_hf(write_hf(tmp_path / "b", case, neutral=flat)), case.token_ids)
-    assert nmse(got, case.logits) > 1e-6
-    assert all(np.isfinite(rows).all() for rows in got)

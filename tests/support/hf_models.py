@@ -50,8 +50,8 @@ GAINS = {
     "primary_router": 1.5,
     "layer": 1.5,  # Granite's
 }
-# Mamba's, with decays from slow to fast, and the scores of attention sinks
 STEEP = {"relative_attention_bias": 1.0}  # spread, whatever the width: a bias is added to scores
+# Mamba's, with decays from slow to fast; the scores of attention sinks; xIELU's
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5, "alpha_p": 1.0, "alpha_n": 2.0, "eps": 1.0}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
 AROUND_0 = "gemma(?!3n|4).*|qwen3_next|qwen3_5.*|nemotron"  # families whose norms are stored less 1

@@ -1,4 +1,4 @@
-"""Golden mixtures of experts with layers of their own: DBRX."""
+"""Golden mixtures of experts with layers of their own: DBRX, Llama 4."""
 
 from __future__ import annotations
 
