@@ -7,6 +7,7 @@ import { createInterface } from "node:readline";
 const npm = createRequire(new URL("../tests/npm/package.json", import.meta.url));
 const { default: puppeteer } = await import(npm.resolve("puppeteer-core"));
 const STEP_MS = 50;
+const SHOWN = "() => [...document.querySelectorAll('[role=status], [role=alert]')].map((at) => at.textContent)";
 const [executablePath, preferences] = process.argv.slice(2);
 const browser = await puppeteer.launch({
   browser: "firefox",
@@ -50,7 +51,7 @@ const COMMANDS = {
       if (value) return value;
       await new Promise((resolve) => setTimeout(resolve, STEP_MS));
     }
-    throw new Error(`not within ${seconds} s: ${source}`);
+    throw new Error(`not within ${seconds} s: ${source}; shown: ${JSON.stringify(await evaluate(SHOWN))}`);
   },
   click: (selector) => page.click(selector),
   type: (selector, text) => page.type(selector, text),

@@ -34,7 +34,7 @@ export class Opening {
   /** Starts to load the model. */
   begin() {
     this.llm = load(this.#model, {
-      ...loadOptions(given),
+      ...loadOptions(allSettings()),
       mmproj: this.#mmproj,
       shared: true,
       worker: () => {

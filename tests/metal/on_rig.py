@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import mlx.core as mx
 import numpy as np
@@ -52,35 +52,59 @@ def with_nan(program: MlxProgram, view: View, data: bytes) -> mx.array:  # [capa
 
 
 class MetalOnRig(MlxBackend):
-    """A backend whose kernels the rig creates from its opening to its close."""
+    """A backend whose kernels the rig creates from its opening to its close.
+
+    MLX's own functions return when the last of several backends closes, in whatever order they close.
+    """
+
+    _open: ClassVar[set[MetalOnRig]] = set()
+    _kept: ClassVar[list[tuple[Any, str, Any]]] = []
 
     def __init__(self, rig: Rig | None = None) -> None:
         super().__init__()
         self.rig = rig or Rig()
-        self._kept: list[tuple[Any, str, Any]] = []
 
     async def open(self, spec: OpenSpec) -> None:
         await super().close()
+        self._open.add(self)
         self._set(launch, "create", self.rig.metal_kernel)
         self._set(opened, "device_of", as_gpu)
         self._set(opened, "most_bytes", most_of_cpu)
         self._set(device, "free_bytes", most_of_cpu)
         self._set(MlxProgram, "padded", with_nan)
-        await super().open(spec)
+        try:
+            await super().open(spec)
+        except BaseException:
+            self._restore()
+            raise
 
     async def compile(self, plan: Plan) -> Program:
         check_plan(plan, self.capabilities())
         return await super().compile(plan)
 
     async def close(self) -> None:
-        is_open = self._parts is not None
+        is_open = self._parts is not None  # MlxBackend.open closes a backend that is not
         await super().close()
-        while is_open and self._kept:
-            setattr(*self._kept.pop())
+        if is_open:
+            self._restore()
 
     def _set(self, owner: Any, name: str, value: Any) -> None:
         self._kept.append((owner, name, getattr(owner, name)))
         setattr(owner, name, value)
+
+    def _restore(self) -> None:
+        self._open.discard(self)
+        if not self._open:
+            self.restore_all()
+
+    @classmethod
+    def restore_all(cls) -> int:
+        """MLX's own functions again; how many backends were open."""
+        n_open = len(cls._open)
+        cls._open.clear()
+        while cls._kept:
+            setattr(*cls._kept.pop())
+        return n_open
 
 
 async def _judged(cases: Iterable[GateCase], rig: Rig) -> list[Outcome]:

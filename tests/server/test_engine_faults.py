@@ -6,6 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ pytestmark = pytest.mark.faults
 PATH = "/v1/chat/completions"
 STORY: list[Any] = [{"role": "user", "content": "Tell me a long story."}]
 LONG: dict[str, Any] = {"messages": STORY, "max_tokens": 900, "ignore_eos": True}
+STEP_S = 5e-3  # so that both requests are in a step when the third waits, on a busy machine too
 TCP_REPAIR = 19  # tcp(7): a socket closed in this mode sends nothing
 
 
@@ -37,12 +39,14 @@ def test_a_step_that_fails_ends_its_requests_alone(
     """Two requests are in the step, a third waits; later ones may not find rows of the failed step."""
     ask = witness_of(served.http)
     alone, backend = ask(), served.engine.backend
-    plain, failing = getattr(backend, when), list[int]()
+    plain, failing, raised = getattr(backend, when), list[int](), list[int]()
 
     def fails(*arguments: Any) -> Any:
         if failing:
-            failing.pop()
+            raised.append(failing.pop())
             raise BackendError("a planted fault", backend="cpu")
+        if not raised:
+            sleep(STEP_S)
         return plain(*arguments)
 
     monkeypatch.setattr(backend, when, fails)

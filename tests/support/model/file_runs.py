@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -70,24 +71,29 @@ async def run(
     dtype: str = "f32",
     types: Sequence[Sequence[int]] = (),
 ) -> Logits:
-    """Logits of every row: in the given steps, or all sequences in each step, up to `chunk` rows of each."""
-    lengths = [len(ids) for ids in sequences]
-    steps, longest = steps or cuts(chunk, *lengths), max(lengths)
-    model = at_context(loaded.model, context or longest)
-    if model.spec.is_encoder_decoder:
-        how = {"chunk": chunk, "fused": fused, "adapter": adapter, "edit": edit, "dtype": dtype}
-        return await transduce(backend, replace(loaded, model=model), sequences, **how)
-    if model.spec.embeds:
-        how = {"fused": fused, "adapter": adapter, "edit": edit, "dtype": dtype}
-        return await encode(backend, replace(loaded, model=model), sequences, types, **how)
-    stages = backend.capabilities().cuts
-    whole = make_plan(model, max(map(sum, steps)), len(sequences), context=longest, cuts=stages, dtype=dtype)
-    plan = fuse(edit(whole), fused)
-    state = make_state(plan.states, context=longest, n_sequences=len(sequences))
-    started = await start(backend, [plan], state, sources=loaded.sources, adapter=adapter)
-    logits = await started.feed([started.open_stream(ids) for ids in sequences], steps)
-    await backend.close()
-    return logits
+    """Logits of every row: in the given steps, or all sequences in each step, up to `chunk` rows of each.
+
+    The backend is closed, after an error too.
+    """
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(backend.close)
+        lengths = [len(ids) for ids in sequences]
+        steps, longest = steps or cuts(chunk, *lengths), max(lengths)
+        model = at_context(loaded.model, context or longest)
+        if model.spec.is_encoder_decoder:
+            how = {"chunk": chunk, "fused": fused, "adapter": adapter, "edit": edit, "dtype": dtype}
+            return await transduce(backend, replace(loaded, model=model), sequences, **how)
+        if model.spec.embeds:
+            how = {"fused": fused, "adapter": adapter, "edit": edit, "dtype": dtype}
+            return await encode(backend, replace(loaded, model=model), sequences, types, **how)
+        stages = backend.capabilities().cuts
+        whole = make_plan(
+            model, max(map(sum, steps)), len(sequences), context=longest, cuts=stages, dtype=dtype
+        )
+        plan = fuse(edit(whole), fused)
+        state = make_state(plan.states, context=longest, n_sequences=len(sequences))
+        started = await start(backend, [plan], state, sources=loaded.sources, adapter=adapter)
+        return await started.feed([started.open_stream(ids) for ids in sequences], steps)
 
 
 async def transduce(
@@ -112,9 +118,7 @@ async def transduce(
     streams = [started.open_stream(target, static_rows=len(source)) for source, target in pairs]
     step = whole_step(state, streams, [(source, places(len(source))) for source, _ in pairs])
     assert await started.run("encode", step) == []
-    logits = await started.feed(streams, steps)
-    await backend.close()
-    return logits
+    return await started.feed(streams, steps)
 
 
 def encode_plan(model: Model, n_rows: int, n_sequences: int = 1, dtype: str = "f32") -> Plan:
@@ -156,7 +160,6 @@ async def encode(
     firsts = [(s.first_row, i, 0) for i, s in enumerate(step.sequences)]
     step.outputs = firsts if is_pooled else each
     rows = np.stack([np.asarray(row.logits) for row in await started.run("encode", step)])
-    await backend.close()
     counts = [1 if is_pooled else len(ids) for ids in sequences]
     return np.split(rows, np.cumsum(counts)[:-1])
 
