@@ -107,9 +107,7 @@ class HfCase:
     @property
     def head(self) -> str:
         """The kind of output, by the class of the config."""
-        name = self.config["architectures"][0]
-        is_decoder = name.endswith(("LMHeadModel", "ChatGLMModel"))  # decoders not named ForCausalLM
-        return GENERATES if is_decoder else next(head for head in HEADS if name.endswith(head))
+        return head_of(self.config["architectures"][0])
 
     def token_types(self, ids: Sequence[int]) -> list[int]:
         """The types of a sequence's tokens: in a ranking model with two types, the last third is a second
@@ -117,6 +115,12 @@ class HfCase:
         """
         has_two = self.head == RANKS and self.config.get("type_vocab_size", 1) > 1
         return [int(has_two and 3 * i >= 2 * len(ids)) for i in range(len(ids))]
+
+
+def head_of(name: str) -> str:
+    """The kind of output of a class of transformers."""
+    is_decoder = name.endswith(("LMHeadModel", "ChatGLMModel"))  # decoders not named ForCausalLM
+    return GENERATES if is_decoder else next(head for head in HEADS if name.endswith(head))
 
 
 def halves(ids: Sequence[int]) -> tuple[Sequence[int], Sequence[int]]:

@@ -19,7 +19,7 @@ def experts(c: Lowering, h: View, i: int) -> View:
         gate=spec.gate,
         normalize=spec.normalize,
         scale=spec.scale,
-        bias=c.weights.get(blk + "exp_probs_b.bias"),
+        bias=c.weights.get(blk + "exp_probs_b.bias", c.weights.get(blk + "exp_probs_b")),
         n_groups=spec.n_groups,
         n_groups_used=spec.n_groups_used,
     )  # [T, U] each

@@ -44,7 +44,7 @@ HY_NAMES: hf.Names = {
     **hf.QWEN_EXPERTS,
     **hf.renamed(hf.SHARED_EXPERTS, "shared_experts", "shared_mlp"),
     "ffn_gate_inp": "mlp.router.gate",
-    "exp_probs_b.bias": "mlp.expert_bias",
+    "exp_probs_b": "mlp.expert_bias",
 }
 HY_DEFAULTS = {
     "num_key_value_heads": 8, "head_dim": 128, "num_experts": 192, "num_experts_per_tok": 8,
@@ -78,7 +78,8 @@ ARCHS: dict[str, Arch] = {
     "hy_v3": Arch(
         rope_style="neox",
         added={"attention": HEAD_NORMS},
-        optional=BIAS,
+        optional={"exp_probs_b": "E"},
+        no_ending=("exp_probs_b",),
         gate="sigmoid",
         normalizes=False,
     ),
