@@ -50,6 +50,13 @@ YARN = {
 }  # fmt: skip
 READINGS: Mapping[str, Reading] = {
     "smallthinker": Reading("llama.cpp's window is of 4096 rows, whatever the file states", rows=12),
+    "llama4": Reading(
+        "llama.cpp has chunks of 8192 rows and no rotation in each fourth layer, always",
+        {"attention_chunk_size": 8192, "no_rope_layers": [1, 1, 1, 0], "floor_scale": 8192},
+    ),
+    "rwkv7": Reading(
+        "llama.cpp's scan with AVX-512 reads 64 floats of a head, however many it has", {"head_dim": 64}
+    ),
     "minicpm3": Reading("llama.cpp has one epsilon for all norms", {"rms_norm_eps": 1e-6}),
     "mistral": Reading(NO_WINDOW, rows=12),
     "mixtral_window": Reading(NO_WINDOW, rows=12),
@@ -90,7 +97,6 @@ UNREAD: Mapping[str, str] = {
     "hunyuan_v1_dense_bias": "llama.cpp does not open a hunyuan-dense with biases",
     "olmo_bias": "llama.cpp does not open an olmo with biases",
     "opt": "the name opt is ours",
-    "llama4": "llama.cpp has chunks of 8192 rows and no rotation in each fourth layer, always",
     "phimoe": "llama.cpp has a softmax in place of phimoe's sparse mixer, and RMS norms",
     "seed_oss_bias": "llama.cpp does not open a seed_oss with biases of its MLP",
     "internlm2_bias": "llama.cpp does not open an internlm2 with biases",

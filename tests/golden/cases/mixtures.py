@@ -118,7 +118,7 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="deepseek", seed=6201, config=DEEPSEEK, lengths=(24, 13)),
     CaseRow(name="bailing_moe", seed=6211, config=BAILING, lengths=(24, 13)),
     CaseRow(name="bailing_moe_v2", seed=6221, config=BAILING_2, lengths=(16, 9)),
-    CaseRow(name="smallthinker", seed=6241, config=SMALLTHINKER, lengths=(24, 13)),
+    CaseRow(name="smallthinker", seed=6415, config=SMALLTHINKER, lengths=(24, 13)),
     CaseRow(name="smallthinker_4b", seed=6252, config=SMALLTHINKER_4B, lengths=(18, 9)),
     CaseRow(name="arctic", seed=6231, config=ARCTIC, lengths=(24, 13)),
     CaseRow(name="grove_moe", seed=6241, config=GROVE, lengths=(16, 9)),
