@@ -120,6 +120,7 @@ clients: build .venv/.clients
 rivals: .venv/.test .venv/.rivals
 	@$(KERNELS)
 	@$(MODULE) tests.rivals.llama_cpp $(ARGS)
+	@$(MODULE) tests.rivals.encoders
 
 arm64: .venv/.arm64
 	@PYTHONPATH=native $(BIN)/python -m camelid_native.build --quiet --zig --target linux-aarch64 --out build/native

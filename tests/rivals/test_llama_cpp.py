@@ -6,8 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from tests.rivals import encoders
 from tests.rivals.llama_cpp import UNREAD, compare
-from tests.support.hf_models import decoders
+from tests.support.hf_models import HfCase, decoders
 
 NAMES = [case.name for case in decoders() if case.name not in UNREAD]
 # f16: llama.cpp also rounds activations to float16. q8_0, q4_0: it quantizes activations to 8 bits, which can
@@ -26,6 +27,11 @@ pytestmark = [
 @pytest.mark.parametrize("to", ["f32", "f16"])
 def test_logits_agree(name: str, to: str, tmp_path: Path) -> None:
     assert compare(name, tmp_path, to) <= BOUNDS[to]
+
+
+@pytest.mark.parametrize("case", encoders.encoders(), ids=str)
+def test_embeddings_agree(case: HfCase, tmp_path: Path) -> None:
+    assert encoders.compare(case, tmp_path) <= BOUNDS["f32"]
 
 
 @pytest.mark.parametrize("name", UNREAD)

@@ -27,6 +27,7 @@ from camelid.model.mlx_rows import row_of_mlx
 from camelid.plan.weights import Part, Weight, inline_f32
 
 FLOATS = ("f32", "f16", "bf16")
+TOKEN_TYPES = "tokenizer.ggml.token_type_count"  # llama.cpp opens no BERT without it
 
 
 ENDINGS = (".weight", ".bias", "")  # per-head vectors such as A_log are published without an ending
@@ -52,6 +53,8 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
     if not directory.embedding.pooling and not settings.arch.is_encoder and not settings.is_ranking:
         _check_tying(settings, tensors)
     tensors = with_answers(tensors, answer_ids(directory))
+    if types := tensors.get("token_types.weight"):
+        metadata[TOKEN_TYPES] = types.shape[0]
     header = Gguf(
         version=3,
         alignment=32,
