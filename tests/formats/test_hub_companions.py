@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import camelid
 from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.formats import hf_config, hf_weights, sentence_transformers
 from camelid.formats.hub.ids import choose_files, choose_mmproj
+from camelid.loading.identity import Identity
 
 REPOSITORY = {"m-Q8_0.gguf": DATA, "mmproj-m-f16.gguf": DATA[1:], "mmproj-m-BF16.gguf": DATA[2:]}
 MODULES = b'[{"path": "", "type": "x.Transformer"}, {"path": "1_Pooling", "type": "x.Pooling"}]'
@@ -170,6 +172,17 @@ def test_hub_id_takes_images(hub: Hub, default_cache: Path, tmp_path: Path) -> N
     assert seen("o/directory") == seen(str(tmp_path / "m"))
     with camelid.load("o/gguf", backend="reference", context=300, mmproj_auto=False) as llm:
         assert not llm.takes_images
+    recorded = asyncio.run(identity("o/gguf", backend="reference", context=300))
+    assert Path(str(recorded.options["mmproj"])).read_bytes() == mmproj.read_bytes()
+    assert asyncio.run(identity(recorded.file, **recorded.options)) == recorded  # without the hub
+
+
+async def identity(model: str, **options: Any) -> Identity:
+    llm = await camelid.aload(model, **options)
+    try:
+        return await llm.aidentity()
+    finally:
+        await llm.aclose()
 
 
 def seen(model: str, **options: Any) -> str:
