@@ -8,16 +8,16 @@ globalThis.opened = [];
 globalThis.notices = [];
 globalThis.stored = list;
 button.addEventListener("click", () => {
-  const onOpen = (model, name) => globalThis.opened.push({ model, name });
+  const onOpen = (model, name, mmproj) => globalThis.opened.push({ model, name, mmproj });
   const onNotice = (text, isFailure) => globalThis.notices.push({ text, isFailure });
   openModels(document.getElementById("models"), { onOpen, onNotice });
 });
 button.click();
 
-/** {name, files: [{name, size, sha256}]} of the model that was opened last. */
+/** {name, files: [{name, size, sha256}]} of the model that was opened last, its vision tower included. */
 globalThis.lastOpened = async () => {
-  const { model, name } = globalThis.opened.at(-1);
-  return { name, files: await Promise.all([model].flat().map(facts)) };
+  const { model, name, mmproj } = globalThis.opened.at(-1);
+  return { name, files: await Promise.all([model, mmproj ?? []].flat().map(facts)) };
 };
 
 async function facts(handle) {

@@ -73,6 +73,19 @@ def test_pull_as_json_with_revision(hub: Hub, tmp_path: Path) -> None:
     assert facts["hub_id"] == f"o/cria@{commit}"
 
 
+def test_tower_is_pulled_with_its_model_and_left_out_on_request(hub: Hub, tmp_path: Path) -> None:
+    cria = CRIA.read_bytes()
+    hub.add("o/both", {"m-Q8_0.gguf": cria, "mmproj-F16.gguf": cria[::-1]})
+    alone = json.loads(shell(hub, tmp_path, "pull", "o/both", "--no-mmproj", "--json").stdout)
+    assert (alone["mmproj"], alone["files"]) == (None, [alone["path"]])
+    pulled = shell(hub, tmp_path, "pull", "o/both")
+    assert pulled.stdout == f"{alone['path']}\n"
+    assert "7.361 MB · m-Q8_0.gguf with mmproj-F16.gguf · run it with" in pulled.stderr
+    words = ("run", "o/both", "-p", "What is 12 plus 30?", "-n", "1", "--backend", "reference")
+    assert "mmproj-F16.gguf: " in shell(hub, tmp_path, *words).stderr  # it is no GGUF file
+    assert shell(hub, tmp_path, *words, "--no-mmproj").returncode == 0
+
+
 @pytest.mark.parametrize(
     "words", share_of([["tokenize", "o/cria", "hello"], ["info", "o/cria"], ["explain", "o/cria"]])
 )

@@ -71,6 +71,8 @@ ALIASES: list[tuple[list[str], str, object]] = [
     (["--no-cache-prompt"], "cache_prompt", False),
     (["--context-shift"], "context_shift", True),
     (["-kvu"], "kv_unified", True),
+    (["--no-mmproj"], "mmproj_auto", False),
+    (["--no-mmproj-auto"], "mmproj_auto", False),
     (["-ctk", "q8_0", "-ctv", "q8_0"], "cache_type_v", "q8_0"),
     (["--sleep-idle-seconds", "60"], "keep_alive", 60.0),
     (["--offline"], "offline", True),

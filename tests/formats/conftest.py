@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.support.hub_server import Hub, serve_hub
@@ -23,3 +24,11 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         monkeypatch.setattr(f"{CONSTANTS}.HF_TOKEN_PATH", "/there/is/no/token")
         monkeypatch.setattr(f"{CONSTANTS}.DOWNLOAD_CHUNK_SIZE", 1 << 16)
         yield served
+
+
+@pytest.fixture
+def default_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cache of fetches that name none."""
+    cache = tmp_path / "cache"
+    monkeypatch.setattr(f"{CONSTANTS}.HF_HUB_CACHE", str(cache))
+    return cache

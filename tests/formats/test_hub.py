@@ -243,12 +243,6 @@ def test_concurrent_fetches_download_once(hub: Hub, tmp_path: Path) -> None:
     assert len(hub.downloads()) == 1
 
 
-@pytest.fixture
-def default_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
-    return tmp_path
-
-
 @pytest.mark.e2e
 def test_load_by_hub_id(hub: Hub, default_cache: Path) -> None:
     hub.add("o/cria", {"cria-Q8_0.gguf": CRIA.read_bytes()})

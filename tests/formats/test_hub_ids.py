@@ -103,7 +103,7 @@ def test_chosen_gguf(listing: list[str], quant: str | None, want: tuple[str, ...
 
 def test_chosen_directory_has_no_pickle_and_no_second_copy() -> None:
     files, said = choose_files(DIRECTORY, None, repository="o/r")
-    left_out = {"pytorch_model.bin", "consolidated.safetensors", "original/consolidated.00.pth", "README.md"}
+    left_out = {"pytorch_model.bin", "consolidated.safetensors", "original/consolidated.00.pth"}
     assert (set(files), said) == (set(DIRECTORY) - left_out, "")
 
 

@@ -5,13 +5,13 @@ import { fromAddress } from "../../web/models/address.js";
 import { KNOWN, needOf, verdict } from "../../web/models/device.js";
 import { download } from "../../web/models/downloads.js";
 import { modelOf } from "../../web/models/dropped.js";
-import { chooseFiles, parseHubId, quantTag } from "../../web/models/hub_id.js";
+import { chooseFiles, chooseTower, parseHubId, quantTag } from "../../web/models/hub_id.js";
 import { read, sums } from "../../web/models/journal.js";
 import { checkRoom } from "../../web/models/store.js";
 import { text, useLanguage } from "../../web/models/texts.js";
 
 const FUNCTIONS = {
-  chooseFiles, fromAddress, modelOf, needOf, parseHubId, quantTag, read, sums, verdict,
+  chooseFiles, chooseTower, fromAddress, modelOf, needOf, parseHubId, quantTag, read, sums, verdict,
   checkRoom: (estimate, ...given) => {
     const value = { storage: { estimate: async () => estimate } };
     Object.defineProperty(globalThis, "navigator", { value, configurable: true });

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.formats import test_hub_ids
+from tests.formats import test_hub_companions, test_hub_ids
 from tests.support.node_host import need_node
 
-from camelid.formats.hub.ids import choose_files, parse_hub_id, quant_tag
+from camelid.formats.hub.ids import choose_files, choose_mmproj, parse_hub_id, quant_tag
 
 SCRIPT = Path(__file__).with_name("models.mjs")
 # A path of this machine for Python; in a page, which has none, a file of a hub.
@@ -58,6 +58,16 @@ def test_chosen_files_are_pythons() -> None:
     got = in_node(*(["chooseFiles", listing, quant, "o/r"] for listing, quant in cases))
     assert [tuple(it["value"]["names"]) for it in got] == [names for names, _ in want]
     assert [it["value"]["note"].rstrip(".") for it in got] == [note for _, note in want]
+
+
+def test_chosen_towers_are_pythons() -> None:
+    cases = [([model, *towers], model) for towers, model, _ in table(test_hub_companions.test_chosen_tower)]
+    cases.append((["mmproj-b-F16.gguf", "mmproj-a-F16.gguf", "m.gguf"], "m.gguf"))
+    cases = [case for case in cases if case[1].endswith(".gguf")]  # a page opens no directory
+    want = [choose_mmproj(*case, repository="o/r") for case in cases]
+    got = in_node(*(["chooseTower", *case, "o/r"] for case in cases))
+    assert [(it["value"]["name"], it["value"]["note"].rstrip(".")) for it in got] == want
+    assert sum(bool(name) for name, _ in want) > 5 and want[-1][1]
 
 
 def test_refused_listings_are_pythons() -> None:

@@ -26,7 +26,7 @@ that is never unloaded, and any key marked with *. This page is made from `setti
 def line(row: Row) -> str:
     """A row of the table."""
     mark = "*" if row.name in MODEL_ROWS else ""
-    flags = " ".join(f"`{flag}`" for flag in row.spellings)
+    flags = " ".join(f"`{flag.lstrip(' /')}`" for flag in row.spellings)
     theirs = " ".join(f"`{name}`" for name in row.variables[1:])
     return f"| `{row.name}`{mark} | {flags} | {theirs} | {row.help}{default_text(row.default)} |".replace(
         "&", "&amp;"

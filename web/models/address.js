@@ -1,6 +1,8 @@
 // From what a visitor types to a model's files: a hub id by the hub's listing, or an address.
 
-import { abbreviated, chooseFiles, decoded, hubName, isUnsafe, parseHubId, partNames } from "./hub_id.js";
+import {
+  abbreviated, chooseFiles, chooseTower, decoded, hubName, isUnsafe, parseHubId, partNames,
+} from "./hub_id.js";
 import { Interrupted, retried, statusError, unreachable } from "./requests.js";
 import { ModelError } from "./texts.js";
 
@@ -10,7 +12,8 @@ import { ModelError } from "./texts.js";
  */
 
 /**
- * A model elsewhere. `key` is its folder in the store: equal contents have equal keys.
+ * A model elsewhere, of a hub perhaps with its vision tower, the last file. `key` is its folder in the store:
+ * equal contents have equal keys.
  * @typedef {{key: string, name: string, address: string, files: RemoteFile[], note: string}} RemoteModel
  */
 
@@ -24,14 +27,14 @@ export async function hubEndpoint() {
 /**
  * Finds the files of a model.
  * @param {string} typed a hub id, or an address, perhaps relative to the page
- * @param {{signal?: AbortSignal, base?: string}} [options]
+ * @param {{withTower?: boolean, signal?: AbortSignal, base?: string}} [options]
  * @returns {Promise<RemoteModel>}
  * @throws {ModelError}
  */
-export async function findModel(typed, { signal, base = globalThis.location.href } = {}) {
+export async function findModel(typed, { withTower = true, signal, base = globalThis.location.href } = {}) {
   const address = typed.trim();
   const id = parseHubId(address);
-  if (id) return fromHub(id, await hubEndpoint(), signal);
+  if (id) return fromHub(id, await hubEndpoint(), { withTower, signal });
   const found = fromAddress(address, base);
   return { ...found, key: await keyOf(found.files), note: "" };
 }
@@ -62,12 +65,12 @@ function shortened(address) {
 }
 
 /** The chosen files of a hub's repository, at the commit that the revision has now. */
-export async function fromHub(id, hub, signal) {
+export async function fromHub(id, hub, { withTower = true, signal } = {}) {
   const repository = hubName(id, false);
   const { sha, siblings } = await list(id, hub, signal);
   const facts = ({ rfilename: name, size, lfs }) => [name, { size, sha256: digest(lfs) }];
   const listing = new Map(siblings.map(facts));
-  const { names, note } = chooseFiles([...listing.keys()], id.quant, repository);
+  const { names, notes } = choose([...listing.keys()], id.quant, repository, withTower);
   const absent = names.filter((name) => !listing.has(name));
   if (absent.length) {
     throw new ModelError("parts-absent", { repository, files: abbreviated(absent), n: names.length });
@@ -77,7 +80,13 @@ export async function fromHub(id, hub, signal) {
     url: `${hub}/${id.owner}/${id.repo}/resolve/${sha}/${path.split("/").map(encodeURIComponent).join("/")}`,
     ...listing.get(path),
   }));
-  return { key: await keyOf(files), name: files[0].name, address: hubName(id), files, note };
+  return { key: await keyOf(files), name: files[0].name, address: hubName(id), files, note: notes.join(" ") };
+}
+
+function choose(paths, quant, repository, withTower) {
+  const { names, note } = chooseFiles(paths, quant, repository);
+  const tower = withTower ? chooseTower(paths, names[0], repository) : { name: null, note: "" };
+  return { names: [...names, tower.name].filter(Boolean), notes: [note, tower.note].filter(Boolean) };
 }
 
 async function list(id, hub, signal) {

@@ -17,7 +17,7 @@ const channel = new BroadcastChannel("camelid-models");
  * @param {import("./address.js").RemoteModel} model
  * @param {{onProgress: (progress: Progress) => void, signal: AbortSignal}} options an abort keeps the
  *   stored part
- * @returns {Promise<FileSystemFileHandle | FileSystemFileHandle[]>}
+ * @returns {Promise<import("./store.js").Handles>}
  * @throws {ModelError}, or the signal's reason
  */
 export async function download(model, { onProgress, signal }) {

@@ -17,6 +17,7 @@ export function frame(dialog) {
     close: make("button", { type: "button", className: "close", textContent: "×" }),
     device: make("p", { className: "quiet" }),
     address: make("input", { id: "models-address", name: "model", autocomplete: "off" }),
+    images: make("input", { type: "checkbox", checked: true }),
     files: make("input", { type: "file", accept: ".gguf", multiple: true }),
     folder: make("input", { type: "file", webkitdirectory: true }),
     note: make("p", { className: "note", role: "status" }),
@@ -27,7 +28,7 @@ export function frame(dialog) {
     known: make("ul"),
   };
   at.close.ariaLabel = text("close");
-  at.form = addressForm(at.address);
+  at.form = addressForm(at.address, at.images);
   at.drop = dropZone(at);
   const title = make("h2", { id: "models-title", textContent: text("title") });
   dialog.classList.add("models");
@@ -41,12 +42,13 @@ export function frame(dialog) {
   return at;
 }
 
-function addressForm(input) {
+function addressForm(input, images) {
   const label = make("label", { htmlFor: input.id, textContent: text("address") });
   const hint = make("small", { id: "models-hint", className: "quiet", textContent: text("address.hint") });
   input.setAttribute("aria-describedby", hint.id);
   const open = make("button", { className: "primary", textContent: text("address.open") });
-  return make("form", { method: "dialog" }, label, make("div", {}, input, open), hint);
+  const choice = make("label", { className: "quiet" }, images, text("address.images"));
+  return make("form", { method: "dialog" }, label, make("div", {}, input, open), hint, choice);
 }
 
 function dropZone({ files, folder }) {

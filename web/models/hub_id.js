@@ -20,6 +20,7 @@ const UNPRINTABLE = /[\p{C}\p{Zl}\p{Zp}]|(?! )\p{Zs}/u;
 const PREFERRED = [
   "Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "BF16", "F16", "F32",
 ];
+const PREFERRED_TOWERS = ["F16", "BF16", "F32", "Q8_0"];
 
 /**
  * A model on a hub. `quant` is a tag such as Q4_K_M, a file name, or a word in a file's path.
@@ -74,13 +75,43 @@ export function hubName({ owner, repo, quant, revision }, withQuant = true) {
  */
 export function chooseFiles(listing, quant, repository) {
   for (const name of listing) checkName(name, repository);
-  const ggufs = listing.filter((name) => /\.gguf$/i.test(name) && !NOT_A_MODEL.test(name)).sort(byCodePoint);
+  const ggufs = listing.filter((name) => isGguf(name) && !NOT_A_MODEL.test(name)).sort(byCodePoint);
   if (!ggufs.length) throw new ModelError("no-gguf", { repository });
   const models = [...new Set(ggufs.map(firstPart))];
   const { name, note } = quant
     ? { name: named(models, quant, repository), note: "" }
     : preferred(models, repository);
   return { names: partNames(name), note };
+}
+
+/**
+ * Chooses the vision tower of a model: the nearest in its folder and those above, of several by type.
+ * @param {string[]} listing paths in the repository
+ * @param {string} model path of the model's file
+ * @param {string} repository the name in messages
+ * @returns {{name: string | null, note: string}} a note tells of a choice by names alone
+ */
+export function chooseTower(listing, model, repository) {
+  const towers = listing.filter((name) => isGguf(name) && isTower(name) && model.startsWith(folderOf(name)));
+  const ranked = towers.sort((a, b) => towerRank(a) - towerRank(b) || byCodePoint(a, b));
+  const best = ranked.filter((name) => towerRank(name) === towerRank(ranked[0]));
+  if (best.length < 2) return { name: best[0] ?? null, note: "" };
+  return { name: best[0], note: text("note.tower", { repository, names: abbreviated(best), name: best[0] }) };
+}
+
+/** The nearest folder comes first, then the preferred type. */
+function towerRank(name) {
+  const type = PREFERRED_TOWERS.indexOf(quantTag(name));
+  const last = PREFERRED_TOWERS.length;
+  return (type < 0 ? last : type) - (last + 1) * name.split("/").length;
+}
+
+function folderOf(name) {
+  return name.slice(0, name.lastIndexOf("/") + 1);
+}
+
+function isGguf(name) {
+  return /\.gguf$/i.test(name);
 }
 
 /** True for the file name of a vision tower. */

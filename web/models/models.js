@@ -17,7 +17,7 @@ const running = new Map();
  * Shows the dialog in the page's language. A chosen model closes it and calls `onOpen` once, with what `load`
  * takes. `onNotice` gets the end of a download while the dialog is closed.
  * @param {HTMLDialogElement} dialog
- * @param {{onOpen: (model: Handle | Handle[], name: string, mmproj?: File) => void,
+ * @param {{onOpen: (model: Handle | Handle[], name: string, mmproj?: Handle) => void,
  *   onNotice: (text: string, isFailure: boolean) => void}} options
  */
 export async function openModels(dialog, { onOpen, onNotice }) {
@@ -122,8 +122,8 @@ class View {
 
   /** Opens a stored model, unless another tab deleted it. */
   async #openStored(key, name) {
-    const model = await opened(key);
-    if (model) return this.#open(model, name);
+    const handles = await opened(key);
+    if (handles) return this.#openHandles(handles, name);
     await this.#fillStored();
     throw new ModelError("stored.gone", { name });
   }
@@ -141,7 +141,8 @@ class View {
   #get(address, found = null) {
     if (running.has(address)) return;
     this.#say("");
-    const job = startJob(address, found, (note) => this.#say(note));
+    const withTower = this.#at.images.checked;
+    const job = startJob({ address, found, withTower }, (note) => this.#say(note));
     this.#noticeEnd(job); // before #show, which closes the dialog at the end
     this.#show(job, true);
   }
@@ -159,7 +160,7 @@ class View {
     const { made, tell, end } = progressRow(job.name, () => job.stop.abort());
     this.#at.jobs.append(made);
     job.listeners.add(() => tell(job.name, job.progress, line(job.progress)));
-    const opened = (handles) => opens && !this.#isGone && this.#open(handles, job.name);
+    const opened = (handles) => opens && !this.#isGone && this.#openHandles(handles, job.name);
     const failed = (error) => (job.stop.signal.aborted ? this.#sayStopped(job) : this.#fail(error));
     void job.ended.then(opened, failed).finally(() => {
       end();
@@ -174,6 +175,11 @@ class View {
   #take(files) {
     const { model, name, mmproj } = modelOf(files);
     this.#open(model, name, mmproj);
+  }
+
+  /** Opens a stored model; its vision tower too, where images are wanted. */
+  #openHandles({ model, mmproj }, name) {
+    this.#open(model, name, this.#at.images.checked ? mmproj : undefined);
   }
 
   #open(model, name, mmproj) {
@@ -204,33 +210,34 @@ class View {
 /**
  * A download of this tab. `ended` resolves to handles of the files.
  * @typedef {{address: string, name: string, stop: AbortController, listeners: Set<() => void>,
- *   progress: import("./downloads.js").Progress | null, ended: Promise<Handle | Handle[]>}} Job
+ *   progress: import("./downloads.js").Progress | null, ended: Promise<import("./store.js").Handles>}} Job
  */
 
 /** Starts a job of an address. @returns {Job} */
-function startJob(address, found, say) {
+function startJob({ address, found, withTower }, say) {
   const job = { address, name: found?.name ?? address, stop: new AbortController(), progress: null };
   job.listeners = new Set();
-  job.ended = runJob(job, found, say).finally(() => running.delete(address));
+  const find = (signal) => found ?? findOrStored(address, { withTower, signal }, say);
+  job.ended = runJob(job, find).finally(() => running.delete(address));
   running.set(address, job);
   return job;
 }
 
-async function runJob(job, found, say) {
+async function runJob(job, find) {
   const { signal } = job.stop;
   const tell = (facts) => {
     Object.assign(job, facts);
     for (const listener of job.listeners) listener();
   };
-  const model = found ?? (await findOrStored(job.address, signal, say));
+  const model = await find(signal);
   tell({ name: model.name });
   return download(model, { onProgress: (progress) => tell({ progress }), signal });
 }
 
 /** A model by its address. While the hub cannot be reached, the one stored under that address. */
-async function findOrStored(address, signal, say) {
+async function findOrStored(address, options, say) {
   try {
-    const found = await findModel(address, { signal });
+    const found = await findModel(address, options);
     if (found.note) say(found.note);
     return found;
   } catch (error) {

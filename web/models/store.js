@@ -1,5 +1,6 @@
 // Models in the browser's private file system (OPFS): a folder for each, with its files and its journal.
 
+import { isTower } from "./hub_id.js";
 import { read, sums } from "./journal.js";
 import { ModelError } from "./texts.js";
 
@@ -44,16 +45,19 @@ export async function stateOf(folder) {
 }
 
 /**
- * Handles of a stored model's files, as `load` takes them: one handle, or one for each part.
+ * Handles of a stored model, as `load` takes them: one handle, or one for each part; and its vision tower.
+ * @typedef {{model: FileSystemFileHandle | FileSystemFileHandle[], mmproj?: FileSystemFileHandle}} Handles
  * @param {string} key
- * @returns {Promise<FileSystemFileHandle | FileSystemFileHandle[] | null>} null unless it is complete
+ * @returns {Promise<Handles | null>} null unless it is complete
  */
 export async function opened(key) {
   const folder = await (await models()).getDirectoryHandle(key).catch(() => null);
   const state = folder && (await stateOf(folder));
   if (!state?.isComplete) return null;
   const handles = await Promise.all(state.model.files.map(({ name }) => folder.getFileHandle(name)));
-  return handles.length === 1 ? handles[0] : handles;
+  const mmproj = handles.find(({ name }) => isTower(name));
+  const parts = handles.filter((handle) => handle !== mmproj);
+  return { model: parts.length === 1 ? parts[0] : parts, mmproj };
 }
 
 /**

@@ -39,6 +39,7 @@ def load(
     record_tape: bool = False,
     pooling: str | None = None,
     mmproj: ModelName | None = None,
+    mmproj_auto: bool = True,
     progress: Progress | None = None,
     **unknown: Never,
 ) -> LLM:
@@ -54,7 +55,7 @@ def load(
         tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, collective=collective,
         activations=activations, context=context, parallel=parallel, chunk=chunk, step_ms=step_ms,
         kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight, record_tape=record_tape,
-        pooling=pooling, mmproj=mmproj, **unknown,
+        pooling=pooling, mmproj=mmproj, mmproj_auto=mmproj_auto, **unknown,
     )  # fmt: skip
     return load_with(model, options, progress=progress)
 

@@ -33,7 +33,7 @@ from camelid.cli.command import (
     subcommand,
 )
 from camelid.cli.engine_flags import engine_flags, read_engine
-from camelid.cli.hub_download import local_path
+from camelid.cli.hub_download import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.mmproj_flag import mmproj_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
@@ -64,7 +64,7 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option("--no-history", is_flag=True, help="Save no input history.")
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
-    kv_type: str, mmproj: str | None, history: Path, no_history: bool, server: str | None,
+    kv_type: str, mmproj: str | None, mmproj_auto: bool, history: Path, no_history: bool, server: str | None,
     api_key: str | None, model_name: str | None, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Chat with a model in the terminal, or with a server that has OpenAI's API.
@@ -79,7 +79,8 @@ def command(
         **read_engine(others),
     }
     words = read_backend(others)
-    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type, "mmproj": mmproj}
+    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
+    words |= {"mmproj": mmproj, "mmproj_auto": mmproj_auto}
     check_folder(session_file)
     kept = None if no_history else history
     with EngineThread() as thread:
@@ -89,7 +90,7 @@ def command(
                 begin(talk, system, str(talk.model))
                 converse_to_the_end(talk, kept, None)
             return
-        path = local_path(model)
+        path, words = local_model(model, words)
         with loaded(thread, path, words) as llm:
             llm.on_recovery(say)
             if names_backend(words, verbose):

@@ -27,8 +27,9 @@ from camelid.requests.output_text import Completion
 
 # Flags of `camelid chat` that concern a model loaded here.
 NOT_THERE = (
-    "model", "session_file", "ctx_size", "kv_type", "mmproj", "backend", "adapter", "threads", "gpu_layers",
-    "tensor_parallel", "pipeline_parallel", "collective", "activations", "context_shift", "n_keep", "lookup",
+    "model", "session_file", "ctx_size", "kv_type", "mmproj", "mmproj_auto", "backend", "adapter", "threads",
+    "gpu_layers", "tensor_parallel", "pipeline_parallel", "collective", "activations", "context_shift",
+    "n_keep", "lookup",
 )  # fmt: skip
 PATH = "/v1/chat/completions"
 # Options of the Python API that servers take under the same name.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
+from typing import Any
 
 from camelid.cli.command import say, writing_bar
 from camelid.formats.hub.fetch import Fetched, Progress, fetch
@@ -16,7 +18,17 @@ def local_path(model: str) -> str:
     return str(fetch_with_bar(hub_id).path) if hub_id else model
 
 
-def fetch_with_bar(hub_id: HubId, *, offline: bool = False) -> Fetched:
+def local_model(model: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """As `local_path`, with the load options: a hub's mmproj file is downloaded if they leave it open."""
+    hub_id = find_hub_id(model)
+    if hub_id is None:
+        return model, {**options}
+    is_open = options["mmproj"] is None and options["mmproj_auto"]
+    fetched = fetch_with_bar(hub_id, with_mmproj=is_open)
+    return str(fetched.path), {**options, **({"mmproj": str(fetched.mmproj)} if fetched.mmproj else {})}
+
+
+def fetch_with_bar(hub_id: HubId, *, offline: bool = False, with_mmproj: bool = False) -> Fetched:
     """Calls `fetch` with notes on stderr; the bar appears with the first byte."""
     bars: list[Progress | None] = []
     try:
@@ -28,7 +40,7 @@ def fetch_with_bar(hub_id: HubId, *, offline: bool = False) -> Fetched:
                 if bar := bars[0]:
                     bar(name, done, total)
 
-            return fetch(hub_id, offline=offline, progress=report, say=say)
+            return fetch(hub_id, offline=offline, with_mmproj=with_mmproj, progress=report, say=say)
     except KeyboardInterrupt:
         say("interrupted; partial files are kept, and the same command resumes the download")
         raise

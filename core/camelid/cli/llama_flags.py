@@ -51,8 +51,8 @@ REFUSED: Lines = {
         "--spec-ngram-size-n --spec-ngram-size-m --spec-ngram-min-hits -lcs --lookup-cache-static -lcd "
         "--lookup-cache-dynamic"
     ),
-    "an image's tower is set by --mmproj FILE alone; audio and video input is not available yet": (
-        "-mmu --mmproj-url MMPROJ_URL --mmproj-auto MMPROJ_AUTO --mmproj-offload "
+    "an image's tower is set by --mmproj FILE or is the hub's; audio and video input is not available yet": (
+        "-mmu --mmproj-url MMPROJ_URL --mmproj-offload "
         "--no-mmproj-offload MMPROJ_OFFLOAD -mmdev --mmproj-device --image-min-tokens IMAGE_MIN_TOKENS "
         "--image-max-tokens IMAGE_MAX_TOKENS --mtmd-batch-max-tokens MTMD_BATCH_MAX_TOKENS --video-fps "
         "VIDEO_FPS --video-timestamp-interval VIDEO_TIMESTAMP_INTERVAL --video-ffmpeg-dir VIDEO_FFMPEG_DIR "
@@ -130,7 +130,7 @@ REFUSED: Lines = {
 TRUE: Lines = {
     "": (
         "--jinja JINJA -cb --cont-batching CONT_BATCHING --no-mcp-proxy --no-ui-mcp-proxy "
-        "--no-webui-mcp-proxy -no-ag --no-agent --no-mmproj --no-mmproj-auto --models-autoload "
+        "--no-webui-mcp-proxy -no-ag --no-agent --models-autoload "
         "MODELS_AUTOLOAD -kvo --kv-offload KV_OFFLOAD --op-offload --repack REPACK -e --escape "
         "--no-skip-chat-parsing --no-log-jsonl --reasoning-preserve REASONING_PRESERVE --no-perf PERF"
     )

@@ -9,6 +9,7 @@ import click
 from camelid.cli.command import say, subcommand
 from camelid.cli.format import human
 from camelid.cli.hub_download import fetch_with_bar
+from camelid.cli.mmproj_flag import no_mmproj_option
 from camelid.errors import RequestError
 from camelid.formats.hub.fetch import Fetched
 from camelid.formats.hub.ids import HubId, parse_hub_id
@@ -28,21 +29,23 @@ def checked_hub_id(_: click.Context, __: click.Parameter, value: str) -> HubId:
 @subcommand
 @click.argument("hub_id", metavar="HUB_ID", callback=checked_hub_id)
 @click.option("--offline", is_flag=True, help="Use the cache only.")
+@no_mmproj_option
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-def command(hub_id: HubId, offline: bool, as_json: bool, verbose: bool) -> None:
+def command(hub_id: HubId, offline: bool, mmproj_auto: bool, as_json: bool, verbose: bool) -> None:
     """Download a model from a hub and print its path. HUB_ID is owner/repo[@REVISION][:QUANT or :FILE].
 
     QUANT defaults to Q4_K_M if the repository has it; REVISION is a branch, tag or commit. An interrupted
     download resumes. HF_TOKEN, HF_HOME, HF_ENDPOINT and HF_HUB_OFFLINE apply as in huggingface_hub.
     """
-    fetched = fetch_with_bar(hub_id, offline=offline)
+    fetched = fetch_with_bar(hub_id, offline=offline, with_mmproj=mmproj_auto)
     if as_json:
         click.echo(json.dumps(facts(fetched)))
         return
     click.echo(fetched.path)
     if verbose:
         say(f"commit {fetched.commit}: {', '.join(file.name for file in fetched.files)}")
-    say(f"{human(fetched.n_bytes)} · {fetched.path.name} · run it with: camelid run {fetched.hub_id} -p TEXT")
+    name = f"{fetched.path.name} with {fetched.mmproj.name}" if fetched.mmproj else fetched.path.name
+    say(f"{human(fetched.n_bytes)} · {name} · run it with: camelid run {fetched.hub_id} -p TEXT")
 
 
 def facts(fetched: Fetched) -> dict[str, object]:
@@ -52,5 +55,6 @@ def facts(fetched: Fetched) -> dict[str, object]:
         "path": str(fetched.path),
         "commit": fetched.commit,
         "bytes": fetched.n_bytes,
+        "mmproj": str(fetched.mmproj) if fetched.mmproj else None,
         "files": [str(file) for file in fetched.files],
     }

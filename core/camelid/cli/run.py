@@ -24,7 +24,7 @@ from camelid.cli.command import (
 )
 from camelid.cli.constraint_flags import constraint_options, read_constraint
 from camelid.cli.engine_flags import engine_flags, read_engine
-from camelid.cli.hub_download import local_path
+from camelid.cli.hub_download import local_model
 from camelid.cli.kv_flag import kv_type_option
 from camelid.cli.mmproj_flag import mmproj_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
@@ -64,6 +64,7 @@ def command(
     system: str | None,
     images: tuple[str, ...],
     mmproj: str | None,
+    mmproj_auto: bool,
     raw: bool,
     n_predict: int | None,
     ctx_size: int | None,
@@ -86,11 +87,11 @@ def command(
     guide = read_constraint(others)
     text = read_prompt(prompt)
     with ExitStack() as stack:
-        llm = stack.enter_context(
-            loaded(model, {**words, "record_tape": save_tape is not None, "mmproj": mmproj})
-        )
+        tower = {"mmproj": mmproj, "mmproj_auto": mmproj_auto}
+        llm = stack.enter_context(loaded(model, {**words, **tower, "record_tape": save_tape is not None}))
         if draft:
-            engine["speculate"] = stack.enter_context(loaded(draft, words))
+            no_tower = {"mmproj": None, "mmproj_auto": False}
+            engine["speculate"] = stack.enter_context(loaded(draft, {**words, **no_tower}))
         llm.on_recovery(say)
         if names_backend(words, verbose):
             say(llm.backend_note)
@@ -111,9 +112,9 @@ def check_pairs(system: str | None, raw: bool, draft: str | None, lookup: bool) 
 
 def loaded(model: str, words: dict[str, Any]) -> LLM:
     """Loads the model, with a progress bar."""
-    path = local_path(model)
+    path, options = local_model(model, words)
     with loading_bar() as progress:
-        return load(path, progress=progress, **words)
+        return load(path, progress=progress, **options)
 
 
 def read_prompt(prompt: str | None) -> str:

@@ -23,6 +23,11 @@ CARD, CARD_TITLE = "README.md", b"# Qwen3-Reranker"  # published without modules
 CARD_ANSWERS = ("yes", "no")
 SCORES = ("true_token_id", "false_token_id")  # of a LogitScore
 LENGTHS = ("sentence_bert_config.json", "sentence_roberta_config.json", "sentence_xlm-roberta_config.json")
+FOLDER_FILES = {
+    "Pooling": ("config.json",),
+    "Dense": ("config.json", "model.safetensors"),
+    "LogitScore": ("config.json",),
+}  # of a module's folder
 MAX_BYTES = 1 << 20
 MAX_MODULES = 8
 MAX_PROMPTS = 64
@@ -70,8 +75,19 @@ def read_embedding(path: Path, files: Mapping[str, Path]) -> EmbeddingFiles:
         found = _with_prompts(found, _config(files[PROMPTS]))
     if MODULES in files:
         return _with_modules(found, path, files[MODULES])
-    is_card = CARD in files and CARD_TITLE in read_small(files[CARD], MAX_BYTES)
+    is_card = CARD in files and _is_card(files[CARD])
     return replace(found, answers=CARD_ANSWERS) if is_card else found
+
+
+def _is_card(file: Path) -> bool:
+    """True for a card of Qwen3-Reranker; other models' cards may have any size."""
+    return file.stat().st_size <= MAX_BYTES and CARD_TITLE in read_small(file, MAX_BYTES)
+
+
+def module_files(file: Path) -> tuple[str, ...]:
+    """Paths in the directory of the files of a modules.json's folders. Raises ModelFormatError."""
+    pairs = [(folder, name) for kind, folder in _modules(file) for name in FOLDER_FILES.get(kind, ())]
+    return tuple(f"{folder}/{name}" if folder else name for folder, name in pairs)
 
 
 def _with_prompts(found: EmbeddingFiles, config: Config) -> EmbeddingFiles:

@@ -20,7 +20,7 @@ from camelid.version import __version__
 
 BLOCK = 8 << 20  # bytes of one read of a source that is no local file
 # Load options that another machine, or a replay of one request, may choose freely: they change no bit.
-FREE = ("record_tape", "threads", "kv_rows", "max_in_flight")
+FREE = ("record_tape", "threads", "kv_rows", "max_in_flight", "mmproj_auto")
 # Further files of a Hugging Face directory that decide prompts and answers.
 SETTINGS = ("*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt")
 

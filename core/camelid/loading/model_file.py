@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from camelid.errors import ModelFormatError, RequestError
+from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.gguf import Gguf, fetch_gguf
 from camelid.formats.hub.ids import HubId, parse_hub_id
 from camelid.formats.progress import Progress
@@ -149,14 +149,21 @@ def find_hub_id(model: ModelName) -> HubId | None:
     return None if hub_id is None or Path(str(model)).exists() else hub_id
 
 
-async def fetch_model(model: ModelName, *, progress: Progress | None = None) -> ModelName:
+async def fetch_model(model: ModelName) -> ModelName:
     """The local path of a hub id, downloaded in a thread unless cached; any other name unchanged.
 
     Raises the errors of `formats.hub.fetch.fetch`, and RequestError in a browser.
     """
+    return (await fetch_files(model))[0]
+
+
+async def fetch_files(
+    model: ModelName, *, with_mmproj: bool = False, progress: Progress | None = None
+) -> tuple[ModelName, ModelName | None]:
+    """As `fetch_model`; with the local path of the hub's mmproj file, or None."""
     hub_id = find_hub_id(model)
     if hub_id is None:
-        return model
+        return model, None
     if sys.platform == "emscripten":
         raise RequestError(
             f"{hub_id}: a page cannot fetch a hub id; open a downloaded .gguf file, or give its address",
@@ -164,7 +171,8 @@ async def fetch_model(model: ModelName, *, progress: Progress | None = None) -> 
         )
     from camelid.formats.hub.fetch import afetch
 
-    return (await afetch(hub_id, progress=progress)).path
+    fetched = await afetch(hub_id, progress=progress, with_mmproj=with_mmproj)
+    return fetched.path, fetched.mmproj
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,15 +250,22 @@ async def read_header(source: ModelSource) -> Gguf:
 
 
 async def open_model(
-    model: ModelName, *, mmproj: ModelName | None = None, progress: Progress | None = None
+    model: ModelName,
+    *,
+    mmproj: ModelName | None = None,
+    mmproj_auto: bool = False,
+    progress: Progress | None = None,
 ) -> ModelFile:
     """Opens a model, which is a GGUF file, a directory or a hub id, and reads its headers but no weights.
 
-    `mmproj` is the GGUF file of its vision tower; a directory has its own. `progress` receives the downloaded
-    bytes of a hub id.
+    `mmproj` is the GGUF file of its vision tower; a directory has its own, and `mmproj_auto` fetches the one
+    beside a hub id's file. `progress` receives the downloaded bytes of a hub id.
     """
-    file = await _open_text(model, progress)
-    return _with_rows(await _with_tower(file, mmproj) if mmproj is not None else file)
+    is_open = mmproj_auto and mmproj is None
+    path, fetched = await fetch_files(model, with_mmproj=is_open, progress=progress)
+    tower = mmproj if fetched is None else fetched
+    file = await _open_text(path)
+    return _with_rows(await _with_tower(file, tower) if tower is not None else file)
 
 
 async def _with_tower(file: ModelFile, mmproj: ModelName) -> ModelFile:
@@ -258,7 +273,12 @@ async def _with_tower(file: ModelFile, mmproj: ModelName) -> ModelFile:
     if file.tower:
         raise RequestError(f"{file.name} has a vision tower of its own; leave mmproj out", field="mmproj")
     source = find_source(mmproj)
-    tower = read_tower(checkpoint_of_gguf(await read_header(source), source=MMPROJ))
+    checkpoint = checkpoint_of_gguf(await read_header(source), source=MMPROJ)
+    try:
+        tower = read_tower(checkpoint)
+    except UnsupportedModelError as error:
+        way_out = "; without the tower (--no-mmproj) the model takes text alone"
+        raise UnsupportedModelError(error.message + way_out, **error.facts) from error
     return replace(file, tower=tower, origins={**file.origins, MMPROJ: source})
 
 
@@ -270,9 +290,8 @@ def _with_rows(file: ModelFile) -> ModelFile:
     return replace(file, model=replace(file.model, image_rows=image_rows(file.tower.spec)))
 
 
-async def _open_text(model: ModelName, progress: Progress | None) -> ModelFile:
+async def _open_text(model: ModelName) -> ModelFile:
     """The model without an mmproj file."""
-    model = await fetch_model(model, progress=progress)
     path = find_directory(model)
     if path is not None:
         return await _open_directory(path)

@@ -45,7 +45,7 @@ class LoadOptions:
     latest 256 from a second copy in f16. `max_in_flight` lowers the number of steps in flight. `record_tape`
     records a tape for `save_tape`. `pooling` makes embeddings by mean, cls or last, or a row for each token
     with none, whatever the file states (None: as the file states). `mmproj` is the GGUF file of the model's
-    vision tower.
+    vision tower; `mmproj_auto` fetches the one in the repository of a hub id, if `mmproj` names none.
     """
 
     backend: str = "auto"
@@ -66,6 +66,7 @@ class LoadOptions:
     record_tape: bool = False
     pooling: str | None = None
     mmproj: ModelName | None = None
+    mmproj_auto: bool = True
 
     @classmethod
     def of(cls, **options: Any) -> LoadOptions:

@@ -16,7 +16,7 @@ from camelid.formats.progress import Progress
 from camelid.loading.choose import OpenStages, choose_backend
 from camelid.loading.deployment import Deployment, check_context
 from camelid.loading.fit import check_fit
-from camelid.loading.model_file import ModelFile, ModelName, open_model
+from camelid.loading.model_file import MMPROJ, ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
 from camelid.loading.tower import RunningTower, start_tower
 from camelid.model.decoder import declare_states
@@ -88,7 +88,9 @@ async def start(
     report = progress or _silent
     report(STAGES[0], 0, len(STAGES))
     options.check()  # invalid options fail before the file is read
-    file = await open_model(model, mmproj=options.mmproj, progress=progress)
+    file = await open_model(model, mmproj=options.mmproj, mmproj_auto=options.mmproj_auto, progress=progress)
+    if MMPROJ in file.origins:  # a hub id's own is recorded by its path
+        options = replace(options, mmproj=file.origins[MMPROJ].name)
     if options.pooling is not None:
         spec = with_pooling(file.model.spec, options.pooling)
         file = replace(file, model=replace(file.model, spec=spec))

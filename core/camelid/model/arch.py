@@ -20,7 +20,7 @@ for a layer, r rank of the learned residual.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from camelid.model.spec import LayerSpec, ModelSpec
@@ -36,6 +36,7 @@ RANKING: Shapes = {"cls": "CC", "cls.output": "LC"}
 PRE_NORMS: Shapes = {"attn_norm": "C", "ffn_norm": "C"}
 BERT_NORMS: Shapes = {"attn_output_norm": "C", "layer_output_norm": "C"}
 POST_NORMS: Shapes = {"post_attention_norm": "C", "post_ffw_norm": "C"}
+ROUTER_BIAS: Shapes = {"exp_probs_b.bias": "E"}
 HEAD_NORMS: Shapes = {"attn_q_norm": "D", "attn_k_norm": "D"}
 WIDE_NORMS: Shapes = {"attn_q_norm": "Q", "attn_k_norm": "K"}
 # Multi-head latent attention; a file has either attn_q or the two matrices of low rank.
@@ -124,6 +125,7 @@ GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")
 # Fused tensor of a file -> the weights cut from its rows. An entry with a single part renames the tensor.
 FUSED_QKV = {"attn_qkv": (("attn_q", "Q"), ("attn_k", "K"), ("attn_v", "K"))}
 GATED_Q = {"attn_q": (("attn_q", "Q"), ("attn_gate", "Q"))}
+LATE_FFN_NORM = {"post_attention_norm": (("ffn_norm", "C"),)}  # of files that name it by its place
 BETA_ALPHA = {"ssm_ba": (("ssm_beta", "H"), ("ssm_alpha", "H"))}
 FUSED_GATE_UP = {"ffn_up": (("ffn_gate", "F"), ("ffn_up", "F"))}
 
@@ -304,6 +306,14 @@ GPT = Arch(
     rope_style="", norm_kind="layer", mlp="mlp", act="gelu",
     biases=(*PRE_NORMS, *ATTENTION, *PLAIN_MLP, "output_norm"), splits=FUSED_QKV,
 )  # fmt: skip
+# The same, where matrices may have no bias.
+BARE_GPT = replace(
+    GPT, biases=(*PRE_NORMS, "output_norm"), optional_biases=(*ATTENTION, *PLAIN_MLP), splits={}
+)
+# Experts chosen by sigmoids and a bias that training balances (arXiv 2408.15664), beside norms of heads.
+BALANCED = Arch(
+    rope_style="neox", added={"attention": HEAD_NORMS}, optional=ROUTER_BIAS, gate="sigmoid", normalizes=False
+)
 
 
 @dataclass(frozen=True, slots=True)

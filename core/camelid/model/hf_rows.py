@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import TypeAlias
 
 from camelid.formats.gguf_header import MetadataValue
@@ -17,6 +18,7 @@ from camelid.formats.settings import Config
 
 Names = Mapping[str, str]
 Refused: TypeAlias = Mapping[str, tuple[object, ...]]  # supported values of a key
+Derived: TypeAlias = Mapping[str, Callable[[Config], MetadataValue]]
 Runs: TypeAlias = Sequence[tuple[int, float]]  # (number of rows, factor), for all rows of a matrix
 
 ATTENTION: Names = {
@@ -32,6 +34,11 @@ POST_NORMS: Names = {
     "post_ffw_norm": "post_feedforward_layernorm",
 }
 SANDWICH: Names = {"attn_norm": "input_layernorm", "ffn_norm": "pre_feedforward_layernorm", **POST_NORMS}
+# Of files that name the norm before the MLP post_attention_norm; `arch.LATE_FFN_NORM` reads it.
+LATE_FFN_NORM: Names = {
+    "attn_norm": "input_layernorm", "post_attention_norm": "post_attention_layernorm",
+}  # fmt: skip
+PRE_FF_NORMS: Names = {"attn_norm": "input_layernorm", "ffn_norm": "pre_ff_layernorm"}
 GLU: Names = {"ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
 LLAMA: Names = {**PRE_NORMS, **ATTENTION, **GLU}
 MAMBA2: Names = {
@@ -72,7 +79,14 @@ MIXTRAL_EXPERTS: Names = {
     "ffn_up_exps": "block_sparse_moe.experts.{e}.w3",
     "ffn_down_exps": "block_sparse_moe.experts.{e}.w2",
 }
+# All experts in one tensor, gate and up side by side.
+FUSED_EXPERTS: Names = {
+    "ffn_gate_exps.weight": "mlp.experts.gate_up_proj",
+    "ffn_up_exps.weight": "mlp.experts.gate_up_proj",
+    "ffn_down_exps.weight": "mlp.experts.down_proj",
+}
 ROUTER_BIAS: Names = {"exp_probs_b.bias": "mlp.gate.e_score_correction_bias"}
+ROUTER: Names = {"ffn_gate_inp": "mlp.router.gate", "exp_probs_b.bias": "mlp.expert_bias"}
 GPT2: Names = {
     "attn_norm": "ln_1",
     "attn_qkv": "attn.c_attn",
@@ -101,7 +115,24 @@ def outer(token_embd: str, output_norm: str, output: str = "lm_head") -> Names:
     return {"token_embd": token_embd, "output_norm": output_norm, "output": output}
 
 
+def expert_folds(gate: str, up: str, down: str) -> Names:
+    """Folds of the experts' matrices."""
+    return {"ffn_gate_exps": gate, "ffn_up_exps": up, "ffn_down_exps": down}
+
+
+def only(value: object, *keys: str) -> Refused:
+    """Keys of which this value alone is supported."""
+    return dict.fromkeys(keys, (value,))
+
+
+def unlimited(*keys: str) -> Refused:
+    """Bounds of time steps that bound nothing."""
+    return only([0.0, inf], *keys)
+
+
 OUTER: Names = outer("model.embed_tokens", "model.norm")
+FINAL_OUTER: Names = outer("model.embed_tokens", "model.final_layernorm")
+FEED_FORWARD: Names = renamed(GLU, "mlp.", "feed_forward.")
 GPT_OUTER: Names = outer("transformer.wte", "transformer.ln_f")
 
 # Rotation of halves becomes rotation of adjacent pairs: rows of each head are permuted.
@@ -144,11 +175,13 @@ GPT2_KEYS: Names = {
 }
 OLMO: Names = {**POST_NORMS, **ATTENTION, **HEAD_NORMS, **GLU}
 QWEN_DEFAULTS = {"num_key_value_heads": 32, "sliding_window": 4096, "max_window_layers": 28}
+SILU: Refused = only("silu", "hidden_act")
 
-
-PARALLEL: Mapping[str, Callable[[Config], MetadataValue]] = {
-    "use_parallel_residual": lambda config: config.flag("use_parallel_residual", False)
-}
+PARALLEL: Derived = {"use_parallel_residual": lambda config: config.flag("use_parallel_residual", False)}
+# The router's gate, by llama.cpp's numbers.
+SOFTMAX_GATE: Derived = {"expert_gating_func": lambda _: 1}
+SIGMOID_GATE: Derived = {"expert_gating_func": lambda _: 2}
+NORMED_PROBS: Derived = {"expert_weights_norm": lambda _: True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,12 +229,10 @@ class HfRow:
     acts: Names = field(default_factory=dict[str, str])
     values: Names = field(default_factory=dict[str, str])
     products: Mapping[str, tuple[str, str]] = field(default_factory=dict[str, tuple[str, str]])
-    derived: Mapping[str, Callable[[Config], MetadataValue]] = field(
-        default_factory=dict[str, Callable[[Config], MetadataValue]]
-    )
+    derived: Derived = field(default_factory=dict[str, Callable[[Config], MetadataValue]])
     layer_types: Callable[[Config, int], list[str]] | None = None
     defaults: Mapping[str, object] = field(default_factory=dict[str, object])
-    refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
+    refused: Refused = field(default_factory=dict[str, tuple[object, ...]])
     ignored: tuple[str, ...] = (".rotary_emb.inv_freq",)
     is_tied: bool = False
     bidirectional: str = ""  # the ARCHS row with use_bidirectional_attention

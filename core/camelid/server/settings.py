@@ -34,7 +34,10 @@ PARALLEL = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """A setting. `flags` are further spellings; `llama` are variables after LLAMA_ARG_, or whole names."""
+    """A setting. `flags` are further spellings; `llama` are variables after LLAMA_ARG_, or whole names.
+
+    A spelling " /--no-x" turns a switch off alone, as in click.
+    """
 
     name: str
     kind: Kind
@@ -245,6 +248,13 @@ class Settings:
         "Input of matrix products: f32, or q8, rounded to 8 bits. Default: by backend.",
     )
     mmproj: Path | None = row(None, File(), "GGUF file of the model's vision tower.", "-mm", llama="MMPROJ")
+    mmproj_auto: bool = row(
+        True,
+        Switch(),
+        "Fetch the mmproj file in the repository of a hub id.",
+        " /--no-mmproj",
+        llama="MMPROJ_AUTO",
+    )
     context: int | None = row(
         None, Whole(1), "Context length of a sequence. Default: the model's, at most 4096."
     )

@@ -14,7 +14,7 @@ import re
 import shutil
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,8 +22,9 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from camelid.errors import CamelidError, FetchError, RequestError
 from camelid.formats.hub.failures import fail, translated
-from camelid.formats.hub.ids import HubId, abbreviated, choose_files, parse_hub_id
+from camelid.formats.hub.ids import HubId, abbreviated, choose_files, choose_mmproj, parse_hub_id
 from camelid.formats.progress import Progress
+from camelid.formats.sentence_transformers import MODULES, module_files
 
 Say: TypeAlias = Callable[[str], object]
 TIMEOUT = 30.0  # seconds for a listing; downloads use HF_HUB_DOWNLOAD_TIMEOUT
@@ -33,12 +34,16 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """A model on disk. `path` is a .gguf file (the first of several parts) or a directory of safetensors."""
+    """A model on disk. `path` is a .gguf file (the first of several parts) or a directory of safetensors.
+
+    `files` are all its files, `mmproj` among them the vision tower of a .gguf file.
+    """
 
     hub_id: HubId
     path: Path
     files: tuple[Path, ...]
     commit: str
+    mmproj: Path | None = None
 
     @property
     def n_bytes(self) -> int:
@@ -56,6 +61,14 @@ class Remote(NamedTuple):
 Listing: TypeAlias = dict[str, Remote]
 
 
+class Chosen(NamedTuple):
+    """The chosen files of a listing, the mmproj file among them, and notes for the user."""
+
+    names: tuple[str, ...]
+    mmproj: str | None
+    notes: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Job:
     """One fetch: the model, its folder in the cache, the callbacks."""
@@ -64,6 +77,7 @@ class Job:
     storage: Path
     progress: Progress
     say: Say
+    with_mmproj: bool
 
     @property
     def revision(self) -> str:
@@ -75,12 +89,16 @@ class Job:
         """The repository's name in messages."""
         return str(replace(self.hub_id, quant=None))
 
-    def fetched(self, names: tuple[str, ...], commit: str) -> Fetched:
-        """The named files of a commit's snapshot."""
-        folder = self.storage / "snapshots" / commit
-        files = tuple(folder / name for name in names)
-        is_gguf = names[0].lower().endswith(".gguf")
-        return Fetched(self.hub_id, files[0] if is_gguf else folder, files, commit)
+    def snapshot(self, commit: str) -> Path:
+        """The folder of a commit's files."""
+        return self.storage / "snapshots" / commit
+
+    def fetched(self, chosen: Chosen, commit: str) -> Fetched:
+        """The chosen files of a commit's snapshot."""
+        folder = self.snapshot(commit)
+        files = tuple(folder / name for name in chosen.names)
+        path = files[0] if chosen.names[0].lower().endswith(".gguf") else folder
+        return Fetched(self.hub_id, path, files, commit, folder / chosen.mmproj if chosen.mmproj else None)
 
 
 def fetch(
@@ -88,18 +106,20 @@ def fetch(
     *,
     progress: Progress | None = None,
     offline: bool = False,
+    with_mmproj: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     say: Say = warnings.warn,
 ) -> Fetched:
     """Fetches the files of a model, downloading files that are not cached. Blocks until all are complete.
 
-    `offline` reads the cache only, like HF_HUB_OFFLINE. `progress` receives (file name, bytes so far, total);
+    `offline` reads the cache only, like HF_HUB_OFFLINE. `with_mmproj` includes the vision tower of a .gguf
+    file, by `choose_mmproj`, if the repository has one. `progress` receives (file name, bytes so far, total);
     an exception in it stops the fetch, and the partial file stays for the next fetch. `say` receives notes,
     such as the default quant. HF_ENDPOINT, HF_HOME and HF_TOKEN apply as in huggingface_hub.
 
     Raises FetchError for network, access, disk and checksum failures; RequestError for an unknown id or
     quant; UnsupportedModelError for a repository without a readable model; ModelFormatError for unsafe file
-    names.
+    names and a malformed modules.json.
     """
     from huggingface_hub import constants
 
@@ -109,7 +129,7 @@ def fetch(
         raise RequestError(text, field="model")
     cache = Path(cache_dir or constants.HF_HUB_CACHE).expanduser().absolute()
     storage = cache / f"models--{model.owner}--{model.repo}"
-    job = Job(model, storage, progress or _silent, say)
+    job = Job(model, storage, progress or _silent, say, with_mmproj)
     if offline or constants.HF_HUB_OFFLINE:
         return _from_cache(job) or _not_cached(job)
     try:
@@ -121,7 +141,7 @@ def fetch(
         return _fetch_chosen(job, listing, commit)
 
 
-async def afetch(hub_id: HubId, *, progress: Progress | None = None) -> Fetched:
+async def afetch(hub_id: HubId, *, progress: Progress | None = None, with_mmproj: bool = False) -> Fetched:
     """Runs `fetch` in a thread, without blocking the event loop.
 
     Cancellation stops the download at its next chunk.
@@ -135,7 +155,7 @@ async def afetch(hub_id: HubId, *, progress: Progress | None = None) -> Fetched:
             progress(name, done, total)
 
     try:
-        return await asyncio.to_thread(fetch, hub_id, progress=report)
+        return await asyncio.to_thread(fetch, hub_id, progress=report, with_mmproj=with_mmproj)
     finally:
         stop.set()
 
@@ -164,15 +184,40 @@ def _sha256(lfs: Any) -> str | None:
 
 
 def _fetch_chosen(job: Job, listing: Listing, commit: str) -> Fetched:
-    names, note = choose_files(listing, job.hub_id.quant, repository=job.place)
-    if absent := [name for name in names if name not in listing]:
-        text = f": the repository lacks {abbreviated(absent)} of the model's {len(names)} files"
-        fail(job.hub_id, "missing", f"{text}; choose another quant, or wait for the complete upload")
-    if note:
+    chosen = _choose(job, listing, job.place)
+    if MODULES in chosen.names:  # its text names further files
+        _fetch_missing(job, {MODULES: listing[MODULES]}, commit)
+        chosen = _with_modules(chosen, job.snapshot(commit))
+    if absent := [name for name in chosen.names if name not in listing]:
+        text = f": the repository lacks {abbreviated(absent)} of the model's {len(chosen.names)} files"
+        fail(job.hub_id, "missing", f"{text}; choose another model or quant, or wait for the complete upload")
+    for note in chosen.notes:
         job.say(note)
-    fetched = job.fetched(names, commit)
-    files = {name: listing[name] for name in names}
-    missing = [n for n, path in zip(files, fetched.files, strict=True) if not _is_whole(path, files[n].size)]
+    _fetch_missing(job, {name: listing[name] for name in chosen.names}, commit)
+    _note_commit(job, commit)
+    return job.fetched(chosen, commit)
+
+
+def _choose(job: Job, listing: Collection[str], place: str) -> Chosen:
+    """The files of the model in a listing, less those that a modules.json names."""
+    names, *notes = choose_files(listing, job.hub_id.quant, repository=place)
+    if not job.with_mmproj:
+        return Chosen(names, None, tuple(filter(None, notes)))
+    mmproj, note = choose_mmproj(listing, names[0], repository=place)
+    names = (*names, mmproj) if mmproj else names
+    return Chosen(names, mmproj, tuple(filter(None, (*notes, note))))
+
+
+def _with_modules(chosen: Chosen, folder: Path) -> Chosen:
+    """Adds the files that a directory's modules.json names."""
+    names = dict.fromkeys((*chosen.names, *module_files(folder / MODULES)))
+    return chosen._replace(names=tuple(names))
+
+
+def _fetch_missing(job: Job, files: Listing, commit: str) -> None:
+    """Fetches the files that the cache lacks."""
+    folder = job.snapshot(commit)
+    missing = [name for name in files if not _is_whole(folder / name, files[name].size)]
     _check_room(job, [files[name] for name in missing])
     done, total = 0, sum(files[name].size for name in missing)
     for name in missing:
@@ -180,8 +225,6 @@ def _fetch_chosen(job: Job, listing: Listing, commit: str) -> Fetched:
         _fetch_file(job, name, files[name], commit, bar)
         done += files[name].size
         job.progress(name, done, total)
-    _note_commit(job, commit)
-    return fetched
 
 
 def _is_whole(path: Path, size: int) -> bool:
@@ -298,12 +341,14 @@ def _from_cache(job: Job) -> Fetched | None:
     except LocalEntryNotFoundError:
         return None
     listing = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    names, note = choose_files(listing, job.hub_id.quant, repository=f"the cached part of {job.place}")
-    if not set(names) <= set(listing):
+    chosen = _choose(job, listing, f"the cached part of {job.place}")
+    if MODULES in chosen.names:
+        chosen = _with_modules(chosen, folder)
+    if not set(chosen.names) <= set(listing):
         return None
-    if note:
+    for note in chosen.notes:
         job.say(note)
-    return job.fetched(names, folder.name)
+    return job.fetched(chosen, folder.name)
 
 
 def _not_cached(job: Job) -> NoReturn:

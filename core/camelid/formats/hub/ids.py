@@ -29,12 +29,16 @@ _TAG = re.compile(
 # A part of a split model. A file "-00001-of-00001" is complete, not a part.
 _PART = re.compile(r"(.*-)\d{5}(-of-(?!0000[01])(\d{5})\.(?:gguf|safetensors))", re.I | re.ASCII | re.DOTALL)
 _NOT_A_MODEL = re.compile(r"(?:^|[-._/])(?:mmproj|imatrix)(?:[-._/]|$)", re.I)
+_MMPROJ = re.compile(r"(?:^|[-._/])mmproj(?:[-._/]|$)", re.I)
 # Default quants, best first by quality for size, as in other runtimes.
 PREFERRED = ("Q4_K_M", "Q4_K_S", "Q4_0", "Q5_K_M", "Q5_K_S", "Q6_K", "Q8_0", "Q3_K_M", "BF16", "F16", "F32")
+PREFERRED_MMPROJ = ("F16", "BF16", "F32", "Q8_0")  # a tower is small beside its model
 # Files that are fetched beside safetensors. Never .bin or .pt: loading a pickle runs code.
 _WITH_WEIGHTS = re.compile(
     r"(?:config|generation_config|tokenizer[\w.-]*|special_tokens_map|added_tokens|vocab)\.json"
     r"|tokenizer\.model|merges\.txt|chat_template\.(?:json|jinja)|[\w.-]+\.safetensors\.index\.json"
+    r"|additional_chat_templates/[^/]+\.jinja|(?:pre)?processor_config\.json"
+    r"|modules\.json|config_sentence_transformers\.json|sentence_[\w-]+_config\.json|README\.md"
 )
 _SHARD = re.compile(r"model(?:-\d{5}-of-\d{5})?\.safetensors")
 _PICKLE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
@@ -90,7 +94,7 @@ def choose_files(
     """
     for name in listing:
         _check_name(name, repository)
-    ggufs = sorted(n for n in listing if n.lower().endswith(".gguf") and not _NOT_A_MODEL.search(n))
+    ggufs = sorted(n for n in listing if _is_gguf(n) and not _NOT_A_MODEL.search(n))
     if ggufs:
         models = list(dict.fromkeys(map(_first_part, ggufs)))
         name, note = (_named(models, quant, repository), "") if quant else _preferred(models, repository)
@@ -99,6 +103,38 @@ def choose_files(
         text = f"{repository} has no .gguf files, so there is no {quant} to choose; leave out ':{quant}'"
         raise RequestError(text, field="model")
     return _directory(sorted(listing), repository), ""
+
+
+def choose_mmproj(listing: Collection[str], model: str, *, repository: str) -> tuple[str | None, str]:
+    """Chooses the mmproj file of a model, which is one of the files of `choose_files`.
+
+    Of the files in the model's folder and the folders above, as in llama.cpp, the nearest; of several, by
+    `PREFERRED_MMPROJ`. Returns None for a directory and if there is none, and a note for the user if names
+    alone decide.
+    """
+    above = PurePosixPath(model).parents
+    found = [n for n in sorted(listing) if _is_mmproj(n) and PurePosixPath(n).parent in above]
+    if not found or not _is_gguf(model):
+        return None, ""
+    ranks = [_mmproj_rank(name) for name in found]
+    best = [name for name, rank in zip(found, ranks, strict=True) if rank == min(ranks)]
+    note = f"{repository} has the mmproj files {abbreviated(best)}; using {best[0]}"
+    return best[0], note if len(best) > 1 else ""
+
+
+def _mmproj_rank(name: str) -> tuple[int, int]:
+    """The nearest folder comes first, then the preferred type."""
+    tag = quant_tag(name)
+    kind = PREFERRED_MMPROJ.index(tag) if tag in PREFERRED_MMPROJ else len(PREFERRED_MMPROJ)
+    return -name.count("/"), kind
+
+
+def _is_mmproj(name: str) -> bool:
+    return _is_gguf(name) and bool(_MMPROJ.search(name))
+
+
+def _is_gguf(name: str) -> bool:
+    return name.lower().endswith(".gguf")
 
 
 def quant_tag(name: str) -> str:
@@ -171,12 +207,15 @@ def _preferred(models: list[str], repository: str) -> tuple[str, str]:
 
 
 def _directory(listing: Sequence[str], repository: str) -> tuple[str, ...]:
-    """The safetensors at the repository's root with all their shards, and the settings beside them."""
+    """The safetensors at the repository's root with all their shards, and the settings beside them.
+
+    The folders of a `modules.json` are not among them: its text names them.
+    """
     root = [n for n in listing if "/" not in n]
     weights = [n for n in root if _SHARD.fullmatch(n)] or [n for n in root if n.endswith(".safetensors")]
     if weights and "config.json" in root:
         shards = dict.fromkeys(part for n in weights for part in _parts(_first_part(n)))
-        return (*(n for n in root if _WITH_WEIGHTS.fullmatch(n)), *shards)
+        return (*(n for n in listing if _WITH_WEIGHTS.fullmatch(n)), *shards)
     if weights:
         reason = "its safetensors have no config.json beside them"
     elif pickles := [n for n in root if n.endswith(_PICKLE)]:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import Arch
+from camelid.model.arch import ROUTER_BIAS, Arch
 
 MLA_NAMES: hf.Names = {
     "attn_q": "self_attn.q_proj",
@@ -84,7 +84,7 @@ OCR_TOWER = (
 ARCHS: dict[str, Arch] = {
     "deepseek2": Arch(
         mixers=("mla",),
-        optional={"exp_probs_b.bias": "E"},
+        optional=ROUTER_BIAS,
         optional_biases=("attn_q_a", "attn_kv_a_mqa", "attn_output"),
         normalizes=False,
     ),
@@ -104,7 +104,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds=MLA_FOLDS,
         numbers=SCALE,
         counts=COUNTS,
-        derived={**MLA_VALUES, "expert_gating_func": lambda config: 1},
+        derived={**MLA_VALUES, **hf.SOFTMAX_GATE},
         defaults=DEFAULTS2,
         refused={**EPSILON, "norm_topk_prob": (False,), "topk_method": ("greedy",), "mlp_bias": (False,)},
     ),
@@ -114,7 +114,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds=MLA_FOLDS,
         numbers=SCALE,
         counts={**COUNTS, **GROUPS},
-        derived={**MLA_VALUES, "expert_gating_func": lambda config: 2},
+        derived={**MLA_VALUES, **hf.SIGMOID_GATE},
         defaults=DEFAULTS3,
         refused={**EPSILON, **ROUTING},
     ),

@@ -4,11 +4,12 @@ Hunyuan with experts.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, HEAD_NORMS, POST_NORMS, PRE_NORMS, Arch
+from camelid.model.arch import ATTENTION, BALANCED, HEAD_NORMS, POST_NORMS, PRE_NORMS, Arch
 
-BIAS = {"exp_probs_b.bias": "E"}
 EXPERTS: hf.Names = {**hf.GLU, **hf.QWEN_EXPERTS, **hf.SHARED_EXPERTS}
 EXAONE_DEFAULTS = {
     "num_key_value_heads": 32, "num_experts": 64, "num_experts_per_tok": 8, "num_shared_experts": 1,
@@ -52,22 +53,11 @@ def _embedding_scale(config: Config) -> float:
 
 
 ARCHS: dict[str, Arch] = {
-    "exaone-moe": Arch(
-        rope_style="neox",
-        added={"attention": HEAD_NORMS},
-        optional=BIAS,
-        gate="sigmoid",
-        normalizes=False,
-        window_pattern=4,
-        has_global_nope=True,
-    ),
-    "afmoe": Arch(
-        rope_style="neox",
+    "exaone-moe": replace(BALANCED, window_pattern=4, has_global_nope=True),
+    "afmoe": replace(
+        BALANCED,
         tensors={**PRE_NORMS, **POST_NORMS},
         added={"attention": {**HEAD_NORMS, "attn_gate": "QC"}},
-        optional=BIAS,
-        gate="sigmoid",
-        normalizes=False,
         window_pattern=4,
         has_global_nope=True,
         scales_embeddings=True,
@@ -92,30 +82,23 @@ HF_ROWS: dict[str, hf.HfRow] = {
         },
         numbers={"expert_weights_scale": "routed_scaling_factor"},
         counts=EXAONE_COUNTS,
-        derived={"expert_gating_func": lambda config: 2, "leading_dense_block_count": _n_dense},
+        derived={**hf.SIGMOID_GATE, "leading_dense_block_count": _n_dense},
         defaults=EXAONE_DEFAULTS,
         ignored=(".rotary_emb.inv_freq", "mtp."),
     ),
     "afmoe": hf.HfRow(
         arch="afmoe",
         names={
-            **hf.SANDWICH,
-            "ffn_norm": "pre_mlp_layernorm",
-            "post_ffw_norm": "post_mlp_layernorm",
+            **hf.renamed(hf.SANDWICH, "feedforward", "mlp"),
             **hf.ATTENTION,
             **hf.HEAD_NORMS,
             "attn_gate": "self_attn.gate_proj",
             **EXPERTS,
-            "ffn_gate_inp": "mlp.router.gate",
-            "exp_probs_b.bias": "mlp.expert_bias",
+            **hf.ROUTER,
         },
         numbers={"expert_weights_scale": "route_scale"},
         counts={"leading_dense_block_count": "num_dense_layers", "expert_shared_count": "num_shared_experts"},
-        derived={
-            "embedding_scale": _embedding_scale,
-            "expert_gating_func": lambda config: 2,
-            "expert_weights_norm": lambda config: True,
-        },
+        derived={"embedding_scale": _embedding_scale, **hf.SIGMOID_GATE, **hf.NORMED_PROBS},
         defaults=AFMOE_DEFAULTS,
         refused={
             "attention_bias": (False,),

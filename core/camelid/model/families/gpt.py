@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, FUSED_QKV, GLU_NAMES, GPT, PLAIN_MLP, PRE_NORMS, QKV, Arch
+from camelid.model.arch import ATTENTION, BARE_GPT, FUSED_QKV, GLU_NAMES, GPT, PRE_NORMS, QKV, Arch
 
 JAIS_REFUSED: hf.Refused = {
     "position_embedding_type": ("alibi",), "activation_function": ("swiglu",), "tie_word_embeddings": (True,),
@@ -18,14 +18,7 @@ CODESHELL_KEYS: hf.Names = {**hf.GPT2_KEYS, "attention.head_count_kv": "num_quer
 ARCHS: dict[str, Arch] = {
     "gpt2": replace(GPT, has_positions=True),
     "starcoder": replace(GPT, has_positions=True),
-    "starcoder2": Arch(
-        rope_style="neox",
-        norm_kind="layer",
-        mlp="mlp",
-        act="gelu",
-        biases=(*PRE_NORMS, "output_norm"),
-        optional_biases=(*ATTENTION, *PLAIN_MLP),
-    ),
+    "starcoder2": replace(BARE_GPT, rope_style="neox"),
     "codeshell": replace(GPT, rope_style="neox"),
     "jais": Arch(
         rope_style="",

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, MLP_TENSORS, Arch
+from camelid.model.arch import ATTENTION, LATE_FFN_NORM, MLP_TENSORS, Arch
 
-EXPERTS = ("ffn_gate_exps", "ffn_up_exps", "ffn_down_exps")
 NAMES: hf.Names = {
-    "attn_norm": "input_layernorm",
-    "post_attention_norm": "post_attention_layernorm",
+    **hf.LATE_FFN_NORM,
     **hf.ATTENTION,
     "attn_sinks.weight": "self_attn.sinks",
     "ffn_gate_inp": "mlp.router",
-    **{f"{name}.weight": "mlp.experts.gate_up_proj" for name in EXPERTS[:2]},
-    **{f"{name}.bias": "mlp.experts.gate_up_proj_bias" for name in EXPERTS[:2]},
-    "ffn_down_exps.weight": "mlp.experts.down_proj",
-    "ffn_down_exps.bias": "mlp.experts.down_proj_bias",
+    **hf.FUSED_EXPERTS,
+    **{name.replace(".weight", ".bias"): f"{matrix}_bias" for name, matrix in hf.FUSED_EXPERTS.items()},
 }
 YARN = {
     "rope_type": "yarn", "factor": 32.0, "beta_fast": 32.0, "beta_slow": 1.0, "truncate": False,
@@ -30,7 +26,7 @@ ARCHS: dict[str, Arch] = {
         added={"attention": {"attn_sinks": "A"}},
         biases=(*MLP_TENSORS["experts"],),
         optional_biases=(*ATTENTION,),
-        splits={"post_attention_norm": (("ffn_norm", "C"),)},
+        splits=LATE_FFN_NORM,
         gate="topk_softmax",
         normalizes=False,
         window_pattern=2,
@@ -43,7 +39,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         arch="gpt-oss",
         names=NAMES,
         keys={**hf.KEYS, "expert_feed_forward_length": "intermediate_size"},
-        folds={"ffn_gate_exps": "even", "ffn_up_exps": "odd", "ffn_down_exps": "transpose_each"},
+        folds=hf.expert_folds("even", "odd", "transpose_each"),
         defaults={
             "num_key_value_heads": 8,
             "head_dim": 64,
@@ -54,6 +50,6 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "rope_theta": 150000.0,
             "rope_scaling": YARN,
         },
-        refused={"hidden_act": ("silu",), "swiglu_alpha": (1.702,), "swiglu_limit": (7.0,)},
+        refused={**hf.SILU, "swiglu_alpha": (1.702,), "swiglu_limit": (7.0,)},
     ),
 }

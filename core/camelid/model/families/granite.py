@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import inf
 
 from camelid.model import hf_rows as hf
 from camelid.model.arch import ATTENTION, GLU_NAMES, Arch
@@ -84,6 +83,6 @@ HF_ROWS: dict[str, hf.HfRow] = {
         products={"ssm.inner_size": ("mamba_expand", "hidden_size")},
         numbers=SCALES,
         defaults=HYBRID_DEFAULTS,
-        refused={"hidden_act": ("silu",), "mamba_proj_bias": (False,), "time_step_limit": ([0.0, inf],)},
+        refused={**hf.SILU, "mamba_proj_bias": (False,), **hf.unlimited("time_step_limit")},
     ),
 }

@@ -7,7 +7,7 @@ from math import ceil
 
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import HEAD_NORMS, MIXER_TENSORS, Arch
+from camelid.model.arch import HEAD_NORMS, MIXER_TENSORS, ROUTER_BIAS, Arch
 
 LFM2 = Arch(
     rope_style="neox",
@@ -18,7 +18,7 @@ LFM2 = Arch(
 )
 ARCHS: dict[str, Arch] = {
     "lfm2": LFM2,
-    "lfm2moe": replace(LFM2, gate="sigmoid", optional={"exp_probs_b.bias": "E"}),
+    "lfm2moe": replace(LFM2, gate="sigmoid", optional=ROUTER_BIAS),
 }
 
 NAMES: hf.Names = {
@@ -94,7 +94,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         keys={**hf.KEYS, "norm_eps": "norm_eps"},
         numbers={"expert_weights_scale": "routed_scaling_factor"},
         counts={"shortconv.l_cache": "conv_L_cache", "leading_dense_block_count": "num_dense_layers"},
-        derived={"expert_gating_func": lambda _: 2},
+        derived=hf.SIGMOID_GATE,
         defaults={
             "num_key_value_heads": 8, "norm_eps": 1e-5, "rope_theta": 1e6, "conv_L_cache": 3,
             "intermediate_size": 7168, "num_experts": 32, "num_experts_per_tok": 4, "num_dense_layers": 2,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from math import ceil, inf, prod
+from math import ceil, prod
 
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import PLAIN_MLP, Arch
 
-NO_LIMIT = ([0.0, inf],)  # of time steps
 SSM_BIASES = ("ssm_in", "ssm_conv1d", "ssm_out")
 ARCHS: dict[str, Arch] = {
     "mamba": Arch(
@@ -65,6 +64,7 @@ MAMBA1: hf.Names = {
     "ssm_dt": "mamba.dt_proj", "ssm_a": "mamba.A_log", "ssm_d": "mamba.D", "ssm_out": "mamba.out_proj",
 }  # fmt: skip
 MAMBA1_FOLDS: hf.Names = {"ssm_conv1d": "squeeze", "ssm_a": "decay"}
+KEYS: hf.Names = {**hf.KEYS, "norm_eps": "layer_norm_epsilon"}
 COUNTS: hf.Names = {"ssm.conv_kernel": "conv_kernel", "ssm.group_count": "n_groups"}
 KINDS = {"M": "mamba", "*": "attention", "-": "mlp"}  # letters of hybrid_override_pattern
 
@@ -119,6 +119,10 @@ def _rank(key: str) -> Callable[[Config], int]:
     )
 
 
+# Layers are a mixer alone.
+ALL_MIXERS: hf.Derived = {"attention.head_count": lambda _: 0, "feed_forward_length": lambda _: 0}
+
+
 def _has_bare_norms(_config: Config) -> bool:
     """Falcon Mamba norms time steps, B and C."""
     return True
@@ -148,21 +152,20 @@ MAMBA_ROW = hf.HfRow(
     outer=OUTER,
     layer="backbone.layers.{i}.",
     folds=MAMBA1_FOLDS,
-    keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon"},
+    keys=KEYS,
     counts={"ssm.conv_kernel": "conv_kernel", "ssm.state_size": "state_size"},
     derived={
+        **ALL_MIXERS,
         "ssm.inner_size": lambda config: config.count(
             "intermediate_size", config.count("expand") * config.count("hidden_size")
         ),
-        "attention.head_count": lambda _: 0,
-        "feed_forward_length": lambda _: 0,
         "ssm.time_step_rank": _rank("time_step_rank"),
     },
     defaults={
         "hidden_size": 768, "state_size": 16, "conv_kernel": 4, "expand": 2, "layer_norm_epsilon": 1e-5,
         "num_hidden_layers": 32, "max_position_embeddings": 1 << 20,
     },
-    refused={"hidden_act": ("silu",)},
+    refused=hf.SILU,
     is_tied=True,
 )  # fmt: skip
 HF_ROWS: dict[str, hf.HfRow] = {
@@ -176,16 +179,15 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "jamba": hf.HfRow(
         arch="jamba",
         names={
-            "attn_norm": "input_layernorm",
-            "ffn_norm": "pre_ff_layernorm",
+            **hf.PRE_FF_NORMS,
             **hf.ATTENTION,
             **MAMBA1,
             **{f"ssm_{name}_norm": f"mamba.{name}_layernorm" for name in ("dt", "b", "c")},
-            **hf.renamed(hf.GLU, "mlp.", "feed_forward."),
+            **hf.FEED_FORWARD,
             **hf.renamed(hf.QWEN_EXPERTS, "mlp.", "feed_forward."),
             "ffn_gate_inp": "feed_forward.router",
         },
-        outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
+        outer=hf.FINAL_OUTER,
         folds=MAMBA1_FOLDS,
         counts={"ssm.conv_kernel": "mamba_d_conv", "ssm.state_size": "mamba_d_state"},
         products={"ssm.inner_size": ("mamba_expand", "hidden_size")},
@@ -196,7 +198,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "attn_layer_offset": 4, "mamba_d_state": 16, "mamba_d_conv": 4, "mamba_expand": 2,
             "rms_norm_eps": 1e-6, "intermediate_size": 14336, "max_position_embeddings": 262144,
         },
-        refused={"hidden_act": ("silu",)},
+        refused=hf.SILU,
     ),
     "mamba2": hf.HfRow(
         arch="mamba2",
@@ -204,27 +206,27 @@ HF_ROWS: dict[str, hf.HfRow] = {
         outer=OUTER,
         layer="backbone.layers.{i}.",
         folds=hf.MAMBA2_FOLDS,
-        keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon"},
+        keys=KEYS,
         counts={**COUNTS, "ssm.state_size": "state_size", "ssm.time_step_rank": "num_heads"},
         products={"ssm.inner_size": ("num_heads", "head_dim")},
-        derived={"attention.head_count": lambda _: 0, "feed_forward_length": lambda _: 0},
+        derived=ALL_MIXERS,
         defaults={
             "num_heads": 128, "head_dim": 64, "hidden_size": 4096, "state_size": 128, "conv_kernel": 4,
             "n_groups": 8, "layer_norm_epsilon": 1e-5, "max_position_embeddings": 1 << 20,
             "num_hidden_layers": 64,
         },
-        refused={"hidden_act": ("silu",), "time_step_limit": NO_LIMIT},
+        refused={**hf.SILU, **hf.unlimited("time_step_limit")},
     ),
     "falcon_h1": hf.HfRow(
         arch="falcon-h1",
         names={
             **hf.MAMBA2,
             **hf.ATTENTION,
-            "attn_norm": "input_layernorm",
+            **hf.PRE_FF_NORMS,
             "ffn_norm": "pre_ff_layernorm.weight",  # without an ending of its own
-            **hf.renamed(hf.GLU, "mlp.", "feed_forward."),
+            **hf.FEED_FORWARD,
         },
-        outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
+        outer=hf.FINAL_OUTER,
         folds={**hf.MAMBA2_FOLDS, "ssm_conv1d": "published_conv", "ssm_norm": "groups_behind_gate"},
         scales=FALCON_H1_SCALES,
         counts={**hf.MAMBA2_COUNTS, "ssm.inner_size": "mamba_d_ssm"},
@@ -233,9 +235,8 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "mamba_d_state": 256, "mamba_d_conv": 4, "rms_norm_eps": 1e-5,
         },
         refused={
-            "attention_bias": (False,), "mamba_proj_bias": (False,), "mlp_bias": (False,),
-            "projectors_bias": (False,), "tie_word_embeddings": (False,), "hidden_act": ("silu",),
-            "time_step_limit": NO_LIMIT,
+            **hf.only(False, "attention_bias", "mamba_proj_bias", "mlp_bias", "projectors_bias"),
+            **hf.only(False, "tie_word_embeddings"), **hf.SILU, **hf.unlimited("time_step_limit"),
         },
     ),
     "nemotron_h": hf.HfRow(
@@ -250,7 +251,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         outer=OUTER,
         layer="backbone.layers.{i}.",
         folds=hf.MAMBA2_FOLDS,
-        keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon", "hidden_activation": "mlp_hidden_act"},
+        keys={**KEYS, "hidden_activation": "mlp_hidden_act"},
         counts={**COUNTS, "ssm.state_size": "ssm_state_size", "ssm.time_step_rank": "mamba_num_heads"},
         products={"ssm.inner_size": ("mamba_num_heads", "mamba_head_dim")},
         numbers={"attention.layer_norm_epsilon": "layer_norm_epsilon"},  # read by llama.cpp
@@ -261,7 +262,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4,
             "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2", "max_position_embeddings": 4096,
         },
-        refused={"mamba_hidden_act": ("silu",), "time_step_limit": NO_LIMIT, "mamba_dt_limit": NO_LIMIT,
+        refused={**hf.unlimited("time_step_limit", "mamba_dt_limit"), "mamba_hidden_act": ("silu",),
                  "num_nextn_predict_layers": (0,)},
     ),
 }  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import FUSED_QKV, HEAD_NORMS, PRE_NORMS, QKV, Arch
+from camelid.model.arch import FUSED_QKV, HEAD_NORMS, PRE_NORMS, QKV, ROUTER_BIAS, Arch
 
 CHUNKS = {"ffn_gate_chexps": "hxC", "ffn_up_chexps": "hxC", "ffn_down_chexps": "hCx"}
 GROVE: hf.Names = {
@@ -35,9 +35,7 @@ BAILING_COUNTS: hf.Names = {
     "leading_dense_block_count": "first_k_dense_replace",
     "expert_shared_count": "num_shared_experts",
 }
-BAILING_REFUSED: hf.Refused = {
-    "use_bias": (False,), "use_qkv_bias": (False,), "use_sliding_window": (False,),
-}  # fmt: skip
+BAILING_REFUSED: hf.Refused = hf.only(False, "use_bias", "use_qkv_bias", "use_sliding_window")
 SMALLTHINKER_KEYS: hf.Names = {
     **hf.KEYS,
     "feed_forward_length": "moe_ffn_hidden_size",
@@ -51,7 +49,7 @@ ARCHS: dict[str, Arch] = {
     "bailingmoe2": Arch(
         rope_style="neox",
         added={"attention": HEAD_NORMS},
-        optional={"exp_probs_b.bias": "E"},
+        optional=ROUTER_BIAS,
         splits=FUSED_QKV,
         gate="sigmoid",
     ),
@@ -104,12 +102,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         counts=BAILING_COUNTS,
         derived={"expert_weights_norm": lambda config: config.flag("norm_topk_prob", True)},
         defaults={"first_k_dense_replace": 0},
-        refused={
-            **BAILING_REFUSED,
-            "norm_head": (False,),
-            "norm_softmax": (False,),
-            "multi_gate": (False,),
-        },
+        refused={**BAILING_REFUSED, **hf.only(False, "norm_head", "norm_softmax", "multi_gate")},
     ),
     "bailing_moe_v2": hf.HfRow(
         arch="bailingmoe2",
@@ -121,7 +114,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "expert_group_used_count": "topk_group",
         },
         numbers={"expert_weights_scale": "routed_scaling_factor"},
-        derived={"expert_gating_func": lambda _: 2, "expert_weights_norm": lambda _: True},
+        derived={**hf.SIGMOID_GATE, **hf.NORMED_PROBS},
         defaults={"first_k_dense_replace": 0, "rms_norm_eps": 1e-6, "partial_rotary_factor": 0.5},
         refused={
             **BAILING_REFUSED,
@@ -168,7 +161,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         arch="grovemoe",
         names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **GROVE},
         derived={  # constants of the published class
-            "expert_weights_norm": lambda _: True,
+            **hf.NORMED_PROBS,
             "expert_chunk_feed_forward_length": lambda _: 128,
             "experts_per_group": lambda _: 2,
             "expert_group_scale": lambda _: 0.05,

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, PLAIN_MLP, PRE_NORMS, Arch
+from camelid.model.arch import ATTENTION, BARE_GPT, PLAIN_MLP, Arch
 
 ARCHS: dict[str, Arch] = {
-    "nemotron": Arch(
-        rope_style="neox",
-        norm_kind="layer",
-        mlp="mlp",
-        act="relu2",
-        biases=(*PRE_NORMS, "output_norm"),
-        optional_biases=(*ATTENTION, *PLAIN_MLP),
-    ),
+    "nemotron": replace(BARE_GPT, rope_style="neox", act="relu2"),
     "arcee": Arch(mlp="mlp", act="relu2", optional_biases=(*ATTENTION, *PLAIN_MLP)),
 }
 

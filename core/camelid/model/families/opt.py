@@ -5,17 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, GPT, PLAIN_MLP, PRE_NORMS, Arch
+from camelid.model.arch import BARE_GPT, Arch
 
 ARCHS: dict[str, Arch] = {
-    "opt": replace(
-        GPT,
-        act="relu",
-        has_positions=True,
-        biases=(*PRE_NORMS, "output_norm"),
-        optional_biases=(*ATTENTION, *PLAIN_MLP),
-        splits={},
-    ),
+    "opt": replace(BARE_GPT, act="relu", has_positions=True),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
@@ -37,16 +30,14 @@ HF_ROWS: dict[str, hf.HfRow] = {
         layer="model.decoder.layers.{i}.",
         folds={"position_embd": "without_offset"},
         keys={
-            **hf.KEYS,
+            **hf.LAYER_KEYS,
             "feed_forward_length": "ffn_dim",
-            "norm_eps": "layer_norm_eps",
             "hidden_activation": "activation_function",
         },
         defaults={"max_position_embeddings": 2048, "activation_function": "relu"},
         refused={
-            "do_layer_norm_before": (True,),
-            "_remove_final_layer_norm": (False,),
-            "layer_norm_elementwise_affine": (True,),
+            **hf.only(True, "do_layer_norm_before", "layer_norm_elementwise_affine"),
+            **hf.only(False, "_remove_final_layer_norm"),
         },
         is_tied=True,
     ),

@@ -44,7 +44,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "ffn_up": "mlp.fc1",
             "ffn_down": "mlp.fc2",
         },
-        outer={**hf.OUTER, "output_norm": "model.final_layernorm"},
+        outer=hf.FINAL_OUTER,
         keys=hf.LAYER_KEYS,
         defaults={"max_position_embeddings": 2048, "partial_rotary_factor": 0.5},
         refused={"qk_layernorm": (False,)},

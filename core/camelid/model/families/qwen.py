@@ -8,7 +8,7 @@ from dataclasses import replace
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import BETA_ALPHA, GATED_Q, HEAD_NORMS, QKV, Arch
+from camelid.model.arch import BETA_ALPHA, GATED_Q, HEAD_NORMS, LATE_FFN_NORM, QKV, Arch
 
 # Qwen3-Next: three layers of gated DeltaNet, then one of gated attention; experts in every layer.
 QWEN3_NEXT = Arch(
@@ -18,19 +18,18 @@ QWEN3_NEXT = Arch(
         "attention": {**HEAD_NORMS, "attn_gate": "QC"},
         "experts": {"ffn_gate_inp_shexp": "1C"},
     },
-    splits={"post_attention_norm": (("ffn_norm", "C"),), **GATED_Q, **BETA_ALPHA},
+    splits={**LATE_FFN_NORM, **GATED_Q, **BETA_ALPHA},
     interleaved={"attn_q": "A", "ssm_ba": "B"},
     full_attention_interval=4,
 )
 # Qwen3.5: as Qwen3-Next, dense or with experts; other names, and an order of heads that llama.cpp chose.
 QWEN35 = replace(
     QWEN3_NEXT,
-    splits={"post_attention_norm": (("ffn_norm", "C"),), **GATED_Q},
+    splits={**LATE_FFN_NORM, **GATED_Q},
     tiles_key_heads=True,
 )
 QWEN_NEXT: hf.Names = {
-    "attn_norm": "input_layernorm",
-    "post_attention_norm": "post_attention_layernorm",
+    **hf.LATE_FFN_NORM,
     **hf.ATTENTION,
     **hf.HEAD_NORMS,
     "attn_qkv": "linear_attn.in_proj_qkvz",
@@ -130,7 +129,7 @@ QWEN35_ROW = hf.HfRow(
     derived={"rope.dimension_sections": _sections},
     defaults={k: value for k, value in QWEN_NEXT_DEFAULTS.items() if "expert" not in k and "moe" not in k}
     | {"num_key_value_heads": 4},
-    refused={"hidden_act": ("silu",)},
+    refused=hf.SILU,
     ignored=(".rotary_emb.inv_freq", "mtp."),
 )
 HF_ROWS: dict[str, hf.HfRow] = {
@@ -179,7 +178,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         counts=QWEN_NEXT_COUNTS,
         products={"ssm.inner_size": ("linear_num_value_heads", "linear_value_head_dim")},
         defaults=QWEN_NEXT_DEFAULTS,
-        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "hidden_act": ("silu",)},
+        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), **hf.SILU},
         ignored=(".rotary_emb.inv_freq", "mtp."),
     ),
     "qwen3_5_text": QWEN35_ROW,

@@ -12,6 +12,7 @@ from camelid.model.arch import (
     GLU_NAMES,
     GPT,
     HEAD_NORMS,
+    LATE_FFN_NORM,
     POST_NORMS,
     PRE_NORMS,
     QKV,
@@ -44,7 +45,7 @@ ARCHS: dict[str, Arch] = {
     "seed_oss": Arch(
         rope_style="neox",
         optional_biases=(*ATTENTION, *GLU_NAMES),
-        splits={"post_attention_norm": (("ffn_norm", "C"),)},
+        splits=LATE_FFN_NORM,
     ),
     "mistral3": Arch(optional_biases=(*ATTENTION, *GLU_NAMES), has_temperature=True),
     # EXAONE 4 32B has windows, and no rotation in layers without one; the small models have neither.
@@ -102,12 +103,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "seed_oss": hf.HfRow(
         arch="seed_oss",
-        names={
-            "attn_norm": "input_layernorm",
-            **hf.ATTENTION,
-            "post_attention_norm": "post_attention_layernorm",
-            **hf.GLU,
-        },
+        names={**hf.LATE_FFN_NORM, **hf.ATTENTION, **hf.GLU},
         defaults={"num_key_value_heads": 8, "head_dim": 128},
     ),
     "exaone4": hf.HfRow(

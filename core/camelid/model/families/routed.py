@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from camelid.model import hf_rows as hf
-from camelid.model.arch import ATTENTION, HEAD_NORMS, QKV, WIDE_NORMS, Arch
+from dataclasses import replace
 
-BIAS = {"exp_probs_b.bias": "E"}
+from camelid.model import hf_rows as hf
+from camelid.model.arch import (
+    ATTENTION,
+    BALANCED,
+    HEAD_NORMS,
+    LATE_FFN_NORM,
+    QKV,
+    ROUTER_BIAS,
+    WIDE_NORMS,
+    Arch,
+)
+
 SHARED: hf.Names = {**hf.GLU, **hf.QWEN_EXPERTS, **hf.SHARED_EXPERTS, **hf.ROUTER_BIAS}
 SCALE: hf.Names = {"expert_weights_scale": "routed_scaling_factor"}
 COUNTS: hf.Names = {
@@ -52,37 +62,22 @@ HY_DEFAULTS = {
     "rms_norm_eps": 1e-5, "rope_theta": 11158840.0,
 }  # fmt: skip
 HY_REFUSED: hf.Refused = {
-    "attention_bias": (False,), "mlp_bias": (False,), "moe_router_use_sigmoid": (True,), "qk_norm": (True,),
-    "route_norm": (True,),
-}  # fmt: skip
+    **hf.only(False, "attention_bias", "mlp_bias"),
+    **hf.only(True, "moe_router_use_sigmoid", "qk_norm", "route_norm"),
+}
 
 ARCHS: dict[str, Arch] = {
-    "dots1": Arch(
-        rope_style="neox",
-        added={"attention": HEAD_NORMS},
-        optional=BIAS,
-        optional_biases=(*ATTENTION,),
-        gate="sigmoid",
-        normalizes=False,
-    ),
-    "glm4moe": Arch(
-        rope_style="neox",
-        optional={**BIAS, **HEAD_NORMS},
+    "dots1": replace(BALANCED, optional_biases=(*ATTENTION,)),
+    "glm4moe": replace(
+        BALANCED,
+        added={},
+        optional={**ROUTER_BIAS, **HEAD_NORMS},
         optional_biases=QKV,
-        splits={"post_attention_norm": (("ffn_norm", "C"),)},
-        gate="sigmoid",
-        normalizes=False,
+        splits=LATE_FFN_NORM,
     ),
-    "ernie4_5-moe": Arch(optional=BIAS),
-    "minimax-m2": Arch(rope_style="neox", added={"attention": WIDE_NORMS}, optional=BIAS, gate="sigmoid"),
-    "hy_v3": Arch(
-        rope_style="neox",
-        added={"attention": HEAD_NORMS},
-        optional={"exp_probs_b": "E"},
-        no_ending=("exp_probs_b",),
-        gate="sigmoid",
-        normalizes=False,
-    ),
+    "ernie4_5-moe": Arch(optional=ROUTER_BIAS),
+    "minimax-m2": replace(BALANCED, added={"attention": WIDE_NORMS}, normalizes=True),
+    "hy_v3": replace(BALANCED, optional={"exp_probs_b": "E"}, no_ending=("exp_probs_b",)),
 }
 
 HF_ROWS: dict[str, hf.HfRow] = {
@@ -91,7 +86,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **SHARED},
         numbers=SCALE,
         counts=COUNTS,
-        derived={"expert_gating_func": lambda config: 2},
+        derived=hf.SIGMOID_GATE,
         defaults=DOTS_DEFAULTS,
         refused={"scoring_func": ("noaux_tc", "sigmoid")},
     ),
@@ -100,13 +95,12 @@ HF_ROWS: dict[str, hf.HfRow] = {
         names={
             **hf.ATTENTION,
             **hf.HEAD_NORMS,
-            "attn_norm": "input_layernorm",
-            "post_attention_norm": "post_attention_layernorm",
+            **hf.LATE_FFN_NORM,
             **SHARED,
         },
         numbers=SCALE,
         counts=COUNTS,
-        derived={"expert_gating_func": lambda config: 2},
+        derived=hf.SIGMOID_GATE,
         defaults=GLM_DEFAULTS,
     ),
     "ernie4_5_moe": hf.HfRow(
@@ -115,7 +109,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds={"exp_probs_b": "row"},
         keys=ERNIE_KEYS,
         counts=ERNIE_COUNTS,
-        derived={"expert_gating_func": lambda config: 1},
+        derived=hf.SOFTMAX_GATE,
         defaults=ERNIE_DEFAULTS,
         refused={"use_bias": (False,)},
         is_tied=True,
@@ -130,7 +124,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "exp_probs_b.bias": "block_sparse_moe.e_score_correction_bias",
         },
         keys={**hf.KEYS, "expert_feed_forward_length": "intermediate_size"},
-        derived={"expert_gating_func": lambda config: 2},
+        derived=hf.SIGMOID_GATE,
         defaults=MINIMAX_DEFAULTS,
         refused={"scoring_func": ("sigmoid",)},
     ),
@@ -142,7 +136,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         products={
             "expert_shared_feed_forward_length": ("moe_intermediate_size", "num_shared_experts"),
         },
-        derived={"expert_gating_func": lambda config: 2, "expert_weights_norm": lambda config: True},
+        derived={**hf.SIGMOID_GATE, **hf.NORMED_PROBS},
         defaults=HY_DEFAULTS,
         refused=HY_REFUSED,
     ),

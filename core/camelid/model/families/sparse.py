@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import FUSED_QKV, Arch
 from camelid.model.families.bloom import MPT_KEYS
@@ -14,7 +15,9 @@ DBRX_KEYS: hf.Names = {
     "expert_used_count": "ffn_config.moe_top_k",
     "expert_feed_forward_length": "ffn_config.ffn_hidden_size",
 }
-LLAMA4_MLPS: hf.Names = hf.renamed({**hf.GLU, **hf.QWEN_SHARED}, "mlp.", "feed_forward.")
+LLAMA4_MLPS: hf.Names = hf.renamed(
+    {**hf.GLU, **hf.QWEN_SHARED, "ffn_gate_inp": "mlp.router", **hf.FUSED_EXPERTS}, "mlp.", "feed_forward."
+)
 LLAMA4_KEYS: hf.Names = {
     **hf.KEYS,
     "feed_forward_length": "intermediate_size_mlp",
@@ -49,6 +52,12 @@ ARCHS: dict[str, Arch] = {
     ),
 }
 
+
+def _temperature(config: Config) -> float:
+    is_tuned = config.values.get("attn_temperature_tuning", True)
+    return config.number("attn_scale", 0.1) if is_tuned else 0.0
+
+
 HF_ROWS: dict[str, hf.HfRow] = {
     "dbrx": hf.HfRow(
         arch="dbrx",
@@ -64,7 +73,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         },
         outer=hf.outer("transformer.wte", "transformer.norm_f"),
         layer="transformer.blocks.{i}.",
-        folds={"ffn_gate_exps": "stack", "ffn_up_exps": "stack", "ffn_down_exps": "stack transpose_each"},
+        folds=hf.expert_folds("stack", "stack", "stack transpose_each"),
         keys=DBRX_KEYS,
         numbers={"attention.clamp_kqv": "attn_config.clip_qkv"},
         sections=("attn_config", "ffn_config"),
@@ -77,29 +86,15 @@ HF_ROWS: dict[str, hf.HfRow] = {
     ),
     "llama4_text": hf.HfRow(
         arch="llama4",
-        names={
-            **hf.PRE_NORMS,
-            **hf.ATTENTION,
-            **LLAMA4_MLPS,
-            "ffn_gate_inp": "feed_forward.router",
-            "ffn_gate_exps.weight": "feed_forward.experts.gate_up_proj",
-            "ffn_up_exps.weight": "feed_forward.experts.gate_up_proj",
-            "ffn_down_exps.weight": "feed_forward.experts.down_proj",
-        },
-        folds={
-            "ffn_gate_exps": "left_half transpose_each",
-            "ffn_up_exps": "right_half transpose_each",
-            "ffn_down_exps": "transpose_each",
-        },
+        names={**hf.PRE_NORMS, **hf.ATTENTION, **LLAMA4_MLPS},
+        folds=hf.expert_folds("left_half transpose_each", "right_half transpose_each", "transpose_each"),
         keys=LLAMA4_KEYS,
         counts={
             "interleave_moe_layer_step": "interleave_moe_layer_step",
             "attention.temperature_length": "floor_scale",
         },
         derived={
-            "attention.temperature_scale": lambda c: (
-                c.number("attn_scale", 0.1) if c.values.get("attn_temperature_tuning", True) else 0.0
-            ),
+            "attention.temperature_scale": _temperature,
             "use_qk_norm": lambda c: c.flag("use_qk_norm", True),
         },
         defaults=LLAMA4_DEFAULTS,

@@ -35,6 +35,7 @@ LOAD_OPTIONS = (
     "step_ms",
     "max_in_flight",
     "mmproj",
+    "mmproj_auto",
 )
 TEMPLATE = tuple(name for name in ROWS if name.startswith("chat_template"))
 DEFAULTS = tuple(name for name, row in ROWS.items() if row.section == "Defaults of requests")
