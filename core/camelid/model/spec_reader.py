@@ -347,10 +347,11 @@ def _residual(metadata: MetadataReader, arch: Arch, tensors: Mapping[str, Weight
 
 def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
     value_dim = spec.head_dim if spec.mla else metadata.count("attention.value_length", spec.head_dim)
+    local = [metadata.count(f"attention.{part}_length_swa", spec.head_dim) for part in ("key", "value")]
     rules = {
         "n_heads must be a multiple of n_kv_heads": spec.n_heads % spec.n_kv_heads == 0,
-        f"head_dim must be at most {MAX_HEAD_DIM}": spec.head_dim <= MAX_HEAD_DIM,
-        "key and value heads must have the same size": value_dim == spec.head_dim,
+        f"head_dim must be at most {MAX_HEAD_DIM}": max(spec.head_dim, *local) <= MAX_HEAD_DIM,
+        "key and value heads must have the same size": value_dim == spec.head_dim and local[0] == local[1],
         "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
         "decoder_start_token_id must be in the vocabulary": spec.start_id < spec.vocab_size,
         "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,
@@ -359,8 +360,8 @@ def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
         f"ALiBi's context_length times n_heads must be at most {MAX_ALIBI}": not spec.max_alibi_bias
         or spec.context_length * spec.n_heads <= MAX_ALIBI,
     }
-    for rope in spec.ropes.values():
-        rules |= _rope_rules(rope, spec.head_dim)
+    for name, rope in spec.ropes.items():
+        rules |= _rope_rules(rope, _least_head_dim(spec, name))
     for rule, holds in rules.items():
         if not holds:
             heads = f"{spec.n_heads} heads and {spec.n_kv_heads} KV heads of {spec.head_dim}"
@@ -368,6 +369,13 @@ def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
             sizes = f"{heads}, value heads of {value_dim}, epsilon {spec.norm_eps:g}"
             found = f"{sizes}, {ropes or 'no rope'}"
             raise ModelFormatError(f"{spec.arch}: {rule}; found {found}", path=spec.name)
+
+
+def _least_head_dim(spec: ModelSpec, rope: str) -> int:
+    """Floats of the smallest head that a rotation turns."""
+    layers = [*spec.file_layers, *spec.layers]
+    own = (spec.of_layer(layer).head_dim for layer in layers if layer.rope == rope.removesuffix(OF_QUERIES))
+    return min(own, default=spec.head_dim)
 
 
 def _rope_rules(rope: RopeSpec, head_dim: int) -> dict[str, bool]:

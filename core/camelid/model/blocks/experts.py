@@ -20,6 +20,7 @@ def experts(c: Lowering, h: View, i: int) -> View:
         normalize=spec.normalize,
         scale=spec.scale,
         bias=c.weights.get(blk + "exp_probs_b.bias"),
+        gain=c.weights.get(blk + "ffn_down_exps.scale"),
         n_groups=spec.n_groups,
         n_groups_used=spec.n_groups_used,
     )  # [T, U] each
