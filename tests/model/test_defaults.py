@@ -131,6 +131,16 @@ def test_magnitudes_by_log_multiplier(tmp_path: Path) -> None:
         )
 
 
+def test_refacts_files_name_the_epsilon_of_layer_norms_that_of_rms_norms(tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", load_case("refact")), tmp_path / "m.gguf")
+    header, end = open_gguf(tmp_path / "m.gguf"), "epsilon"
+    ours, theirs = (f"refact.attention.layer_norm_{kind}{end}" for kind in ("", "rms_"))
+    metadata = {key: value for key, value in header.metadata.items() if key != ours}
+    other = replace(header, metadata={**metadata, theirs: 0.25}, kinds={**header.kinds, theirs: "float32"})
+    spec = drive(read_model(other), lambda *_: b"").spec
+    assert (spec.norm_kind, spec.norm_eps) == ("layer", 0.25)
+
+
 def test_a_temperature_length_within_a_table_row_is_refused(tmp_path: Path) -> None:
     case = load_case("ministral3")
     rope = case.config["rope_parameters"] | {"original_max_position_embeddings": 100}

@@ -91,6 +91,7 @@ UNREAD: Mapping[str, str] = {
     "olmo_bias": "llama.cpp does not open an olmo with biases",
     "opt": "the name opt is ours",
     "llama4": "llama.cpp has chunks of 8192 rows and no rotation in each fourth layer, always",
+    "refact": "llama.cpp has RMS norms for refact",
     "phimoe": "llama.cpp has a softmax in place of phimoe's sparse mixer, and RMS norms",
     "seed_oss_bias": "llama.cpp does not open a seed_oss with biases of its MLP",
     "internlm2_bias": "llama.cpp does not open an internlm2 with biases",
