@@ -170,9 +170,9 @@ class Arch:
     which pairs of a head turn by time, height and width: in "sections", or "interleaved".
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim to the
-    power of `scale_power`, or `attention_scale`. `logit_scale` divides logits, or multiplies them with
-    `multiplies_logits`; with `scales_tied` a tied head has the scale hidden_size^-0.5 in files that state
-    none.
+    power of `scale_power`, or `attention_scale`. The file's scale divides logits, or multiplies them with
+    `multiplies_logits`; files that state none have `logit_scale`, or with `scales_tied` and a tied head the
+    scale hidden_size^-0.5.
     Heads. `norms_rotated` norms queries and keys after their rotation, `norms_values` the values, without a
     gain. `unit_heads` norms rotated queries and keys without a gain, except in models of `plain_experts`
     experts. With `shares_kv`, the file's last layers read keys and values of earlier layers; in files
@@ -183,7 +183,8 @@ class Arch:
     files that state no scales: e multiplies embeddings, d / sqrt(layers) blocks, w / hidden_size logits.
     `latent_eps` is the epsilon of norms of latents, which no file states (0: that of other norms).
     Relative positions. Distances from `max_distance` on share a bias.
-    `refused` maps keys to their supported values; any other value raises UnsupportedModelError.
+    `refused` maps keys to their supported values; any other value raises UnsupportedModelError. `reads` are
+    keys that most architectures refuse.
     Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
     """
 
@@ -243,6 +244,7 @@ class Arch:
     norms_rotated: bool = False
     scales_embeddings: bool = False
     multiplies_logits: bool = False
+    logit_scale: float = 1.0
     scales_tied: bool = False
     wide_layers: int = 0
     scale_power: float = -0.5
@@ -253,6 +255,7 @@ class Arch:
     ffn_matrices: int = 1
     varies: bool = False
     depth_scales: tuple[float, ...] = ()
+    reads: tuple[str, ...] = ()
     latent_eps: float = 0.0
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     rank_pooling: str = "cls"

@@ -83,8 +83,9 @@ class ExpertsSpec:
     """A mixture of experts: the router picks `n_used` of `n_experts` for each row.
 
     The experts form `n_groups` groups, the picked ones are from the best `n_groups_used` of them. `gate` is
-    the router op's gate; `normalize` makes the probs of the picked experts sum to 1, `scale` multiplies them.
-    With `weighs_input` the probs multiply the experts' input instead of the results.
+    the router op's gate, `softcap` bounds the router's logits (0: unbounded); `normalize` makes the probs of
+    the picked experts sum to 1, `scale` multiplies them. With `weighs_input` the probs multiply the experts'
+    input instead of the results.
     `shared_size` is the width of an expert that runs for every row (0: none). `chunk_size` is the width of
     an expert that `chunk_experts` neighbours share, `chunk_scale` multiplies its result (0: none).
     """
@@ -95,6 +96,7 @@ class ExpertsSpec:
     gate: str = "softmax"
     normalize: bool = True
     scale: float = 1.0
+    softcap: float = 0.0
     weighs_input: bool = False
     shared_size: int = 0
     n_groups: int = 1

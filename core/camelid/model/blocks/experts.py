@@ -13,8 +13,10 @@ def experts(c: Lowering, h: View, i: int) -> View:
     """
     spec, blk = c.spec.experts, f"blk.{i}."
     assert spec is not None, "a layer of experts needs the sizes of spec.experts"
+    logits = c.linear(h, blk + "ffn_gate_inp", "router") if c.router is None else c.router  # [T, E]
+    c.plan.softcap(logits, spec.softcap)
     ids, probs = c.plan.router(
-        c.linear(h, blk + "ffn_gate_inp", "router") if c.router is None else c.router,  # [T, E]
+        logits,
         spec.n_used,
         gate=spec.gate,
         normalize=spec.normalize,
