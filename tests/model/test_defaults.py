@@ -157,22 +157,6 @@ def test_grok_2_is_refused(tmp_path: Path) -> None:
         drive(read_model(later), lambda *_: b"")
 
 
-def test_gemma_4s_layers_by_default(tmp_path: Path) -> None:
-    """Five layers with a window, one without; the last has none. Heads without a window are wider."""
-    folder = write_hf(tmp_path / "m", load_case("gemma4"), config_changes={"num_hidden_layers": 8})
-    config = json.loads((folder / "config.json").read_text())
-    for key in ("layer_types", "global_head_dim", "head_dim", "rope_parameters"):
-        del config[key]
-    (folder / "config.json").write_text(json.dumps(config))
-    metadata = hf_metadata(read_settings(open_hf(folder)), name="m")
-    pattern = [True] * 5 + [False, True, False]
-    assert metadata["gemma4.attention.sliding_window_pattern"] == pattern
-    assert [metadata[f"gemma4.attention.key_length{end}"] for end in ("", "_swa")] == [512, 256]
-    assert [metadata[f"gemma4.rope.dimension_count{end}"] for end in ("", "_swa")] == [512, 256]
-    assert [metadata[f"gemma4.rope.freq_base{end}"] for end in ("", "_swa")] == [1e6, 1e4]
-    assert metadata["gemma4.feed_forward_length"] == [96] * 6 + [192] * 2
-
-
 def test_refacts_files_name_the_epsilon_of_layer_norms_that_of_rms_norms(tmp_path: Path) -> None:
     convert(write_hf(tmp_path / "hf", load_case("refact")), tmp_path / "m.gguf")
     header, end = open_gguf(tmp_path / "m.gguf"), "epsilon"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import NormalDist
 
 from camelid.formats.gguf_header import MetadataValue
@@ -116,6 +117,12 @@ GEMMA4_DEFAULTS = {
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
     },
 }  # fmt: skip
+
+GEMMA4_REFUSED: hf.Refused = {
+    "attention_bias": (False,), "use_bidirectional_attention": ("vision",),
+    "per_layer_config": (),  # in place of global_head_dim, in directories saved by transformers 5.2x
+}  # fmt: skip
+GEMMA4_TOWERS = ("vision_tower.", "audio_tower.", "embed_vision.", "embed_audio.")
 
 
 def _gemma4_kv_heads(config: Config) -> MetadataValue:
@@ -261,7 +268,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "rope.dimension_count": lambda config: config.count("global_head_dim"),
         },
         defaults=GEMMA4_DEFAULTS,
-        refused={"attention_bias": (False,), "use_bidirectional_attention": ("vision",)},
+        refused=GEMMA4_REFUSED,
         is_tied=True,
     ),
     "gemma3n_text": hf.HfRow(
@@ -278,3 +285,11 @@ HF_ROWS: dict[str, hf.HfRow] = {
         is_tied=True,
     ),
 }
+# Published directories: the text model beside towers, which are not read.
+HF_ROWS["gemma4"] = replace(
+    HF_ROWS["gemma4_text"],
+    nested="text_config",
+    layer="model.language_model.layers.{i}.",
+    outer=hf.renamed(HF_ROWS["gemma4_text"].outer, "model.", "model.language_model."),
+    ignored=tuple(f"model.{name}" for name in GEMMA4_TOWERS),
+)
