@@ -1,5 +1,5 @@
 // router: ids = the SLOTS largest of score + bias, the largest first, ties to the lowest id; probs = scores
-// of these ids, divided by their sum if NORMALIZE, times SCALE. GATE 0: score = softmax(logits); 1:
+// of these ids, divided by their sum if NORMALIZE, times SCALE, times gain if there is one. GATE 0: score = softmax(logits); 1:
 // sigmoid(logits); 2: score = logits, and probs = softmax over the chosen; 3: score = logits, and each prob
 // is the softmax of the chosen expert over the experts near it, without earlier choices. Without a bias the
 // logits are compared instead of the scores: both have the same order, but f32 scores tie where they
@@ -9,6 +9,7 @@
 @group(0) @binding(2) var<storage, read_write> probs: array<f32>;
 @group(0) @binding(3) var<storage, read_write> logits: array<f32>;
 @group(0) @binding(4) var<storage, read> bias: array<f32>;
+@group(0) @binding(5) var<storage, read> gain: array<f32>;
 
 const MAX_EXPERTS: u32 = 1024u;
 const LOWEST: f32 = -3.4e38;
@@ -24,6 +25,7 @@ override SLOTS: u32 = 1u;  // at most 64, one per lane
 override GROUPS: u32 = 1u;  // at most 64, one per lane
 override GROUPS_USED: u32 = 1u;
 override HAS_BIAS: bool = false;
+override HAS_GAIN: bool = false;
 override NORMALIZE: bool = false;
 override SCALE: f32 = 1.0;
 override IDS_STRIDE: u32 = 0u;
@@ -146,6 +148,8 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   if (NORMALIZE) { prob /= workgroup_sum(prob, lane); }
   if (is_slot) {
     ids[group.x * IDS_STRIDE + IDS_OFFSET + lane] = f32(chosen[lane]);
-    probs[group.x * PROBS_STRIDE + PROBS_OFFSET + lane] = SCALE * prob;
+    var by = SCALE;
+    if (HAS_GAIN) { by *= gain[chosen[lane]]; }
+    probs[group.x * PROBS_STRIDE + PROBS_OFFSET + lane] = by * prob;
   }
 }

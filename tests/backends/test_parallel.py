@@ -54,8 +54,8 @@ REASONS = {
     "layers of kind 'rwkv7_first'": "rwkv7",
     "layers of kind 'mla'": "deepseek_v2 deepseek_v3 deepseek_v3_plain minicpm3 plm",
     "layers of kind 'sparse_glu'": "gemma3n",
-    "layers of different sizes": "deci nemotron_nas openelm",
-    "one head of keys and values": "falcon gpt_bigcode",
+    "layers of different sizes": "deci gemma4 gemma4_moe nemotron_nas openelm",
+    "one head of keys and values": "falcon gpt_bigcode refact",
     "norms whole rows inside a block": "bitnet",
     "norms all heads together": "olmo2 olmo3 olmoe minimax_m2",
     "a model with an encoder": "bert bert_ranking bloom_embedding gemma_embedding jina_bert "

@@ -41,6 +41,7 @@ from transformers import (
 CLOSEST_EXPERTS = 4e-3  # between the router logits of the last selected expert and the first unselected one
 ROUTERS = (".gate", ".router")  # names of routers; a router may have a linear map of such a name
 LOGITS_SECOND = {"Llama4Router"}  # routers whose logits follow the probs
+PROBS_FIRST = {"Gemma4TextRouter"}  # routers that return no logits: logarithms of probs differ as much
 
 CLASSES = {
     hf_models.GENERATES: AutoModelForCausalLM,
@@ -178,7 +179,8 @@ def gap(scores: Any, used: int) -> float:
 def n_used(model: Any, router: str) -> int:
     """Experts that a router chooses, stated by the router or by the block around the router; 0: no router."""
     modules = (model.get_submodule(name) for name in (router, router.rpartition(".")[0]))
-    return next((module.top_k for module in modules if hasattr(module, "top_k")), 0)
+    found = next((module.top_k for module in modules if hasattr(module, "top_k")), 0)
+    return found or getattr(getattr(model.get_submodule(router), "config", None), "top_k_experts", None) or 0
 
 
 def check_routers(case: HfCase) -> None:
@@ -187,6 +189,7 @@ def check_routers(case: HfCase) -> None:
 
     def note(module: Any, args: Any, output: Any) -> None:
         logits = output[type(module).__name__ in LOGITS_SECOND] if isinstance(output, tuple) else output
+        logits = logits.double().log() if type(module).__name__ in PROBS_FIRST else logits
         gaps.append(router_gap(module, logits, router_bias(module, args)))
 
     with tempfile.TemporaryDirectory() as folder:

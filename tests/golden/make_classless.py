@@ -24,7 +24,7 @@ from tests.support.hf_models import HfCase, nmse, weights_of
 
 CLOSEST_EXPERTS = 1e-3  # so that float32 rounding changes no choice
 TO_LLAMA_CPP = 1e-8  # NMSE; llama.cpp sums in float32
-LOOSER = {"codeshell": 1e-7}  # llama.cpp reads GELU from a table in float16
+LOOSER = {"codeshell": 1e-7, "grok": 1e-7}  # llama.cpp reads GELU from a table in float16
 
 
 def run(case: HfCase, mutation: Mutation | None = None) -> list[Any]:

@@ -53,6 +53,7 @@ REFUSED = {
     "llama4_text": "another name",  # as gpt_oss, without interleaving
     "rwkv7": "another name",  # x_r to x_g are vectors without an ending
     "dbrx": "another name",  # stacks of experts have no ending
+    "gemma4_moe": "another name",  # experts.gate_up_proj is two tensors
     "gpt_oss": "another name",  # interleaved rows of experts.gate_up_proj are two tensors
 }
 
@@ -62,7 +63,11 @@ def refusal_of(case: HfCase) -> str:
     if case.head == TRANSDUCES:
         return "not those with an encoder"
     no_logits = case.head != GENERATES or case.pooling
-    return "not embedding or ranking models" if no_logits else REFUSED.get(case.model_type, "")
+    return (
+        "not embedding or ranking models"
+        if no_logits
+        else REFUSED.get(case.model_type) or REFUSED.get(case.name, "")
+    )
 
 
 WRITTEN = [case for case in CASES if not refusal_of(case)]

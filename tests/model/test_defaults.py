@@ -131,6 +131,42 @@ def test_magnitudes_by_log_multiplier(tmp_path: Path) -> None:
         )
 
 
+GROK_KEYS = (
+    "attention.output_scale", "attn_logit_softcapping", "embedding_scale", "logit_scale",
+    "router_logit_softcapping", "final_logit_softcapping",
+)  # fmt: skip
+
+
+def test_grok_files_without_scales_have_those_of_the_published_model(tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", load_case("grok")), tmp_path / "m.gguf")
+    header = open_gguf(tmp_path / "m.gguf")
+    names = {f"grok.{name}" for name in GROK_KEYS}
+    assert names < header.metadata.keys()
+    old = replace(header, metadata={k: v for k, v in header.metadata.items() if k not in names})
+    spec = drive(read_model(old), lambda *_: b"").spec
+    assert (spec.attention_scale, spec.attention_softcap, spec.embedding_scale) == (16**-0.5, 30.0, 8.0)
+    assert (spec.logit_scale, spec.logit_softcap) == (3**-0.5, 0.0)
+    assert spec.experts and spec.experts.softcap == 0.0
+
+
+def test_grok_2_is_refused(tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", load_case("grok")), tmp_path / "m.gguf")
+    header, key = open_gguf(tmp_path / "m.gguf"), "grok.attention.temperature_length"
+    later = replace(header, metadata={**header.metadata, key: 1024}, kinds={**header.kinds, key: "uint32"})
+    with pytest.raises(UnsupportedModelError, match=r"temperature_length is 1024"):
+        drive(read_model(later), lambda *_: b"")
+
+
+def test_refacts_files_name_the_epsilon_of_layer_norms_that_of_rms_norms(tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", load_case("refact")), tmp_path / "m.gguf")
+    header, end = open_gguf(tmp_path / "m.gguf"), "epsilon"
+    ours, theirs = (f"refact.attention.layer_norm_{kind}{end}" for kind in ("", "rms_"))
+    metadata = {key: value for key, value in header.metadata.items() if key != ours}
+    other = replace(header, metadata={**metadata, theirs: 0.25}, kinds={**header.kinds, theirs: "float32"})
+    spec = drive(read_model(other), lambda *_: b"").spec
+    assert (spec.norm_kind, spec.norm_eps) == ("layer", 0.25)
+
+
 def test_a_temperature_length_within_a_table_row_is_refused(tmp_path: Path) -> None:
     case = load_case("ministral3")
     rope = case.config["rope_parameters"] | {"original_max_position_embeddings": 100}

@@ -34,7 +34,7 @@ from camelid.plan.weights import inline_f32
 from camelid_native.cpu.backend import open_backend
 
 CHUNK = 13  # rows per step: a prompt needs several steps, and windows end inside a step
-CASES = [case for case in decoders() if case.model_type != "gemma3n_text"]  # shares keys
+CASES = [case for case in decoders() if case.name not in ("gemma3n", "gemma4")]  # share keys
 FUSED = open_backend().capabilities().fused
 
 

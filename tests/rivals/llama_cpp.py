@@ -76,6 +76,10 @@ READINGS: Mapping[str, Reading] = {
     "afmoe": Reading(
         "llama.cpp's afmoe has its own pattern of windows", {"layer_types": ["sliding_attention"] * 3}
     ),
+    "grok": Reading(
+        "llama.cpp normalizes the probs of grok and does not bound its router's logits",
+        {"norm_topk_prob": True, "router_logit_softcapping": None},
+    ),
     "gpt_oss": Reading("llama.cpp has YaRN's published betas, and rounds its ramp", {"rope_scaling": None}),
     "deepseek_v2": Reading(BETAS, {"rope_scaling": YARN}),
     "deepseek_v3": Reading(BETAS, {"rope_scaling": YARN}),
@@ -97,6 +101,7 @@ UNREAD: Mapping[str, str] = {
     "hunyuan_v1_dense_bias": "llama.cpp does not open a hunyuan-dense with biases",
     "olmo_bias": "llama.cpp does not open an olmo with biases",
     "opt": "the name opt is ours",
+    "refact": "llama.cpp has RMS norms for refact",
     "phimoe": "llama.cpp has a softmax in place of phimoe's sparse mixer, and RMS norms",
     "seed_oss_bias": "llama.cpp does not open a seed_oss with biases of its MLP",
     "internlm2_bias": "llama.cpp does not open an internlm2 with biases",
@@ -104,6 +109,7 @@ UNREAD: Mapping[str, str] = {
     "dots1": "llama.cpp opens a dots1 with as many heads of keys as of queries alone",
     "ernie4_5_moe": "llama.cpp does not open an ernie4_5-moe with a last dense layer",
     "exaone_moe": "llama.cpp opens an exaone-moe with one shared expert alone",
+    "gemma4": "llama.cpp shares keys in the published order of layers alone",
     "gemma3n": "llama.cpp opens a gemma3n with four streams alone",
     "hunyuan_v1_moe": "llama.cpp does not open a hunyuan-moe with biases",
     "olmoe": "llama.cpp opens an olmoe with as many heads of keys as of queries alone",

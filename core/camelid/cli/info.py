@@ -155,13 +155,13 @@ def _window_facts(s: ModelSpec) -> Report:
 
 def rope_facts(rope: RopeSpec, name: str, spec: ModelSpec) -> Report:
     """Report of one RoPE: kind (norm rotates neighbours, neox halves), width and number of layers."""
-    s = rope.scaling
+    s, layers = rope.scaling, [layer for layer in spec.layers if layer.rope == name]
     return {
         "kind": rope.style,
         "theta": rope.theta,
         "dim": rope.dim,
-        "head_dim": spec.head_dim,
-        "layers": sum(layer.rope == name for layer in spec.layers),
+        "head_dim": min((spec.of_layer(i).head_dim for i in layers), default=spec.head_dim),
+        "layers": len(layers),
         "factors": len(rope.factors),
         "scaling": s and {"kind": s.kind, "factor": s.factor, "original_context": s.original_context},
     }

@@ -14,7 +14,7 @@ Latent attention: J query heads x head_dim without a low rank (else 0), M width 
 value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
 q low rank of queries.
 Streams of altup: a streams, b streams but the first, c pairs of streams, l layers x p, p floats of the token
-for a layer, r rank of the learned residual.
+for a layer, m hidden of a model with such floats, r rank of the learned residual.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ MLP_TENSORS: Mapping[str, Shapes] = {
     "": {},
 }
 KV_TENSORS = ("attn_k", "attn_v", "attn_k_norm")  # of no use in a layer that reads another layer's
-ABSENT = "JSq"  # letters that are 0 in a model without the tensors that have them
+ABSENT = "JSlmpq"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
 PLAIN_MLP = ("ffn_up", "ffn_down")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")
@@ -127,6 +127,7 @@ FUSED_QKV = {"attn_qkv": (("attn_q", "Q"), ("attn_k", "K"), ("attn_v", "K"))}
 GATED_Q = {"attn_q": (("attn_q", "Q"), ("attn_gate", "Q"))}
 LATE_FFN_NORM = {"post_attention_norm": (("ffn_norm", "C"),)}  # of files that name it by its place
 BETA_ALPHA = {"ssm_ba": (("ssm_beta", "H"), ("ssm_alpha", "H"))}
+FUSED_EXPERTS = {"ffn_gate_up_exps": (("ffn_gate_exps", "X"), ("ffn_up_exps", "X"))}
 FUSED_GATE_UP = {"ffn_up": (("ffn_gate", "F"), ("ffn_up", "F"))}
 
 
@@ -145,9 +146,9 @@ class Arch:
     files those in `optional_outer`. Tensors in `no_ending` lack the ending `.weight`. Tensors in `biases`
     have a bias, those in `optional_biases` may have one. `bare_norms` are norms without a gain, which no
     file stores. `splits` cuts fused tensors; a tensor in `interleaved` repeats its parts once per head,
-    counted by that letter. `stacks` are the prefixes of a model's stacks of layers in names: of an encoder
-    and a decoder, if there are two. The first layer of a stack has the tensors in `first`, others may. Files
-    without a gate have MLPs of the activation `plain_act`, if it is named.
+    counted by that letter; of a stack, each matrix is cut. `stacks` are the prefixes of a model's stacks of
+    layers in names: of an encoder and a decoder, if there are two. The first layer of a stack has the tensors
+    in `first`, others may. Files without a gate have MLPs of the activation `plain_act`, if it is named.
     Experts. `gate` is the router's gate, `normalizes` its normalization of probs, `n_shared` the shared
     experts, in files that state none. With `weighs_input`, probs multiply what experts read.
     Residual. `parallel` models are sequential where `use_parallel_residual` is false, or in files that have
@@ -171,18 +172,21 @@ class Arch:
     which pairs of a head turn by time, height and width: in "sections", or "interleaved".
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
     (hidden_size / n_heads)^-0.5 in a model of `wide_layers` layers (Gemma 2 and 3, 27B), else head_dim to the
-    power of `scale_power`, or `attention_scale`. `logit_scale` divides logits, or multiplies them with
-    `multiplies_logits`; with `scales_tied` a tied head has the scale hidden_size^-0.5 in files that state
-    none.
+    power of `scale_power`, or `attention_scale`. The file's scale divides logits, or multiplies them with
+    `multiplies_logits`; files that state none have `logit_scale`, or with `scales_tied` and a tied head the
+    scale hidden_size^-0.5.
     Heads. `norms_rotated` norms queries and keys after their rotation, `norms_values` the values, without a
     gain. `unit_heads` norms rotated queries and keys without a gain, except in models of `plain_experts`
-    experts. With `shares_kv`, the file's last layers read keys and values of earlier layers. Layers differ in
+    experts. With `shares_kv`, the file's last layers read keys and values of earlier layers; in files
+    that state no number, all but the first `n_own_kv` do (0: none). Keys are the values of a layer without
+    `attn_v`. Layers differ in
     heads and widths where the model `varies`.
     Keys. `feed_forward_length` counts the rows of `ffn_matrices` matrices. `depth_scales` e, d, w are for
     files that state no scales: e multiplies embeddings, d / sqrt(layers) blocks, w / hidden_size logits.
     `latent_eps` is the epsilon of norms of latents, which no file states (0: that of other norms).
     Relative positions. Distances from `max_distance` on share a bias.
-    `refused` maps keys to their supported values; any other value raises UnsupportedModelError.
+    `refused` maps keys to their supported values; any other value raises UnsupportedModelError. `reads` are
+    keys that most architectures refuse.
     Embeddings. A ranking head reads the row of `rank_pooling`; `head_act` is its activation.
     """
 
@@ -218,6 +222,7 @@ class Arch:
     n_shared: int = 0
     weighs_input: bool = False
     shares_kv: bool = False
+    n_own_kv: int = 0
     norms_values: bool = False
     unit_heads: bool = False
     plain_experts: int = 0
@@ -241,6 +246,7 @@ class Arch:
     norms_rotated: bool = False
     scales_embeddings: bool = False
     multiplies_logits: bool = False
+    logit_scale: float = 1.0
     scales_tied: bool = False
     wide_layers: int = 0
     scale_power: float = -0.5
@@ -251,6 +257,7 @@ class Arch:
     ffn_matrices: int = 1
     varies: bool = False
     depth_scales: tuple[float, ...] = ()
+    reads: tuple[str, ...] = ()
     latent_eps: float = 0.0
     refused: Mapping[str, tuple[object, ...]] = field(default_factory=dict[str, tuple[object, ...]])
     rank_pooling: str = "cls"

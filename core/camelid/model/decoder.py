@@ -61,15 +61,15 @@ def declare_states(
 
 def _kv_states(spec: ModelSpec, types: KvType, page_rows: int) -> Iterator[StateSpec]:
     """The state groups of the KV cache; groups without layers are included."""
-    kv = _kv_tensors(spec)
+    kv, window_kv = _group_tensors(spec, KV), _group_tensors(spec, WINDOW)
     full, local = (_writers(spec, group) for group in (KV, WINDOW))
     window = max((layer.window for layer in spec.layers if layer.state_group == WINDOW), default=0)
     yield StateSpec(KV, "paged", full, kv, page_rows, types.kv)
     if types.tail:
         yield StateSpec(tail_of(KV), "window", full, kv, page_rows, types.tail, TAIL_WINDOW)
-    yield StateSpec(WINDOW, "window", local, kv, page_rows, types.window, window)
-    for group, layer in _own_groups(spec).items():
-        own = _kv_tensors(spec.of_layer(layer))
+    yield StateSpec(WINDOW, "window", local, window_kv, page_rows, types.window, window)
+    for group in _own_groups(spec):
+        own = _group_tensors(spec, group)
         yield StateSpec(group, "paged", _writers(spec, group), own, page_rows, types.kv)
         if types.tail:
             yield StateSpec(
@@ -78,13 +78,20 @@ def _kv_states(spec: ModelSpec, types: KvType, page_rows: int) -> Iterator[State
     yield StateSpec(CROSS, "static", cross_layers(spec), kv, page_rows, types.static)
 
 
+def _group_tensors(spec: ModelSpec, group: str) -> Tensors:
+    """The tensors of a state group, whose layers have equal KV heads."""
+    layer = next((layer for layer in spec.layers if layer.state_group == group), LayerSpec())
+    return _kv_tensors(spec.of_layer(layer))
+
+
 def _kv_tensors(spec: ModelSpec) -> Tensors:
     return mla_state(spec) if spec.mla else (("k", spec.kv_size), ("v", spec.kv_size))
 
 
-def _own_groups(spec: ModelSpec) -> Mapping[str, LayerSpec]:
-    """State groups of layers with KV heads of their own, each with one of its layers."""
-    return {layer.state_group: layer for layer in spec.layers if layer.state_group.startswith(f"{KV}_")}
+def _own_groups(spec: ModelSpec) -> list[str]:
+    """State groups of layers with fewer KV heads than others."""
+    named = {layer.state_group: None for layer in spec.layers}
+    return [group for group in named if group.startswith(f"{KV}_")]
 
 
 def _recurrent(spec: ModelSpec) -> Iterator[StateSpec]:
@@ -147,8 +154,9 @@ def lower_decode(c: Lowering) -> None:
     x = embed(c)  # [T, C]
     if INJECTED in c.plan.key.features:
         c = replace(c, side=inject(c, x))
-    if spec.n_streams > 1:
-        c, x = replace(c, layer_inputs=streams.layer_inputs(c, x, TOKENS)), streams.open_streams(c, x)
+    if "per_layer_token_embd" in c.weights:
+        c = replace(c, layer_inputs=streams.layer_inputs(c, x, TOKENS))
+    x = streams.open_streams(c, x) if spec.n_streams > 1 else x
     for i in range(len(spec.layers)):
         _begin_stage(c, i)
         x = apply_layer(c, x, i)

@@ -71,6 +71,8 @@ def checkpoint_of_hf(directory: HfDirectory) -> Checkpoint:
 def read_settings(directory: HfDirectory) -> HfSettings:
     """config.json with its row. Raises UnsupportedModelError for a model_type without a row."""
     row, config = _row(directory), directory.settings
+    if row.nested:
+        config = replace(config, values={**config.values, **config.section(row.nested).values})
     values = {**row.defaults, **_renamed(config, row)}  # null is a stated value
     return HfSettings(replace(config, values=values), row, max(len(directory.tensors), 1))
 

@@ -173,8 +173,8 @@ def _windowed(settings: HfSettings) -> list[bool]:
     """True for layers with a sliding window."""
     config, n_layers = settings.config, settings.n_layers
     local = CHUNKED if settings.arch.is_chunked else SLIDING
-    if config.has("layer_types"):
-        types = config.texts("layer_types")
+    if config.has("layer_types") or settings.row.layer_types:
+        types = settings.layer_types
         unknown = {*types} - {local, FULL}
         if unknown or len(types) != n_layers:
             raise unsupported("layer_types", min(unknown, default=f"{len(types)} items"), (local, FULL))

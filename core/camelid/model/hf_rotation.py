@@ -9,6 +9,8 @@ from camelid.formats.settings import Config
 from camelid.model.hf_settings import SLIDING, HfSettings, Pairs, unsupported
 from camelid.model.rope import yarn_magnitude
 
+STILL = 1e30  # divisor of the frequency of a pair that does not turn, as in llama.cpp's files
+
 
 def rotation(settings: HfSettings) -> Pairs:
     if not settings.arch.rope_style:
@@ -34,7 +36,7 @@ def _local_theta(settings: HfSettings) -> float:
 
 def _rope_type(settings: HfSettings) -> str:
     kind = settings.rope.text("rope_type", "") or settings.rope.text("type", "default")
-    known = ("default", "mrope", "dynamic", "linear", "yarn", "longrope", "su", "llama3")
+    known = ("default", "mrope", "dynamic", "linear", "yarn", "longrope", "su", "llama3", "proportional")
     if kind not in known:
         raise unsupported("rope_type", kind, known)
     # Without alpha, dynamic scales beyond context_length alone, the longest context of a loaded model.
@@ -45,7 +47,7 @@ def _rope_type(settings: HfSettings) -> str:
 
 def _scaling(settings: HfSettings) -> Pairs:
     kind, rope = _rope_type(settings), settings.rope
-    if kind in ("default", "llama3"):
+    if kind in ("default", "llama3", "proportional"):
         return
     yield "rope.scaling.type", kind
     if kind == "longrope":
@@ -106,10 +108,20 @@ def rope_factors(settings: HfSettings) -> dict[str, Sequence[float]]:
     kind = _rope_type(settings)
     if kind == "llama3":
         return {"rope_freqs.weight": _llama3_factors(settings)}
+    if kind == "proportional":
+        return {"rope_freqs.weight": _proportional_factors(settings)}
     if kind == "longrope":
         names = {"rope_factors_long.weight": "long_factor", "rope_factors_short.weight": "short_factor"}
         return {name: settings.rope.numbers(key) or [0.0] for name, key in names.items()}
     return {}
+
+
+def _proportional_factors(settings: HfSettings) -> list[float]:
+    """Divisors of the frequencies: `factor` for the first share of the pairs; the others stand still."""
+    rope, n_pairs = settings.rope, settings.head_dim // 2
+    share = rope.number("partial_rotary_factor", 1.0, above=0.0, most=1.0)
+    n_turned = int(share * settings.head_dim // 2)
+    return [rope.number("factor", 1.0, above=0.0)] * n_turned + [STILL] * (n_pairs - n_turned)
 
 
 def _llama3_factors(settings: HfSettings) -> list[float]:

@@ -196,7 +196,8 @@ class HfRow:
     `encoder_layer`; `names`, `named_by` and `layer` are the decoder's. `folds` maps a GGUF name to one or
     more folds (`hf_folds.FOLDS`), in order, `scales` to factors of its rows, from config.json and the number
     of rows. Tensors that begin or end with an item of `ignored` are not weights.
-    Keys. `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as
+    Keys. `nested` is the section of config.json that holds the text model's keys, before those outside it.
+    `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as
     `section.key`. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are
     optional floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of
     other functions of config.json. `values` maps GGUF keys to tensors of one number in each layer.
@@ -221,6 +222,7 @@ class HfRow:
     scales: Mapping[str, Callable[[Config, int], Runs]] = field(
         default_factory=dict[str, Callable[[Config, int], Runs]]
     )
+    nested: str = ""
     aliases: Names = field(default_factory=dict[str, str])
     keys: Names = field(default_factory=lambda: KEYS)
     numbers: Names = field(default_factory=dict[str, str])

@@ -171,6 +171,8 @@ class HfSettings:
 
     @cached_property
     def rope_dim(self) -> int:
+        if self.rope.text("rope_type", "") == "proportional":
+            return self.head_dim  # its factors leave pairs unturned
         if self.config.has("rotary_dim"):
             return self.config.count("rotary_dim")
         share = self.config.number("partial_rotary_factor", 1.0, above=0.0, most=1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from camelid.model.arch import RECURRENT_MIXERS, Arch
@@ -36,8 +37,10 @@ def read_layers(
     kinds = list(zip(mixers, mlps, windowed, rotated, strict=True))
     act = _act(metadata, arch)
     layers = {kind: _layer(arch, kind, act, window) for kind in {*kinds}}  # equal layers share one object
+    head_dim = metadata.count("attention.key_length_swa", 0, least=0)  # of heads in window layers
+    layers = {kind: replace(it, head_dim=head_dim if it.window else 0) for kind, it in layers.items()}
     made = tuple(layers[kind] for kind in kinds)
-    return share_kv(metadata, made) if arch.shares_kv else made
+    return share_kv(metadata, made, arch.n_own_kv) if arch.shares_kv else made
 
 
 def _layer(arch: Arch, kind: Kind, act: str, window: int) -> LayerSpec:

@@ -65,7 +65,7 @@ def inject(c: Lowering, x: View) -> View:
 
 
 def apply_layer(c: Lowering, x: View, i: int) -> View:
-    """The stream after layer `i`; residuals other than `post` update it in place."""
+    """The stream after layer `i`; residuals other than `post` and `with_input` update it in place."""
     x = RESIDUALS[c.layer(i).residual](c, x, i)
     if c.side and i < c.spec.n_deepstack:
         c.plan.add(x, c.side.slice(c.spec.hidden_size * (1 + i), c.spec.hidden_size))
@@ -156,6 +156,35 @@ def altup(c: Lowering, x: View, i: int) -> View:
     return x
 
 
+def with_input(c: Lowering, x: View, i: int) -> View:
+    """x += mixer; x += MLP; x += the token's embedding for the layer; x *= the layer's scale (Gemma 4).
+
+    Experts are beside a dense MLP, each of both with its own norms. Their router reads the stream.
+    """
+    layer, blk = c.layer(i), f"blk.{i}."
+    y = MIXERS[layer.mixer](c, c.norm(x, blk + "attn_norm"), i)
+    c.plan.add(x, c.norm(y, blk + "post_attention_norm"))
+    y = glu(c, c.norm(x, blk + "ffn_norm"), i)
+    if layer.mlp == "experts":
+        y = c.norm(y, blk + "post_ffw_norm_1")
+        c.plan.add(y, _experts_of_stream(c, x, i))
+    c.plan.add(x, c.norm(y, blk + "post_ffw_norm"))
+    if c.layer_inputs:
+        c.plan.add(x, streams.layer_input(c, x, i))
+    scale = c.weights.get(blk + "layer_output_scale")
+    return c.plan.affine(x, scale) if scale else x
+
+
+def _experts_of_stream(c: Lowering, x: View, i: int) -> View:
+    """norm(experts(norm(x))), whose router reads norm(x) / sqrt(C)."""
+    blk = f"blk.{i}."
+    h = c.norm(x, blk + "ffn_gate_inp.scale")
+    c.plan.scale(h, x.cols**-0.5)
+    c = replace(c, router=c.linear(h, blk + "ffn_gate_inp", "router"))
+    y = MLPS["experts"](c, c.norm(x, blk + "pre_ffw_norm_2"), i)
+    return c.norm(y, blk + "post_ffw_norm_2")
+
+
 RESIDUALS: dict[str, Callable[[Lowering, View, int], View]] = {
     "sequential": sequential,
     "single": single,
@@ -165,4 +194,5 @@ RESIDUALS: dict[str, Callable[[Lowering, View, int], View]] = {
     "post": post,
     "cross": cross,
     "altup": altup,
+    "with_input": with_input,
 }

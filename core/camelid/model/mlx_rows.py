@@ -81,8 +81,8 @@ MLX_FORMS: Mapping[str, MlxForm] = {
 # Model types that mlx-lm 0.32 does not open; Camelid reads their directories in its form.
 UNOPENED = frozenset({
     "PanguEmbedded", "arcee", "arctic", "baichuan", "bailing_moe_v2", "bloom", "chatglm", "codeshell",
-    "cogvlm", "deci", "falcon", "gemma3n_text", "granitemoeshared", "grove_moe", "hunyuan_v1_moe", "jais",
-    "maincoder", "ministral", "mpt", "opt", "orion", "plm", "smallthinker",
+    "cogvlm", "deci", "falcon", "gemma3n_text", "gpt_refact", "granitemoeshared", "grok-1", "grove_moe",
+    "hunyuan_v1_moe", "jais", "maincoder", "ministral", "mpt", "opt", "orion", "plm", "smallthinker",
 })  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Numbers that differ from layer to layer: heads, KV heads and widths of MLPs (OpenELM, DeciLM)."""
+"""Numbers that differ from layer to layer: heads, KV heads and widths of MLPs (OpenELM, DeciLM, Gemma 4)."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ def with_own_counts(metadata: MetadataReader, layers: Sequence[LayerSpec]) -> tu
     """The layers with their own heads and widths.
 
     A layer without heads has no attention, one with heads but without KV heads has a matrix in its place, and
-    one of width 0 has no MLP. Layers with equal KV heads share a state group.
+    one of width 0 has no MLP. Layers of one state group with equal KV heads share a group.
     """
     n = len(layers)
     heads = metadata.counts(HEADS, n, 1)
     kv_heads = metadata.counts(KV_HEADS, n, most(metadata, HEADS, n))
     widths = metadata.counts(WIDTH, n, 0)
     _check(metadata, heads, kv_heads)
-    made = {key: _varied(*key, max(kv_heads)) for key in zip(layers, heads, kv_heads, widths, strict=True)}
-    return tuple(made[key] for key in zip(layers, heads, kv_heads, widths, strict=True))
+    keys = list(zip(layers, heads, kv_heads, widths, strict=True))
+    groups = {layer.state_group for layer in layers}
+    most_kv = {g: max(key[2] for key in keys if key[0].state_group == g) for g in groups}
+    made = {key: _varied(*key, most_kv[key[0].state_group]) for key in {*keys}}
+    return tuple(made[key] for key in keys)
 
 
 def _check(metadata: MetadataReader, heads: Sequence[int], kv_heads: Sequence[int]) -> None:

@@ -80,7 +80,7 @@ def _reason(model: Model) -> str:
     if spec.encoder or not spec.layers:
         return "a model with an encoder runs on one device"
     for layer in spec.layers:
-        if layer.n_heads or layer.ffn_size:
+        if layer.n_heads or layer.ffn_size or layer.head_dim:
             return f"{spec.name} has layers of different sizes, which run on one device"
         for kind, known in ((layer.mixer, MIXERS), (layer.mlp, MLPS), (layer.residual, RESIDUALS)):
             if kind not in known:

@@ -37,7 +37,8 @@ def read_ropes(metadata: MetadataReader, arch: Arch, head_dim: int, factors: Fac
     if not arch.has_local_rope:
         return {GLOBAL: rope}
     local = metadata.number("rope.freq_base_swa", arch.local_theta or rope.theta)
-    return {GLOBAL: rope, LOCAL: replace(rope, theta=local, scaling=None, factors=())}
+    dim = metadata.count("rope.dimension_count_swa", rope.dim)
+    return {GLOBAL: rope, LOCAL: replace(rope, theta=local, dim=dim, scaling=None, factors=())}
 
 
 def _axes(metadata: MetadataReader, arch: Arch, rope: RopeSpec) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+OWN_NUMBERS = ("n_heads", "n_kv_heads", "head_dim", "ffn_size")  # of a layer, in place of the model's
 MAX_HEAD_DIM = 1 << 13  # published models have at most 576; RoPE tables hold 256 rows of this width
 
 
@@ -54,12 +55,13 @@ class LayerSpec:
 
     `residual`: sequential, parallel (mixer and MLP read the same stream), single (a mixer or an MLP alone;
     the other is ""), early_router (experts chosen by the layer's input), early_experts (experts beside a
-    dense MLP), post (norm after the sum), cross (attention to an encoder's rows between mixer and MLP) or
-    altup (several streams); the rows of `layers.RESIDUALS`. `rope` is a key of `ModelSpec.ropes`, "" for no
+    dense MLP), post (norm after the sum), cross (attention to an encoder's rows between mixer and MLP),
+    with_input (the token's embedding for the layer after both) or altup (several streams); the rows of
+    `layers.RESIDUALS`. `rope` is a key of `ModelSpec.ropes`, "" for no
     rotation. `window` > 0 limits attention to the latest `window` rows. `kv_layer` >= 0 is the layer whose
     keys and values this layer reads instead of its own. Layers without a KV cache have the state group
-    `recurrent`, those without state none (""). `n_heads`, `n_kv_heads` and `ffn_size` are numbers of this
-    layer alone (0: those of the model, which are the largest of its layers).
+    `recurrent`, those without state none (""). `n_heads`, `n_kv_heads`, `head_dim` and `ffn_size` are
+    numbers of this layer alone (0: those of the model; its counts are the largest of its layers).
     """
 
     mixer: str = "attention"
@@ -72,6 +74,7 @@ class LayerSpec:
     kv_layer: int = -1
     n_heads: int = 0
     n_kv_heads: int = 0
+    head_dim: int = 0
     ffn_size: int = 0
 
 
@@ -80,8 +83,9 @@ class ExpertsSpec:
     """A mixture of experts: the router picks `n_used` of `n_experts` for each row.
 
     The experts form `n_groups` groups, the picked ones are from the best `n_groups_used` of them. `gate` is
-    the router op's gate; `normalize` makes the probs of the picked experts sum to 1, `scale` multiplies them.
-    With `weighs_input` the probs multiply the experts' input instead of the results.
+    the router op's gate, `softcap` bounds the router's logits (0: unbounded); `normalize` makes the probs of
+    the picked experts sum to 1, `scale` multiplies them. With `weighs_input` the probs multiply the experts'
+    input instead of the results.
     `shared_size` is the width of an expert that runs for every row (0: none). `chunk_size` is the width of
     an expert that `chunk_experts` neighbours share, `chunk_scale` multiplies its result (0: none).
     """
@@ -92,6 +96,7 @@ class ExpertsSpec:
     gate: str = "softmax"
     normalize: bool = True
     scale: float = 1.0
+    softcap: float = 0.0
     weighs_input: bool = False
     shared_size: int = 0
     n_groups: int = 1
@@ -293,7 +298,7 @@ class ModelSpec:
 
     def of_layer(self, layer: LayerSpec) -> ModelSpec:
         """The model with the numbers that a layer has of its own."""
-        own = {"n_heads": layer.n_heads, "n_kv_heads": layer.n_kv_heads, "ffn_size": layer.ffn_size}
+        own = {name: getattr(layer, name) for name in OWN_NUMBERS}
         return replace(self, **{name: n for name, n in own.items() if n}) if any(own.values()) else self
 
     @property

@@ -51,6 +51,7 @@ OWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "mla": ("attention.q_lora_rank", "attention.kv_lora_rank", "rope.scaling.yarn_log_multiplier"),
 }
 
+OUTPUT_SCALE = "attention.output_scale"  # factor of scores, named by its place in Grok's code
 TEMPERATURE_KEYS = ("attention.temperature_scale", "rope.scaling.yarn_log_multiplier")
 
 
@@ -150,6 +151,7 @@ def _check_refused(metadata: MetadataReader, arch: Arch) -> None:
     own = {"attention.shared_kv_layers"} if arch.shares_kv else set[str]()
     own |= {"rope.dimension_sections"} if arch.axes else set[str]()
     own |= {*TEMPERATURE_KEYS} if arch.has_temperature or arch.nope_temperature[0] else set[str]()
+    own |= {*arch.reads}
     own |= {key for mixer in arch.mixers for key in OWN_KEYS.get(mixer, ())}
     rules = {**REFUSED, **arch.refused}
     refused = {metadata.key(name): values for name, values in rules.items() if name not in own}
@@ -270,6 +272,7 @@ def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
         gate=_gate(metadata, arch),
         normalize=metadata.flag("expert_weights_norm", default=arch.normalizes),
         scale=metadata.number("expert_weights_scale", 1.0) or 1.0,
+        softcap=metadata.number("router_logit_softcapping", 0.0),
         weighs_input=_weighs_input(metadata, arch, n_used),
         shared_size=_shared_size(metadata, arch, ffn_size),
         n_groups=n_groups,
@@ -310,7 +313,8 @@ def _attention_scale(
         width**-0.5 if n_layers == arch.wide_layers else arch.attention_scale or head_dim**arch.scale_power
     )
     default *= _yarn_scale(metadata) if "mla" in arch.mixers else 1.0
-    return metadata.number("attention.scale", default) or default
+    key = OUTPUT_SCALE if OUTPUT_SCALE in arch.reads else "attention.scale"
+    return metadata.number(key, default) or default
 
 
 def _yarn_scale(metadata: MetadataReader) -> float:
@@ -321,7 +325,7 @@ def _yarn_scale(metadata: MetadataReader) -> float:
 
 
 def _logit_scale(metadata: MetadataReader, arch: Arch, hidden_size: int, *, is_tied: bool) -> float:
-    default = hidden_size / arch.depth_scales[2] if arch.depth_scales else 1.0
+    default = hidden_size / arch.depth_scales[2] if arch.depth_scales else arch.logit_scale
     if arch.scales_tied and is_tied:
         default = hidden_size**-0.5
     stated = metadata.number("logit_scale", default) or 1.0
@@ -347,20 +351,21 @@ def _residual(metadata: MetadataReader, arch: Arch, tensors: Mapping[str, Weight
 
 def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
     value_dim = spec.head_dim if spec.mla else metadata.count("attention.value_length", spec.head_dim)
+    local = [metadata.count(f"attention.{part}_length_swa", spec.head_dim) for part in ("key", "value")]
     rules = {
         "n_heads must be a multiple of n_kv_heads": spec.n_heads % spec.n_kv_heads == 0,
-        f"head_dim must be at most {MAX_HEAD_DIM}": spec.head_dim <= MAX_HEAD_DIM,
-        "key and value heads must have the same size": value_dim == spec.head_dim,
+        f"head_dim must be at most {MAX_HEAD_DIM}": max(spec.head_dim, *local) <= MAX_HEAD_DIM,
+        "key and value heads must have the same size": value_dim == spec.head_dim and local[0] == local[1],
         "norm epsilon must be finite and positive": 0.0 < spec.norm_eps < 1.0,
         "decoder_start_token_id must be in the vocabulary": spec.start_id < spec.vocab_size,
-        "softcaps must not be negative": min(spec.attention_softcap, spec.logit_softcap) >= 0.0,
+        "softcaps must not be negative": min(_softcaps(spec)) >= 0.0,
         "the limit of queries, keys and values must not be negative": spec.qkv_limit >= 0.0,
         "ALiBi's largest bias must not be negative": spec.max_alibi_bias >= 0.0,
         f"ALiBi's context_length times n_heads must be at most {MAX_ALIBI}": not spec.max_alibi_bias
         or spec.context_length * spec.n_heads <= MAX_ALIBI,
     }
-    for rope in spec.ropes.values():
-        rules |= _rope_rules(rope, spec.head_dim)
+    for name, rope in spec.ropes.items():
+        rules |= _rope_rules(rope, _least_head_dim(spec, name))
     for rule, holds in rules.items():
         if not holds:
             heads = f"{spec.n_heads} heads and {spec.n_kv_heads} KV heads of {spec.head_dim}"
@@ -368,6 +373,18 @@ def _check_spec(spec: ModelSpec, metadata: MetadataReader) -> None:
             sizes = f"{heads}, value heads of {value_dim}, epsilon {spec.norm_eps:g}"
             found = f"{sizes}, {ropes or 'no rope'}"
             raise ModelFormatError(f"{spec.arch}: {rule}; found {found}", path=spec.name)
+
+
+def _softcaps(spec: ModelSpec) -> list[float]:
+    of_router = [spec.experts.softcap] if spec.experts else []
+    return [spec.attention_softcap, spec.logit_softcap, *of_router]
+
+
+def _least_head_dim(spec: ModelSpec, rope: str) -> int:
+    """Floats of the smallest head that a rotation turns."""
+    layers = [*spec.file_layers, *spec.layers]
+    own = (spec.of_layer(layer).head_dim for layer in layers if layer.rope == rope.removesuffix(OF_QUERIES))
+    return min(own, default=spec.head_dim)
 
 
 def _rope_rules(rope: RopeSpec, head_dim: int) -> dict[str, bool]:

@@ -1,4 +1,4 @@
-"""Layers of Gemma 3n: sparse gates, keys and values that the last layers share."""
+"""Layers of Gemma 3n and 4: sparse gates, keys and values that the last layers share."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import LayerSpec
 
 N_SPARSE, CUTOFF = 10, 1.6448533535003662  # of files that state none: 5 % of the gates of the first layers
-N_OWN = 20  # layers with keys and values of their own, in files that state none
 
 
 def sparsity(metadata: MetadataReader, n_layers: int) -> list[float]:
@@ -33,10 +32,13 @@ def sparsity(metadata: MetadataReader, n_layers: int) -> list[float]:
     return stated
 
 
-def share_kv(metadata: MetadataReader, layers: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
-    """The layers; the last `shared_kv_layers` read the last layer of their kind with keys of its own."""
+def share_kv(metadata: MetadataReader, layers: Sequence[LayerSpec], n_own: int) -> tuple[LayerSpec, ...]:
+    """The layers; the last `shared_kv_layers` read the last layer of their kind with keys of its own.
+
+    In files that state none, all layers but the first `n_own` do (0: no layer).
+    """
     n = len(layers)
-    n_shared = metadata.count("attention.shared_kv_layers", max(n - N_OWN, 0), least=0)
+    n_shared = metadata.count("attention.shared_kv_layers", max(n - n_own, 0) if n_own else 0, least=0)
     first = n - n_shared
     owners = {layer.state_group: i for i, layer in enumerate(layers[: max(first, 0)])}
     missing = {layer.state_group for layer in layers} - {*owners}

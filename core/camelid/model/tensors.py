@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
+from itertools import accumulate
 
 from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.model.arch import ABSENT, ELEMENTWISE, KV_TENSORS, NO_ENDING, Arch, Shapes
@@ -14,7 +15,7 @@ from camelid.model.latent import split_kv_b
 from camelid.model.metadata_reader import MetadataReader
 from camelid.model.spec import DeltaSpec, LayerSpec, MlaSpec, ModelSpec, RwkvSpec, SsmSpec
 from camelid.model.spec_reader import FACTOR_TENSORS
-from camelid.plan.weights import Weight, as_f32, inline_f32, take_rows
+from camelid.plan.weights import Weight, as_f32, cut_each, inline_f32, take_rows
 
 Shape = tuple[int, ...]
 Layers = Mapping[str, LayerSpec]  # by the prefix of their tensors
@@ -118,7 +119,8 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "h": experts.n_experts // experts.chunk_experts if experts else 0,
         "A": spec.n_heads, "k": spec.n_kv_heads, "1": 1,
         "a": spec.n_streams, "b": spec.n_streams - 1, "c": spec.n_streams**2, "p": spec.input_size,
-        "l": spec.n_layers * spec.input_size, "r": spec.laurel_rank,
+        "l": spec.n_layers * spec.input_size, "m": spec.hidden_size if spec.input_size else 0,
+        "r": spec.laurel_rank,
         "T": spec.n_token_types, "L": spec.encoder.n_labels if spec.encoder else 0,
         "J": spec.encoder.dense_size if spec.encoder else 0, "t": spec.n_buckets,
         **_ssm_sizes(spec.ssm), **_delta_sizes(spec.delta), **_conv_sizes(spec),
@@ -180,14 +182,22 @@ def _split(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[s
             n_repeats = sizes[arch.interleaved.get(name, "1")]
             for ending in ("weight", "bias"):
                 fused = out.get(f"{prefix}{name}.{ending}")
-                if fused is not None and fused.shape[:1] == (sum(counts),):
+                if fused is not None and _n_rows(fused) == sum(counts):
                     del out[fused.name]
                     out |= _cut(fused, [f"{prefix}{part}.{ending}" for part, _ in parts], counts, n_repeats)
     return out
 
 
+def _n_rows(weight: Weight) -> int:
+    """Rows of a matrix, or of each matrix of a stack."""
+    return weight.shape[1] if len(weight.shape) == 3 else weight.shape[0]
+
+
 def _cut(fused: Weight, names: list[str], counts: list[int], n_repeats: int) -> dict[str, Weight]:
     """The parts by name. The file repeats the sequence of parts `n_repeats` times, once per head."""
+    if len(fused.shape) == 3:
+        spans = zip(names, accumulate(counts), counts, strict=True)
+        return {name: cut_each(fused, name, end - n, n) for name, end, n in spans}
     sizes = [count // n_repeats for count in counts]
     starts = [range(sum(sizes[:i]), fused.shape[0], sum(sizes)) for i in range(len(sizes))]
     rows = [[(start, n) for start in s] for s, n in zip(starts, sizes, strict=True)]
@@ -195,7 +205,9 @@ def _cut(fused: Weight, names: list[str], counts: list[int], n_repeats: int) -> 
 
 
 def _required(spec: ModelSpec, arch: Arch) -> Iterator[tuple[str, str]]:
-    named = {**arch.outer} | ({"position_embd": "PC"} if arch.has_positions else {})
+    absent = _absent(spec)
+    outer = {name: letters for name, letters in arch.outer.items() if not absent & {*letters}}
+    named = outer | ({"position_embd": "PC"} if arch.has_positions else {})
     yield from ((f"{name}.weight", letters) for name, letters in named.items())
     yield from ((f"{name}.bias", _of_bias(named[name])) for name in arch.biases if name in named)
     for prefix, layer in _layers(spec, arch).items():
@@ -225,11 +237,18 @@ def _unread_kv(arch: Arch, layer: LayerSpec) -> Shapes:
 
 
 def _layer_shapes(spec: ModelSpec, arch: Arch, layer: LayerSpec) -> Shapes:
-    absent = {letter for letter in ABSENT if not _sizes(spec).get(letter, 0)}
+    absent = _absent(spec)
     names = SEQUENTIAL if layer.residual == "sequential" else ()
     second = {name: arch.optional[name] for name in names if name in arch.optional}
-    shapes = {**arch.layer_tensors(layer), **second}
+    required = {name: s for name, s in arch.layer_tensors(layer).items() if name not in arch.optional}
+    shapes = {**required, **second}
     return {name: letters for name, letters in shapes.items() if not absent & {*letters}}
+
+
+def _absent(spec: ModelSpec) -> set[str]:
+    """Letters of tensors that the model does not have."""
+    sizes = _sizes(spec)
+    return {letter for letter in ABSENT if not sizes.get(letter, 0)}
 
 
 def _of_bias(letters: str) -> str:

@@ -150,13 +150,15 @@ class PlanBuilder:
         normalize: bool = False,
         scale: float = 1.0,
         bias: Weight | None = None,
+        gain: Weight | None = None,
         n_groups: int = 1,
         n_groups_used: int = 1,
     ) -> tuple[View, View]:
         """Chooses `n_used` experts for each row. Returns (ids, probs), both [T, n_used]."""
         ids = self.new("expert_ids", logits.rows, n_used, dtype=F32)
         probs = self.new("expert_probs", logits.rows, n_used)
-        operands: dict[str, Operand | None] = {"ids": ids, "probs": probs, "logits": logits, "bias": bias}
+        operands: dict[str, Operand | None] = {"ids": ids, "probs": probs, "logits": logits}
+        operands |= {"bias": bias, "gain": gain}
         groups: dict[str, Attr] = {"n_groups": n_groups, "n_groups_used": n_groups_used}
         self.add_op("router", operands, gate=gate, normalize=int(normalize), scale=scale, **groups)
         return ids, probs

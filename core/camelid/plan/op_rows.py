@@ -43,13 +43,18 @@ def _experts_flops(op: Op, counts: Counts) -> int:
     return 2 * counts.rows[op.view("y").rows] * op.view("ids").cols * n_out * n_in
 
 
+def _of_experts(op: Op) -> bool:
+    n = op.view("logits").cols
+    return fits(op, "bias", n) and fits(op, "gain", n)
+
+
 def _router_rule(op: Op) -> bool:
     ids, logits = op.view("ids"), op.view("logits")
     n_groups, n_groups_used = op.integer("n_groups"), op.integer("n_groups_used")
     whole = 0 < n_groups_used <= n_groups and logits.cols % n_groups == 0
     enough = 0 < ids.cols <= logits.cols // max(n_groups, 1) * n_groups_used
     is_plain = op.word("gate") != "sparsemixer" or (n_groups == 1 and not op.has("bias"))
-    return same("ids", "probs")(op) and whole and enough and fits(op, "bias", logits.cols) and is_plain
+    return same("ids", "probs")(op) and whole and enough and is_plain and _of_experts(op)
 
 
 def _gather_rule(op: Op) -> bool:
@@ -222,7 +227,7 @@ ROWS: tuple[OpRow, ...] = (
         name="router",
         writes=("ids", "probs"),
         reads=("logits",),
-        weights=("bias?",),
+        weights=("bias?", "gain?"),
         attrs=("gate",),
         defaults={"normalize": 0, "scale": 1.0, "n_groups": 1, "n_groups_used": 1},
         rule=_router_rule,
@@ -230,11 +235,11 @@ ROWS: tuple[OpRow, ...] = (
         exact=("ids",),
         flops=elementwise("logits", 4),
         meaning="p = gate(logits); ids = the largest of p + bias (ties: lowest id), largest first; "
-        "probs = p[ids], divided by their sum if normalize; * scale. Gates: softmax, sigmoid, topk_softmax "
-        "(softmax over the chosen logits), sparsemixer (for each slot, softmax over the experts not chosen "
-        "before whose logit s is near the largest t: t - s <= 0.02 * max(|s|, t)). Experts form n_groups "
-        "groups of neighbours; ids come from the n_groups_used groups whose two largest p + bias have the "
-        "largest sum",
+        "probs = p[ids], divided by their sum if normalize; * scale * gain[ids]. Gates: softmax, sigmoid, "
+        "topk_softmax (softmax over the chosen logits), sparsemixer (for each slot, softmax over the experts "
+        "not chosen before whose logit s is near the largest t: t - s <= 0.02 * max(|s|, t)). Experts form "
+        "n_groups groups of neighbours; ids come from the n_groups_used groups whose two largest p + bias "
+        "have the largest sum",
     ),
     OpRow(
         name="linear_experts",

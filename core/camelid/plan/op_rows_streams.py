@@ -37,7 +37,8 @@ def _mix_rule(op: Op) -> bool:
 
 def _affine_rule(op: Op) -> bool:
     n = op.view("x").cols
-    return same("x", "y")(op) and fits(op, "weight", n) and fits(op, "bias", n)
+    is_fit = fits(op, "weight", n) or fits(op, "weight", 1)
+    return same("x", "y")(op) and is_fit and fits(op, "bias", n)
 
 
 ROWS: tuple[OpRow, ...] = (
@@ -88,7 +89,7 @@ ROWS: tuple[OpRow, ...] = (
         rule=_affine_rule,
         row_wise=True,
         flops=elementwise("x", 2),
-        meaning="y = weight * x + bias, column by column",
+        meaning="y = weight * x + bias, column by column; a weight of one number is that of all columns",
     ),
     OpRow(
         name="cutoff",

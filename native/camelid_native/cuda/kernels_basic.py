@@ -92,7 +92,7 @@ KERNELS: dict[str, OpKernels] = {
     "mul": _plain("mul", "x", lambda op: {"each": op.view("x").cols // op.view("r").cols}),
     "unary": OpKernels((_columns("unary", "x"),), (), {"act": ACTS}),
     "glu": OpKernels((_columns("glu", "y"),), (), {"act": GATES}),
-    "affine": _plain("affine", "y"),
+    "affine": _plain("affine", "y", lambda op: {"by": int(op.weight("weight").cols > 1)}),
     "concat": _plain("concat", "y", lambda op: {"a_cols": op.view("a").cols}),
     "gather_rows": _plain("gather_rows", "y"),
     "combine": _plain("combine", "y", lambda op: {"slots": op.view("probs").cols}),

@@ -28,6 +28,8 @@ def op_router(op: Op, f: Trace) -> None:
         chosen = _near_shares(mx.take_along_axis(logits, order, axis=1), n_used)
     if op.integer("normalize"):
         chosen = chosen / chosen.sum(axis=1, keepdims=True)
+    if op.has("gain"):
+        chosen = chosen * f.weights.vector(op.weight("gain"))[ids]
     f.write(op.view("ids"), ids.astype(F32))
     f.write(op.view("probs"), op.number("scale") * chosen)
 

@@ -129,8 +129,9 @@ def op_router(op: Op, f: Trace) -> None:
     )
     how: dict[str, Any] = {"bias": _vector(op, f, "bias"), **_counted(f, op.view("ids"))}
     ids, probs = experts.router(f.read(op.view("logits")), choice, **how)
+    gain = _vector(op, f, "gain")
     f.write(op.view("ids"), ids.astype(F32))
-    f.write(op.view("probs"), probs)
+    f.write(op.view("probs"), probs if gain is None else probs * gain[ids])
 
 
 def op_linear_experts(op: Op, f: Trace) -> None:

@@ -1,4 +1,4 @@
-"""Golden models of GPT-2, CodeShell, StarCoder 1 and 2, StableLM 1 and 2."""
+"""Golden models of GPT-2, CodeShell, Refact, StarCoder 1 and 2, StableLM 1 and 2."""
 
 from __future__ import annotations
 
@@ -85,6 +85,14 @@ STARCODER2.pop("rms_norm_eps")
 STARCODER2.pop("tie_word_embeddings")
 STARCODER2_BARE = {"sliding_window": None, "tie_word_embeddings": False, "use_bias": False}
 
+REFACT = GPT2 | {
+    "architectures": ["GPTRefactForCausalLM"],
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "gpt_refact",
+    "multi_query": True,
+    "n_head": 6,  # no power of two: slopes of ALiBi follow two rules
+    "n_embd": 96,
+}
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="gpt2", seed=191, config=GPT2),
     CaseRow(name="gpt2_bare_names", seed=192, config=GPT2, prefix="transformer.", masks=True),
@@ -92,6 +100,7 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="gpt_bigcode", seed=1080, config=BIGCODE),
     CaseRow(name="gpt_bigcode_heads", seed=1081, config=BIGCODE | {"multi_query": False}),
     CaseRow(name="jais", seed=6311, config=JAIS),
+    CaseRow(name="refact", seed=6320, config=REFACT),
     CaseRow(name="stablelm", seed=231, config=STABLELM),
     CaseRow(name="stablelm2", seed=1082, config=STABLELM2),
     CaseRow(name="starcoder2", seed=241, config=STARCODER2),
@@ -99,6 +108,10 @@ CASES: tuple[CaseRow, ...] = (
 )
 
 WRONG: tuple[Mutation, ...] = (
+    key("refact", "layer_norm_epsilon", 0.05),
+    without("refact", "norms", "ln_1.weight", "ln_2.weight"),
+    without("refact", "keys and values", "attn.kv.weight"),
+    without("refact", "mlp", "gate_up_proj.weight"),
     key("jais", "layer_norm_epsilon", 0.05),
     key("jais", "mup_embeddings_scale", 1.0),
     key("jais", "mup_output_alpha", 1.0),

@@ -1,4 +1,5 @@
-"""Golden mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic, Grove."""
+"""Golden mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic, Grove,
+Grok-1."""
 
 from __future__ import annotations
 
@@ -86,6 +87,20 @@ SMALLTHINKER = config(
     sliding_window_layout=[0, 1, 1, 1, 0],
     sliding_window_size=12,
 )
+GROK = config(
+    "Grok1ModelForCausalLM",
+    "grok-1",
+    attn_output_multiplier=0.4,
+    embedding_multiplier_scale=4.0,
+    final_logit_softcapping=5.0,
+    max_attn_value=3.0,
+    num_experts=6,
+    num_experts_per_tok=2,
+    output_multiplier_scale=0.6,
+    router_logit_softcapping=2.0,
+    tie_word_embeddings=True,
+)
+GROK.pop("hidden_act")  # no setting
 for name in ("hidden_act", "intermediate_size"):
     SMALLTHINKER.pop(name)
 # As SmallThinker 4B: no window, rotation in every layer.
@@ -122,6 +137,7 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="smallthinker_4b", seed=6252, config=SMALLTHINKER_4B, lengths=(18, 9)),
     CaseRow(name="arctic", seed=6231, config=ARCTIC, lengths=(24, 13)),
     CaseRow(name="grove_moe", seed=6241, config=GROVE, lengths=(16, 9)),
+    CaseRow(name="grok", seed=6706, config=GROK, lengths=(20, 9)),
 )
 
 WRONG: tuple[Mutation, ...] = (
@@ -162,4 +178,17 @@ WRONG: tuple[Mutation, ...] = (
     without("grove_moe", "k norm", "k_norm.weight"),
     without("grove_moe", "experts of chunks", *CHUNKS),
     without("grove_moe", "the first chunk's expert", CHUNKS[0]),
+    key("grok", "rms_norm_eps", 0.05),
+    key("grok", "num_experts_per_tok", 3),
+    key("grok", "attn_output_multiplier", 0.25),
+    key("grok", "max_attn_value", 30.0),
+    key("grok", "embedding_multiplier_scale", 1.0),
+    key("grok", "output_multiplier_scale", 1.0),
+    key("grok", "router_logit_softcapping", 4.0),
+    key("grok", "final_logit_softcapping", 3.0),
+    without("grok", "norm after attention", "post_attn_norm.scale"),
+    without("grok", "norm before experts", "pre_moe_norm.scale"),
+    without("grok", "norm after experts", "post_moe_norm.scale"),
+    without("grok", "experts", "linear_1.weight"),
+    without("grok", "router", "moe_block.gate.weight"),
 )

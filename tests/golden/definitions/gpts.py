@@ -1,4 +1,4 @@
-"""Definitions of models with GPT-2's layers: CodeShell, Jais."""
+"""Definitions of models with GPT-2's layers: CodeShell, Jais, Refact."""
 
 from __future__ import annotations
 
@@ -111,4 +111,53 @@ class Jais(Gpt):
         return {**shapes, **gate}
 
 
-GPTS: dict[str, type[Decoder]] = {"codeshell": CodeShell, "jais": Jais}
+class Refact(Decoder):
+    """Refact: ALiBi, one head of keys and values, a gated MLP, layer norms without biases."""
+
+    KEYS: ClassVar = {
+        "hidden": "n_embd",
+        "layers": "n_layer",
+        "heads": "n_head",
+        "eps": "layer_norm_epsilon",
+    }
+    LAYER = "transformer.h.{i}."
+    NAMES: ClassVar = {
+        "embed": "transformer.wte",
+        "last_norm": "transformer.ln_f",
+        "norm_1": "ln_1",
+        "norm_2": "ln_2",
+        "q": "attn.q",
+        "kv": "attn.kv",
+        "o": "attn.c_proj",
+        "gate_up": "mlp.gate_up_proj",
+        "down": "mlp.c_proj",
+    }
+    MULTIPLE = 256  # of the MLP's width
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)  # pyright: ignore[reportArgumentType]
+        inner = self.config["n_inner"] or 4 * self.hidden
+        self.ffn = -(-(2 * inner // 3) // self.MULTIPLE) * self.MULTIPLE
+
+    def norm(self, x: Array, name: str) -> Array:
+        return layer_norm(x, self.eps) * self.weights[f"{name}.weight"]
+
+    def attention(self, x: Array, i: int) -> Array:
+        q = self.linear(x, self.of(i, "q")).reshape(len(x), -1, self.head_dim)
+        k, v = np.split(self.linear(x, self.of(i, "kv")), 2, axis=-1)
+        y = attend(q, k[:, None], v[:, None], slopes=alibi_slopes(self.heads))
+        return self.linear(y, self.of(i, "o"))
+
+    def mlp(self, x: Array, i: int) -> Array:
+        gate, up = np.split(self.linear(x, self.of(i, "gate_up")), 2, axis=-1)
+        return self.linear(silu(gate) * up, self.of(i, "down"))
+
+    def attention_shapes(self) -> Shapes:
+        square = [self.hidden, self.hidden]
+        return {"q": square, "kv": [2 * self.head_dim, self.hidden], "o": square}
+
+    def mlp_shapes(self, _: int) -> Shapes:
+        return {"gate_up": [2 * self.ffn, self.hidden], "down": [self.hidden, self.ffn]}
+
+
+GPTS: dict[str, type[Decoder]] = {"codeshell": CodeShell, "jais": Jais, "gpt_refact": Refact}

@@ -1,14 +1,16 @@
-"""Definitions of mixtures of experts: DeepSeek 1 and OCR, Ling 1 and 2, Arctic, Grove MoE."""
+"""Definitions of mixtures of experts: DeepSeek 1 and OCR, Ling 1 and 2, Arctic, Grove MoE,
+Grok-1."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from tests.golden.definitions.decoder import Decoder, Shapes
-from tests.golden.definitions.numbers import ACTS, Array, attend, chosen, rotate, softmax, weighted
+from tests.golden.definitions.numbers import ACTS, Array, attend, chosen, rms_norm, rotate, softmax, weighted
 
 SMALLTHINKER = ("moe_num_active_primary_experts", "moe_ffn_hidden_size")
 EXPERT = ("expert_gate", "expert_up", "expert_down")
@@ -287,6 +289,71 @@ class Grove(Mixture):
         }
 
 
+def capped(logits: Array, config: Mapping[str, Any], name: str) -> Array:
+    cap = config.get(f"{name}_logit_softcapping", 0.0)
+    return cap * np.tanh(logits / cap) if cap else logits
+
+
+class Grok(Mixture):
+    """Grok-1: capped scores, norms before and after both blocks, probs that are not normalized, scales."""
+
+    LAYER = "model.layers.{i}."
+    NAMES: ClassVar = {
+        "norm_1": "pre_attn_norm",
+        "norm_attention": "post_attn_norm",
+        "norm_2": "pre_moe_norm",
+        "norm_mlp": "post_moe_norm",
+        **{part: f"attn.{part}_proj" for part in "qkvo"},
+        "router": "moe_block.gate",
+        "expert_gate": "moe_block.experts.{e}.linear",
+        "expert_up": "moe_block.experts.{e}.linear_v",
+        "expert_down": "moe_block.experts.{e}.linear_1",
+    }
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        self.act = ACTS["gelu_new"]
+
+    def embed(self, ids: Sequence[int]) -> Array:
+        return super().embed(ids) * self.config["embedding_multiplier_scale"]
+
+    def head(self, x: Array) -> Array:
+        return capped(super().head(x) * self.config["output_multiplier_scale"], self.config, "final")
+
+    def layer(self, x: Array, i: int) -> Array:
+        y = self.attention(self.norm(x, self.of(i, "norm_1")), i)
+        x = x + self.norm(y, self.of(i, "norm_attention"))
+        y = self.mlp(self.norm(x, self.of(i, "norm_2")), i)
+        return x + self.norm(y, self.of(i, "norm_mlp"))
+
+    def attention(self, x: Array, i: int) -> Array:
+        q, k, v = self.qkv(x, i)
+        scale, cap = self.config["attn_output_multiplier"], self.config["max_attn_value"]
+        return self.linear(attend(self.rope(q), self.rope(k), v, scale=scale, cap=cap), self.of(i, "o"))
+
+    def norm(self, x: Array, name: str) -> Array:
+        return rms_norm(x, self.eps) * self.weights[f"{name}.scale"]
+
+    def route(self, logits: Array, i: int) -> tuple[NDArray[np.intp], Array]:
+        logits = capped(logits, self.config, "router")
+        ids = self.choose(logits)
+        probs = np.take_along_axis(softmax(logits), ids, axis=-1)
+        return ids, probs / probs.sum(-1, keepdims=True) if self.config.get("norm_topk_prob") else probs
+
+    def norm_shapes(self) -> Shapes:
+        parts = ("norm_1", "norm_attention", "norm_2", "norm_mlp")
+        return {f"{part}.scale": [self.hidden] for part in parts}
+
+    def mlp_shapes(self, i: int) -> Shapes:
+        return self.mixture_shapes(i)
+
+    def shapes(self) -> Shapes:
+        shapes = super().shapes()
+        last = self.names["last_norm"]
+        shapes[f"{last}.scale"] = shapes.pop(f"{last}.weight")
+        return dict(sorted(shapes.items()))
+
+
 MIXTURES: dict[str, type[Decoder]] = {
     "deepseek": DeepSeek,
     "deepseek_vl_v2": DeepSeekOcr,
@@ -295,4 +362,5 @@ MIXTURES: dict[str, type[Decoder]] = {
     "arctic": Arctic,
     "smallthinker": SmallThinker,
     "grove_moe": Grove,
+    "grok-1": Grok,
 }

@@ -32,6 +32,8 @@ def router_cases() -> Iterator[OpCase]:
         # A bias affects the choice of experts, not their probabilities.
         bias = {"bias": f32(np.repeat(np.array([0.0, 3.0, -3.0, 0.5]), 4))}
         yield _router(array(43, 4, 16), 5, {"gate": gate}, bias)
+        gained = {"gate": gate, "normalize": 1, "scale": 2.5}
+        yield _router(array(43, 4, 16), 5, gained, bias | {"gain": vector(47, 16)})
         for n_groups, n_groups_used in ((4, 2), (8, 3), (16, 7)):
             groups = {"gate": gate, "n_groups": n_groups, "n_groups_used": n_groups_used}
             grouped = array(45, 5, 16, scale=2.0)

@@ -19,6 +19,7 @@ def stream_cases() -> Iterator[OpCase]:
         weights = {"weight": vector(3, cols), "bias": vector(4, cols)}
         yield OpCase(op="affine", views={"y": empty(3, cols), "x": x}, weights=weights)
         yield OpCase(op="affine", views={"y": empty(3, cols), "x": x}, weights={"weight": vector(3, cols)})
+        yield OpCase(op="affine", views={"y": empty(3, cols), "x": x}, weights={"weight": vector(4, 1)})
         yield OpCase(op="concat", views={"y": empty(3, 5 * cols), "a": several, "b": x})
         yield OpCase(op="length", views={"y": empty(3, 4), "x": several}, attrs={"size": cols})
         yield OpCase(op="length", views={"y": empty(3, 1), "x": x})

@@ -107,4 +107,5 @@ def stream_rows() -> Iterator[CaseRow]:
         yield row("cutoff", x=(n, 100), deviations=1.64)
         yield row("mix", y=(n, 4 * 33), x=(n, 2 * 33), coefs=(n, 8), size=33)
     yield row("affine", y=(2, 7), x=(2, 7), weight=(7,))
+    yield row("affine", y=(3, 70), x=(3, 70), weight=(1,))
     yield row("length", y=(2, 1), x=(2, 33))

@@ -132,6 +132,7 @@ def router_rows() -> Iterator[CaseRow]:
         tied = np.zeros((2, 70), np.float32)  # ties: the lowest ids are chosen
         tied[1, [3, 64, 69]] = 1.0
         yield _router(tied, 7, gate)
+    yield _router(normal("gained", 4, 16), 5, "softmax", normalize=1, gain=normal("gain", 16))
     yield _router(normal("groups", 3, 32), 4, "sigmoid", n_groups=8, n_groups_used=3)
 
 

@@ -28,6 +28,8 @@ def op_router(op: Op, f: Frame) -> None:
         chosen = _near_shares(probs, ids)
     if op.integer("normalize"):
         chosen = chosen / chosen.sum(axis=1, keepdims=True)
+    if op.has("gain"):
+        chosen = chosen * f.store.vector(op.weight("gain"))[ids]
     f.write(op.view("ids"), ids)
     f.write(op.view("probs"), op.number("scale") * chosen)
 

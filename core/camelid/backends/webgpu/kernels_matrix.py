@@ -169,7 +169,7 @@ KERNELS: dict[str, Kernel] = {
                            attrs=("scale",)),
     "linear_add_norm": product((*RESIDUAL, "linear_add_norm"), ("y", "x", *WEIGHT, "bias?", "z", "gain"),
                                 _add_constants, attrs=("scale",)),
-    "router": Kernel(("reduce", "router"), ("ids", "probs", "logits", "bias?"), _router_constants,
+    "router": Kernel(("reduce", "router"), ("ids", "probs", "logits", "bias?", "gain?"), _router_constants,
                      row_grid("logits"), attrs=("normalize", "scale", "n_groups", "n_groups_used"),
                      words={"gate": ROUTER_GATES}, refuses=_refuses_many),
     "linear_experts": Kernel(("bias", "experts", "product", "partial", "matvec", "linear_experts"),

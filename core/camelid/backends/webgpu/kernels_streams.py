@@ -12,7 +12,6 @@ from camelid.backends.webgpu.kernel import (
     row_grid,
     rows_of,
     tiles,
-    width,
     width_grid,
 )
 from camelid.backends.webgpu.kernels_basic import group_grid, group_size
@@ -48,6 +47,10 @@ def _concat_constants(op: Op, _: Context) -> Constants:
     return {"C": op.view("y").cols, "A_COLS": op.view("a").cols}
 
 
+def _affine_constants(op: Op, _: Context) -> Constants:
+    return {"C": op.view("y").cols, "STEP": int(op.weight("weight").cols > 1)}
+
+
 def _refuses_output(op: Op, _: Plan) -> str:
     """concat_within reads b in the buffer of a."""
     name = op.view("y").buffer.name
@@ -73,6 +76,6 @@ KERNELS: dict[str, Kernel] = {
     "length": Kernel(("reduce", "length"), ("y", "x"), lambda op, c: {"SIZE": group_size(op)}, group_grid,
                      attrs=("size",)),
     "mix": Kernel(("mix",), ("y", "x", "coefs"), _mix_constants, width_grid("y"), attrs=("size",)),
-    "affine": Kernel(("affine",), ("y", "x", "weight", "bias?"), width("y"), width_grid("y")),
+    "affine": Kernel(("affine",), ("y", "x", "weight", "bias?"), _affine_constants, width_grid("y")),
     "cutoff": Kernel(("reduce", "cutoff"), ("x",), _cutoff_constants, row_grid("x"), attrs=("deviations",)),
 }  # fmt: skip

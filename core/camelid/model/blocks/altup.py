@@ -1,5 +1,5 @@
 """Residual of Gemma 3n: alternating updates of several streams (AltUp, arXiv 2301.13310), a learned residual
-of low rank (LAuReL, arXiv 2411.07501), and an embedding of the token for every layer.
+of low rank (LAuReL, arXiv 2411.07501), and an embedding of the token for every layer, also of Gemma 4.
 
 The streams [T, N*C] are side by side in a row; layers compute on the first stream.
 """
@@ -63,15 +63,20 @@ def correct(c: Lowering, x: View, y: View, i: int) -> None:
 
 def add_layer_input(c: Lowering, x: View, i: int) -> None:
     """Adds norm(proj(gelu(inp_gate(scale * first)) * the layer's input)) to all streams but the first."""
-    assert c.layer_inputs is not None, "a layer with streams belongs to a model with inputs for every layer"
     first, *rest = _streams(c, x)
-    blk = f"blk.{i}."
-    gate = c.linear(c.plan.affine(first, c.weights[blk + "altup_correct_scale"]), blk + "inp_gate", "gate")
-    own = c.layer_inputs.slice(i * gate.cols, gate.cols)  # [T, P]
-    y = c.linear(c.plan.glu(gate, own, c.layer(i).act), blk + "proj", "input")
-    y = c.norm(y, blk + "post_norm")
+    y = layer_input(c, c.plan.affine(first, c.weights[f"blk.{i}.altup_correct_scale"]), i)
     for stream in rest:
         c.plan.add(stream, y)
+
+
+def layer_input(c: Lowering, x: View, i: int) -> View:
+    """norm(proj(gelu(inp_gate(x)) * the layer's input)); [T, C] -> [T, C]."""
+    assert c.layer_inputs is not None, "the layer belongs to a model with inputs for every layer"
+    blk = f"blk.{i}."
+    gate = c.linear(x, blk + "inp_gate", "gate")
+    own = c.layer_inputs.slice(i * gate.cols, gate.cols)  # [T, P]
+    y = c.linear(c.plan.glu(gate, own, c.layer(i).act), blk + "proj", "input")
+    return c.norm(y, blk + "post_norm")
 
 
 def laurel(c: Lowering, h: View, i: int) -> View:

@@ -17,8 +17,8 @@ def attention(c: Lowering, h: View, i: int) -> View:
     spec, layer, blk = c.spec.of_layer(c.layer(i)), c.layer(i), f"blk.{i}."
     q = heads(c, h, i, "q")  # [T, H*D]
     if layer.kv_layer < 0:
-        k = heads(c, h, i, "k")  # [T, K*D]
-        c.plan.kv_write(k, values(c, h, i), c.state(i))
+        k = projected(c, h, i, "k")
+        c.plan.kv_write(turned(c, k, i, "k"), values(c, h, i, k), c.state(i))  # [T, K*D] each
     y = c.plan.attention(
         q,
         c.state(i),
@@ -54,17 +54,28 @@ def _gate(c: Lowering, h: View, name: str) -> View:
     return gate
 
 
-def values(c: Lowering, h: View, i: int) -> View:  # [T, K*D]
-    v = c.linear(h, f"blk.{i}.attn_v", "v")
-    c.plan.clamp(v, c.spec.qkv_limit)
-    return c.plan.norm(v, None, c.spec.norm_eps, size=c.spec.head_dim) if c.spec.norms_values else v
+def values(c: Lowering, h: View, i: int, k: View) -> View:
+    """Values [T, K*D]; in a layer without `attn_v` the keys k before their norm."""
+    spec = c.spec.of_layer(c.layer(i))
+    v = projected(c, h, i, "v") if f"blk.{i}.attn_v" in c.weights else k
+    return c.plan.norm(v, None, spec.norm_eps, size=spec.head_dim) if spec.norms_values else v
 
 
 def heads(c: Lowering, h: View, i: int, name: str) -> View:
     """Queries (`name` "q") or keys ("k"), normed and rotated; [T, heads*D]."""
-    blk, spec = f"blk.{i}.attn_{name}", c.spec
-    x = c.linear(h, blk, name)
-    c.plan.clamp(x, spec.qkv_limit)
+    return turned(c, projected(c, h, i, name), i, name)
+
+
+def projected(c: Lowering, h: View, i: int, name: str) -> View:
+    """Queries, keys or values ("v") before norms and rotation; [T, heads*D]."""
+    x = c.linear(h, f"blk.{i}.attn_{name}", name)
+    c.plan.clamp(x, c.spec.qkv_limit)
+    return x
+
+
+def turned(c: Lowering, x: View, i: int, name: str) -> View:
+    """Queries ("q") or keys ("k") x with their norm and rotation; without a norm, x changes in place."""
+    blk, spec = f"blk.{i}.attn_{name}", c.spec.of_layer(c.layer(i))
     x = x if spec.norms_rotated else _normed(c, x, f"{blk}_norm")
     rope = c.layer(i).rope
     is_own = name == "q" and rope + OF_QUERIES in spec.ropes

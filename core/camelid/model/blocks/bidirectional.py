@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camelid.model.blocks.attention import heads, values
+from camelid.model.blocks.attention import heads, projected, turned, values
 from camelid.model.lowering import Lowering
 from camelid.model.relative import bias_around
 from camelid.plan.plan import View
@@ -24,10 +24,11 @@ def causal(c: Lowering, h: View, i: int) -> View:
 
 def _attend(c: Lowering, h: View, i: int, mask: str) -> View:
     spec, layer = c.spec, c.layer(i)
+    q, k = heads(c, h, i, "q"), projected(c, h, i, "k")
     y = c.plan.attend_rows(
-        heads(c, h, i, "q"),
-        k=heads(c, h, i, "k"),
-        v=values(c, h, i),
+        q,
+        k=turned(c, k, i, "k"),
+        v=values(c, h, i, k),
         n_heads=spec.n_heads,
         n_kv_heads=spec.n_kv_heads,
         scale=spec.attention_scale or spec.head_dim**-0.5,

@@ -13,13 +13,16 @@ def experts(c: Lowering, h: View, i: int) -> View:
     """
     spec, blk = c.spec.experts, f"blk.{i}."
     assert spec is not None, "a layer of experts needs the sizes of spec.experts"
+    logits = c.linear(h, blk + "ffn_gate_inp", "router") if c.router is None else c.router  # [T, E]
+    c.plan.softcap(logits, spec.softcap)
     ids, probs = c.plan.router(
-        c.linear(h, blk + "ffn_gate_inp", "router") if c.router is None else c.router,  # [T, E]
+        logits,
         spec.n_used,
         gate=spec.gate,
         normalize=spec.normalize,
         scale=spec.scale,
         bias=c.weights.get(blk + "exp_probs_b.bias", c.weights.get(blk + "exp_probs_b")),
+        gain=c.weights.get(blk + "ffn_down_exps.scale"),
         n_groups=spec.n_groups,
         n_groups_used=spec.n_groups_used,
     )  # [T, U] each

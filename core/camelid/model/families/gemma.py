@@ -1,12 +1,23 @@
-"""Gemma 1 to 3 and 3n."""
+"""Gemma 1 to 4 and 3n."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from statistics import NormalDist
 
+from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import DENSE, HEAD_NORMS, OUTER, POST_NORMS, PRE_NORMS, Arch
+from camelid.model.arch import (
+    DENSE,
+    FUSED_EXPERTS,
+    HEAD_NORMS,
+    MLP_TENSORS,
+    OUTER,
+    POST_NORMS,
+    PRE_NORMS,
+    Arch,
+)
 
 # AltUp's streams, the learned residual, and the token's embedding for each layer.
 STREAMS = {
@@ -72,6 +83,71 @@ GEMMA3_DEFAULTS = {  # the settings inside a multimodal model's leave out most k
 }  # fmt: skip
 SOFTCAPS: hf.Names = {name: name for name in ("attn_logit_softcapping", "final_logit_softcapping")}
 GEMMA_FOLDS: hf.Names = dict.fromkeys((*hf.SANDWICH, *hf.HEAD_NORMS, "output_norm"), "add_one")
+# A token's embedding for each layer, and the scale of a layer's result.
+LAYER_INPUTS = {"inp_gate": "pC", "proj": "Cp", "post_norm": "m", "layer_output_scale": "1"}
+LAYER_INPUTS_OUTER = {"per_layer_token_embd": "Vl", "per_layer_model_proj": "lC", "per_layer_proj_norm": "p"}
+EXPERTS_BESIDE = {  # a dense MLP beside the experts, norms of both, the gain of the router's input
+    **MLP_TENSORS["glu"], "post_ffw_norm_1": "C", "pre_ffw_norm_2": "C", "post_ffw_norm_2": "C",
+    "ffn_gate_inp.scale": "C", "ffn_down_exps.scale": "E",
+}  # fmt: skip
+GEMMA4_NAMES: hf.Names = {
+    **{name: STREAM_NAMES[name] for name in ("inp_gate", "proj", "post_norm")},
+    "layer_output_scale.weight": "layer_scalar",
+    "post_ffw_norm_1": "post_feedforward_layernorm_1",
+    "pre_ffw_norm_2": "pre_feedforward_layernorm_2",
+    "post_ffw_norm_2": "post_feedforward_layernorm_2",
+    "ffn_gate_inp": "router.proj",
+    "ffn_gate_inp.scale": "router.scale",
+    "ffn_down_exps.scale": "router.per_expert_scale",
+    "ffn_gate_up_exps.weight": "experts.gate_up_proj",
+    "ffn_down_exps.weight": "experts.down_proj",
+}
+GEMMA4_COUNTS: hf.Names = {
+    "embedding_length_per_layer_input": "hidden_size_per_layer_input",
+    "attention.shared_kv_layers": "num_kv_shared_layers",
+    **{f"attention.{part}_length_swa": "head_dim" for part in ("key", "value")},
+    "rope.dimension_count_swa": "head_dim",
+}
+GEMMA4_DEFAULTS = {
+    "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512, "sliding_window": 512,
+    "hidden_size_per_layer_input": 256, "num_kv_shared_layers": 0,
+    "final_logit_softcapping": None,  # written as 0: llama.cpp bounds logits of files that state none
+    "rope_parameters": {
+        "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
+    },
+}  # fmt: skip
+
+GEMMA4_REFUSED: hf.Refused = {
+    "attention_bias": (False,), "use_bidirectional_attention": ("vision",),
+    "per_layer_config": (),  # in place of global_head_dim, in directories saved by transformers 5.2x
+}  # fmt: skip
+GEMMA4_TOWERS = ("vision_tower.", "audio_tower.", "embed_vision.", "embed_audio.")
+
+
+def _gemma4_kv_heads(config: Config) -> MetadataValue:
+    """KV heads of each layer; those of full attention may differ where its keys are its values."""
+    n, key = config.count("num_key_value_heads"), "num_global_key_value_heads"
+    n_full = config.count(key) if config.flag("attention_k_eq_v", False) and config.has(key) else n
+    kinds = _gemma4_kinds(config, config.count("num_hidden_layers"))
+    return [n_full if kind == "full_attention" else n for kind in kinds]
+
+
+def _gemma4_kinds(config: Config, n_layers: int) -> list[str]:
+    """The stated kinds of layers, or five with a window and one of full attention; the last is of full
+    attention.
+    """
+    every = ["sliding_attention"] * 5 + ["full_attention"]
+    kinds = config.texts("layer_types") or [every[i % 6] for i in range(n_layers)]
+    return [*kinds[:-1], "full_attention"]
+
+
+def _gemma4_widths(config: Config) -> MetadataValue:
+    """Widths of the MLPs; layers with keys and values of other layers may have twice the width."""
+    n, n_layers = config.count("intermediate_size"), config.count("num_hidden_layers")
+    n_wide = config.count("num_kv_shared_layers", least=0) if config.flag("use_double_wide_mlp", False) else 0
+    return [n * (1 + (i >= n_layers - n_wide)) for i in range(n_layers)]
+
 
 ARCHS: dict[str, Arch] = {
     "gemma": Arch(rope_style="neox", act="gelu", scales_embeddings=True),
@@ -108,6 +184,23 @@ ARCHS: dict[str, Arch] = {
         sees_images=True,
         wide_layers=62,
     ),
+    "gemma4": Arch(
+        rope_style="neox",
+        act="gelu",
+        tensors={**PRE_NORMS, **POST_NORMS, **LAYER_INPUTS},
+        added={"attention": HEAD_NORMS, "experts": EXPERTS_BESIDE},
+        optional={"attn_v": "KC", "layer_output_scale": "1"},
+        no_ending=("ffn_gate_inp.scale", "ffn_down_exps.scale"),
+        outer={**OUTER, **LAYER_INPUTS_OUTER},
+        splits=FUSED_EXPERTS,
+        residual="with_input",
+        varies=True,
+        shares_kv=True,
+        norms_values=True,
+        attention_scale=1.0,
+        local_theta=10000.0,
+        scales_embeddings=True,
+    ),
     "gemma3n": Arch(
         rope_style="neox",
         act="gelu",
@@ -117,6 +210,7 @@ ARCHS: dict[str, Arch] = {
         outer=STREAMS_OUTER,
         residual="altup",
         shares_kv=True,
+        n_own_kv=20,
         norms_values=True,
         attention_scale=1.0,
         softcaps=(0.0, 30.0),
@@ -155,6 +249,28 @@ HF_ROWS: dict[str, hf.HfRow] = {
         refused={"use_bidirectional_attention": (False,)},
         is_tied=True,
     ),
+    "gemma4_text": hf.HfRow(
+        arch="gemma4",
+        names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU, **hf.HEAD_NORMS, **GEMMA4_NAMES},
+        outer={name: STREAM_OUTER_NAMES[name] for name in (*hf.OUTER, *LAYER_INPUTS_OUTER)},
+        keys={
+            **hf.KEYS,
+            "hidden_activation": "hidden_activation",
+            "attention.key_length": "global_head_dim",
+            "expert_used_count": "top_k_experts",
+        },
+        numbers={"final_logit_softcapping": "final_logit_softcapping"},
+        counts=GEMMA4_COUNTS,
+        layer_types=_gemma4_kinds,
+        derived={
+            "attention.head_count_kv": _gemma4_kv_heads,
+            "feed_forward_length": _gemma4_widths,
+            "rope.dimension_count": lambda config: config.count("global_head_dim"),
+        },
+        defaults=GEMMA4_DEFAULTS,
+        refused=GEMMA4_REFUSED,
+        is_tied=True,
+    ),
     "gemma3n_text": hf.HfRow(
         arch="gemma3n",
         names={**hf.SANDWICH, **hf.ATTENTION, **hf.GLU, **hf.HEAD_NORMS, **STREAM_NAMES},
@@ -169,3 +285,11 @@ HF_ROWS: dict[str, hf.HfRow] = {
         is_tied=True,
     ),
 }
+# Published directories: the text model beside towers, which are not read.
+HF_ROWS["gemma4"] = replace(
+    HF_ROWS["gemma4_text"],
+    nested="text_config",
+    layer="model.language_model.layers.{i}.",
+    outer=hf.renamed(HF_ROWS["gemma4_text"].outer, "model.", "model.language_model."),
+    ignored=tuple(f"model.{name}" for name in GEMMA4_TOWERS),
+)

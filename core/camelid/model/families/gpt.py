@@ -1,9 +1,12 @@
-"""GPT-2 and models with its plain MLP and layer norms: CodeShell, Jais, StarCoder2, StableLM."""
+"""GPT-2 and models with its plain MLP and layer norms: CodeShell, Jais, Refact, StarCoder2,
+StableLM.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import ATTENTION, BARE_GPT, FUSED_QKV, GLU_NAMES, GPT, PRE_NORMS, QKV, Arch
@@ -13,6 +16,15 @@ JAIS_REFUSED: hf.Refused = {
     "scale_qk_dot_by_d": (True,), "mup_scale_qk_dot_by_d": (True,), "scale_attn_weights": (True,),
     "scale_attn_by_inverse_layer_idx": (False,),
 }  # fmt: skip
+REFACT: hf.Names = {
+    "attn_norm": "ln_1",
+    "attn_q": "attn.q",
+    "attn_k": "attn.kv",
+    "attn_v": "attn.kv",
+    "attn_output": "attn.c_proj",
+    "ffn_norm": "ln_2",
+    "ffn_down": "mlp.c_proj",
+}
 CODESHELL_KEYS: hf.Names = {**hf.GPT2_KEYS, "attention.head_count_kv": "num_query_groups"}
 
 ARCHS: dict[str, Arch] = {
@@ -28,6 +40,7 @@ ARCHS: dict[str, Arch] = {
         max_alibi_bias=8.0,
         scale_power=-1.0,
     ),
+    "refact": Arch(rope_style="", norm_kind="layer", max_alibi_bias=8.0),  # files name the norms' epsilon rms
     # StableLM 2 12B: no ffn_norm, and norms of heads with a row per head.
     "stablelm": Arch(
         rope_style="neox",
@@ -45,6 +58,12 @@ ARCHS: dict[str, Arch] = {
 def _jais_embeddings(config: Config, n_rows: int) -> hf.Runs:
     scale = config.number("embeddings_scale", 1.0)
     return [(n_rows, config.number("mup_embeddings_scale", scale))]
+
+
+def _refact_width(config: Config) -> MetadataValue:
+    """Two thirds of the stated width, or of four times the stream's, up to a multiple of 256."""
+    inner = config.count("n_inner", 4 * config.count("n_embd"))
+    return -(-(2 * inner // 3) // 256) * 256
 
 
 def _jais_logits(config: Config, n_rows: int) -> hf.Runs:
@@ -98,6 +117,15 @@ HF_ROWS: dict[str, hf.HfRow] = {
         refused=JAIS_REFUSED,
         ignored=("attn.bias", "attn.masked_bias", "relative_pe.slopes", "lm_head.weight"),
         is_tied=True,
+    ),
+    "gpt_refact": hf.HfRow(
+        arch="refact",
+        names={**REFACT, "ffn_gate": "mlp.gate_up_proj", "ffn_up": "mlp.gate_up_proj"},
+        outer=hf.GPT_OUTER,
+        layer="transformer.h.{i}.",
+        folds={"attn_k": "first_half", "attn_v": "second_half", **hf.HALVES},
+        keys={**hf.GPT2_KEYS, "hidden_activation": "hidden_act"},  # the MLP's is no setting
+        derived={"attention.head_count_kv": lambda _: 1, "feed_forward_length": _refact_width},
     ),
     "starcoder2": hf.HfRow(
         arch="starcoder2",

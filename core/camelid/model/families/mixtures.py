@@ -1,4 +1,5 @@
-"""Mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic, Grove MoE."""
+"""Mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic, Grove MoE,
+Grok-1."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections.abc import Callable
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import FUSED_QKV, HEAD_NORMS, PRE_NORMS, QKV, ROUTER_BIAS, Arch
+from camelid.model.arch import FUSED_QKV, HEAD_NORMS, POST_NORMS, PRE_NORMS, QKV, ROUTER_BIAS, Arch
 
 CHUNKS = {"ffn_gate_chexps": "hxC", "ffn_up_chexps": "hxC", "ffn_down_chexps": "hCx"}
 GROVE: hf.Names = {
@@ -17,6 +18,31 @@ GROVE: hf.Names = {
     "ffn_down_chexps": "mlp.chunk_experts.{h}.down_proj",
 }
 
+GROK_NORMS = {
+    "attn_output_norm": (("post_attention_norm", "C"),),
+    "layer_output_norm": (("post_ffw_norm", "C"),),
+}
+GROK: hf.Names = {
+    "attn_norm.weight": "pre_attn_norm.scale",
+    "attn_output_norm.weight": "post_attn_norm.scale",
+    "ffn_norm.weight": "pre_moe_norm.scale",
+    "layer_output_norm.weight": "post_moe_norm.scale",
+    **hf.renamed(hf.ATTENTION, "self_attn", "attn"),
+    "ffn_gate_inp": "moe_block.gate",
+    "ffn_gate_exps": "moe_block.experts.{e}.linear",
+    "ffn_up_exps": "moe_block.experts.{e}.linear_v",
+    "ffn_down_exps": "moe_block.experts.{e}.linear_1",
+}
+GROK_OUTER: hf.Names = {
+    "token_embd": "model.embed_tokens", "output_norm.weight": "model.norm.scale", "output": "lm_head",
+}  # fmt: skip
+GROK_NUMBERS: hf.Names = {
+    "attention.output_scale": "attn_output_multiplier",
+    "attn_logit_softcapping": "max_attn_value",
+    "embedding_scale": "embedding_multiplier_scale",
+    "logit_scale": "output_multiplier_scale",
+    **{f"{name}_logit_softcapping": f"{name}_logit_softcapping" for name in ("router", "final")},
+}
 BAILING: hf.Names = {
     **hf.PRE_NORMS,
     "attn_output": "attention.dense",
@@ -68,6 +94,20 @@ ARCHS: dict[str, Arch] = {
         is_full_first=True,
         has_global_nope=True,
         residual="early_router",
+    ),
+    # Grok-1. Grok-2 scales scores by the position from its `temperature_length` on.
+    "grok": Arch(
+        rope_style="neox",
+        act="gelu",
+        tensors={**PRE_NORMS, **POST_NORMS},
+        splits=GROK_NORMS,
+        normalizes=False,
+        softcaps=(30.0, 0.0),
+        scales_embeddings=True,
+        multiplies_logits=True,
+        logit_scale=3**-0.5,
+        reads=("attention.output_scale", "router_logit_softcapping"),
+        refused={"attention.temperature_length": (0,)},
     ),
     # Pairs of experts share a smaller one (arXiv 2508.07785).
     "grovemoe": Arch(rope_style="neox", added={"attention": HEAD_NORMS, "experts": CHUNKS}),
@@ -138,6 +178,14 @@ HF_ROWS: dict[str, hf.HfRow] = {
         folds=hf.PAIRS,
         defaults={"parallel_attn_mlp_res": False, "moe_layer_frequency": 2, "use_residual": False},
         refused={"parallel_attn_mlp_res": (True,), "moe_layer_frequency": (1,), "use_residual": (True,)},
+    ),
+    "grok-1": hf.HfRow(
+        arch="grok",
+        names=GROK,
+        outer=GROK_OUTER,
+        numbers=GROK_NUMBERS,
+        defaults={"attn_output_multiplier": 1.0, "max_attn_value": 30.0, "rms_norm_eps": 1e-5},
+        is_tied=True,
     ),
     "smallthinker": hf.HfRow(
         arch="smallthinker",

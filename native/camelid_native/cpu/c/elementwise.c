@@ -150,9 +150,10 @@ static void affine_span(const cam_op *op, span s) {
     const float *x = row_of(&op->views[AFFINE_X], s.row);
     const float *weight = AT(float, op->weights[AFFINE_WEIGHT].at);
     const float *bias = AT(float, op->weights[AFFINE_BIAS].at);
+    const int is_one = op->weights[AFFINE_WEIGHT].cols == 1;
     for (uint32_t i = s.start; i < s.end; i += LANES) {
         uint32_t left = s.end - i;
-        vf sum = vf_get(x + i, left) * vf_get(weight + i, left);
+        vf sum = vf_get(x + i, left) * (is_one ? vf_set(weight[0]) : vf_get(weight + i, left));
         vf_put(y + i, left, bias ? sum + vf_get(bias + i, left) : sum);
     }
 }

@@ -4,7 +4,7 @@
 #include "vmath.h"
 
 enum { ROUTER_IDS, ROUTER_PROBS, ROUTER_LOGITS };
-enum { ROUTER_BIAS };
+enum { ROUTER_BIAS, ROUTER_GAIN };
 enum { ROUTER_GATE, ROUTER_NORMALIZE, ROUTER_SCALE, ROUTER_N_GROUPS, ROUTER_N_GROUPS_USED };
 
 /* Ranks are integers in the order of floats: NaN is below all floats, a chosen expert below NaN. */
@@ -140,10 +140,14 @@ static float near_share(routing r, float score) {
     return 1.0f / vf_sum(sum);
 }
 
-static void weigh(const cam_op *op, float *probs, uint32_t n) {
+static void weigh(const cam_op *op, const float *ids, float *probs, uint32_t n) {
+    const float *gain = AT(float, op->weights[ROUTER_GAIN].at); /* NULL if absent */
     if ((uint32_t)op->attrs[ROUTER_GATE] == WORD_topk_softmax) softmax_floats(probs, probs, n);
     float total = op->attrs[ROUTER_NORMALIZE] != 0 ? sum_floats(probs, n) : 1.0f;
-    for (uint32_t i = 0; i < n; i++) probs[i] = probs[i] / total * (float)op->attrs[ROUTER_SCALE];
+    for (uint32_t i = 0; i < n; i++) {
+        const float by = gain ? gain[(uint32_t)ids[i]] : 1.0f;
+        probs[i] = probs[i] / total * (float)op->attrs[ROUTER_SCALE] * by;
+    }
 }
 
 static void route_row(const cam_op *op, routing r, float *ids, float *probs) {
@@ -159,7 +163,7 @@ static void route_row(const cam_op *op, routing r, float *ids, float *probs) {
         probs[slot] = near_share(r, probs[slot]);
         r.scores[id] = -__builtin_inff();
     }
-    weigh(op, probs, op->views[ROUTER_IDS].cols);
+    weigh(op, ids, probs, op->views[ROUTER_IDS].cols);
 }
 
 static void op_router(const cam_op *op, const cam_run *run, uint32_t thread) {

@@ -69,9 +69,10 @@ KERNEL(glu, THREADS)(Step step, View y, View gate, View up, int cols, int act) {
     each_column(step, y, cols, [=](int t, int c) { return gated(act, row_of(gate, t)[c], row_of(up, t)[c]); });
 }
 
-KERNEL(affine, THREADS)(Step step, View y, View x, const float *weight, const float *bias, int cols) {
+/* With `by` 0, the weight is one number. */
+KERNEL(affine, THREADS)(Step step, View y, View x, const float *weight, const float *bias, int cols, int by) {
     each_column(step, y, cols, [=](int t, int c) {
-        const float v = row_of(x, t)[c] * weight[c];
+        const float v = row_of(x, t)[c] * weight[c * by];
         return bias ? v + bias[c] : v;
     });
 }

@@ -76,8 +76,9 @@ DEVICE float near_share(const float *scores, const u64 *ranks, int n, int i) {
     return 1.0f / sum;
 }
 
-KERNEL(router, THREADS)(Step step, View ids, View probs, View logits, const float *bias, int n_experts, int slots,
-                        int gate, int normalize, float scale, int n_groups, int n_groups_used) {
+KERNEL(router, THREADS)(Step step, View ids, View probs, View logits, const float *bias, const float *gain,
+                        int n_experts, int slots, int gate, int normalize, float scale, int n_groups,
+                        int n_groups_used) {
     SHARED(float, scores, MOST_EXPERTS);
     SHARED(float, chosen, MOST_EXPERTS);
     SHARED(u64, ranks, MOST_EXPERTS);
@@ -94,5 +95,8 @@ KERNEL(router, THREADS)(Step step, View ids, View probs, View logits, const floa
     SYNC();
     if (gate == TOPK_SOFTMAX) softmax(chosen, slots);
     if (normalize) normalize_values(chosen, slots);
-    for (int slot = THREAD; slot < slots; slot += THREADS) row_of(probs, BLOCK_Y)[slot] = scale * chosen[slot];
+    for (int slot = THREAD; slot < slots; slot += THREADS) {
+        const float by = gain ? gain[(int)row_of(ids, BLOCK_Y)[slot]] : 1.0f;
+        row_of(probs, BLOCK_Y)[slot] = scale * chosen[slot] * by;
+    }
 }
