@@ -206,8 +206,8 @@ def test_rows_scaled_twice_are_refused() -> None:
 
 def test_state_of_another_kind_is_refused() -> None:
     backend = WebGpuBackend(PaperHost())
-    with pytest.raises(BackendError, match="static"):
-        asyncio.run(backend.allocate([replace(KV, kind="static")], {}))
+    with pytest.raises(BackendError, match="shared"):
+        asyncio.run(backend.allocate([replace(KV, kind="shared")], {}))
     with pytest.raises(BackendError, match="q6_k"):
         asyncio.run(backend.allocate([replace(KV, kv_type="q6_k")], {}))
 
