@@ -122,12 +122,12 @@ def shift_cases() -> Iterator[OpCase]:
 
 
 def rwkv7_cases() -> Iterator[OpCase]:
-    """State rows on one lane and several, of odd sizes and of the most columns; keys of length 0."""
+    """State rows on one lane and several, of odd sizes and of the most columns; u of length 0 and of 1e-8."""
     for rows in SEQUENCES:
         n = sum(rows["lengths"])
         for n_heads, cols in ((3, 8), (2, 50), (1, 256)):
             k_k = array(116, n_heads, cols)
-            k_k[1:2] = 0.0
+            k_k[1:2], k_k[2:3] = 0.0, 1e-8 * k_k[2:3]
             yield OpCase(
                 op="scan_rwkv7",
                 views={
