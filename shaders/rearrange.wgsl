@@ -1,9 +1,11 @@
 // rearrange: moves each element of a file to its place in the weight. A move keeps `n` elements from `start`
 // on, then views the elements as [-1, b, c, d] and swaps b and c. Two 16-bit elements share a word; words
 // start at zero, and each half is added with an atomic OR. At its place, an element is multiplied by the factor of its
-// run of rows.  grid: one lane per element of the staged bytes.
+// run of rows. With picked rows, it goes to each place of its row among them.  grid: one lane per element of the
+// staged bytes.
 @group(0) @binding(0) var<storage, read> task: array<u32>;  // header; start, n, b, c, d per move; runs, columns of
-                                                            // a row; end row and factor per run
+                                                            // a row; end row and factor per run; picked
+                                                            // rows, numbers of a row; each row's number
 @group(0) @binding(1) var<storage, read> source: array<u32>;
 @group(0) @binding(2) var<storage, read_write> weights: array<atomic<u32>>;
 
@@ -39,6 +41,22 @@ fn factor_of(row: u32, runs: u32) -> f32 {  // runs: the place of the runs in th
   return bitcast<f32>(task[runs + 3u + 2u * i]);
 }
 
+fn changed(number: u32, at: u32, runs: u32) -> u32 {
+  var bits = number;
+  if (task[runs] > 0u) { bits = bitcast<u32>(bitcast<f32>(bits) * factor_of(at / task[runs + 1u], runs)); }
+  if (task[ADDEND] != 0u) { bits = bitcast<u32>(bitcast<f32>(bits) + bitcast<f32>(task[ADDEND])); }
+  if (task[NEGATES_EXP] == 1u) { bits = bitcast<u32>(-fine_exp(bitcast<f32>(bits))); }
+  return bits;
+}
+
+fn put(at: u32, bits: u32, runs: u32) {
+  if (task[STAYS_16_BIT] == 1u) {
+    atomicOr(&weights[at / 2u], bits << (16u * (at % 2u)));
+  } else {
+    atomicStore(&weights[at], changed(widened(bits), at, runs));
+  }
+}
+
 @compute @workgroup_size(64)
 fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   if (id.x >= task[ELEMENTS]) { return; }
@@ -49,15 +67,11 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
     if (at >= task[how + 1u]) { return; }
     at = swapped(at, task[how + 2u], task[how + 3u], task[how + 4u]);
   }
-  var bits = bits_at(id.x);
-  if (task[STAYS_16_BIT] == 1u) {
-    atomicOr(&weights[at / 2u], bits << (16u * (at % 2u)));
-    return;
-  }
-  bits = widened(bits);
   let runs = MOVES + 1u + 5u * task[MOVES];
-  if (task[runs] > 0u) { bits = bitcast<u32>(bitcast<f32>(bits) * factor_of(at / task[runs + 1u], runs)); }
-  if (task[ADDEND] != 0u) { bits = bitcast<u32>(bitcast<f32>(bits) + bitcast<f32>(task[ADDEND])); }
-  if (task[NEGATES_EXP] == 1u) { bits = bitcast<u32>(-fine_exp(bitcast<f32>(bits))); }
-  atomicStore(&weights[at], bits);
+  let picked = runs + 2u + 2u * task[runs];
+  if (task[picked] == 0u) { put(at, bits_at(id.x), runs); }
+  for (var i = 0u; i < task[picked]; i++) {
+    let size = task[picked + 1u];
+    if (task[picked + 2u + i] == at / size) { put(i * size + at % size, bits_at(id.x), runs); }
+  }
 }

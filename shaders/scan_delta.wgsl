@@ -1,12 +1,11 @@
 // scan_delta: S = decay * S; S = S + beta * outer(v - S @ k, k); y = SCALE * S @ q, for each head, row by row; x is v.
 // S @ k, S @ q and k @ q of the state before give y, so that the lanes of a state row meet once per row of the step.
-// Their sums are over the columns of each lane in order, then over the lanes in order.  grid: (tiles of TILE state
-// rows, sequences).
+// grid: (tiles of TILE state rows, sequences).
 override SCALE: f32 = 1.0;
-var<workgroup> sums: array<vec3<f32>, 2u * LANES>;
+alias Sums = vec3<f32>;
 
-fn lane_sums(key: u32, place: Place) -> vec3<f32> {
-  var sum = vec3(0.0);
+fn lane_sums(key: u32, place: Place) -> Sums {
+  var sum = Sums(0.0);
   for (var i = 0u; i < PER; i++) {
     let c = place.column + i * EACH;
     if (c >= COLS) { continue; }
@@ -14,17 +13,6 @@ fn lane_sums(key: u32, place: Place) -> vec3<f32> {
     let q = inputs[key + KEY_FLOATS + c];
     sum = fma(vec3(part[i], part[i], k), vec3(k, q, q), sum);
   }
-  return sum;
-}
-
-// Rows of the step take turns in two halves of `sums`, so that one barrier per row is enough.
-fn row_sums(row: u32, lane: u32, own: vec3<f32>) -> vec3<f32> {
-  let half = row % 2u * LANES;
-  sums[half + lane] = own;
-  workgroupBarrier();
-  let at = half + lane / EACH * EACH;
-  var sum = sums[at];
-  for (var l = 1u; l < EACH; l++) { sum += sums[at + l]; }
   return sum;
 }
 

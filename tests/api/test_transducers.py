@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.exhaustive import share_of
 from tests.support.hf_models import halves, load_case, nmse
+from tests.support.parity.adapters import need_driver
 from tests.support.tiny_transducers import write_transducer
 
 import camelid
@@ -46,12 +48,24 @@ def test_greedy_answers_equal_those_of_transformers(
         convert(path, tmp_path / "m.gguf", to="f32")
         path = tmp_path / "m.gguf"
     with camelid.load(str(path), backend=backend) as loaded:
-        for row in ANSWERS[name]:
-            found = loaded.generate(row["prompt"], temperature=0.0, max_tokens=len(row["answer"]))
-            assert loaded.generate(row["ids"], temperature=0.0, max_tokens=24).token_ids == found.token_ids
-            assert found.token_ids == [i for i in row["answer"] if i != END]
-            assert found.text == row["text"]
-            assert found.usage.prompt_tokens == len(row["ids"])
+        check_answers(loaded, name)
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("name", share_of(ANSWERS))
+def test_greedy_answers_on_webgpu_equal_those_of_transformers(name: str, tmp_path: Path) -> None:
+    path, adapter = write_transducer(tmp_path / name, name), need_driver("llvmpipe")
+    with camelid.load(str(path), backend="webgpu", adapter=adapter) as loaded:
+        check_answers(loaded, name)
+
+
+def check_answers(loaded: camelid.LLM, name: str) -> None:
+    for row in ANSWERS[name]:
+        found = loaded.generate(row["prompt"], temperature=0.0, max_tokens=len(row["answer"]))
+        assert loaded.generate(row["ids"], temperature=0.0, max_tokens=24).token_ids == found.token_ids
+        assert found.token_ids == [i for i in row["answer"] if i != END]
+        assert found.text == row["text"]
+        assert found.usage.prompt_tokens == len(row["ids"])
 
 
 def test_streamed_texts_join_to_the_answer(llm: camelid.LLM) -> None:

@@ -14,9 +14,8 @@ from tests.parity.test_cria import ALL, FEW, PARALLEL, SEED, answer, mismatches,
 from tests.support import promise_runs
 from tests.support.exhaustive import every, share_of
 from tests.support.gguf_files import write_tiny_llama
-from tests.support.hf_models import HfCase
+from tests.support.hf_models import HfCase, load_cases
 from tests.support.parity.arch_runs import check_logits
-from tests.support.parity.lacking import cases_of_cpu, cases_of_gpus, check_refused
 from tests.support.promise_runs import SITUATIONS, alone
 
 import camelid
@@ -25,7 +24,7 @@ from cria.graded_items import first_prompts
 
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
-CASES = cases_of_gpus()
+CASES = load_cases()
 SPLIT = 3  # prompts of a model in parts
 COMPANY = ("among 8 others", "run ahead")
 CRIA = Path(camelid.__file__).with_name("data") / "cria.gguf"
@@ -67,11 +66,6 @@ def test_stages_on_two_devices_run_at_once() -> None:
 @pytest.mark.parametrize("case", every(8, CASES), ids=str)
 def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(open_rig, case, "", tmp_path, fused=open_rig().capabilities().fused)
-
-
-@pytest.mark.parametrize("case", cases_of_cpu(), ids=str)
-def test_architectures_without_kernels_are_refused(case: HfCase, tmp_path: Path) -> None:
-    check_refused(open_rig(), case, tmp_path)
 
 
 @pytest.mark.parametrize("wave", share_of(["32", "64"]))

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cuda.rig import open_rig
-from tests.support.native.cases_basic import delta_case, mamba2_case, own_cases
+from tests.support.native.cases_basic import delta_case, mamba2_case, own_cases, rwkv7_case
 from tests.support.parity.case_tools import array, empty
 from tests.support.parity.cases_encoder import encoder_cases, places
 from tests.support.parity.cases_sampling import LARGE, case, limited
 from tests.support.parity.cases_streams import stream_cases
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
-from tests.support.parity.lacking import RWKV_OPS
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpCase, OpResult
@@ -31,6 +30,7 @@ def wide_cases() -> Iterator[OpCase]:
     for width in (130, 512):
         yield mamba2_case(4, width, 9, 2, 1, places((3, 1)))
         yield delta_case(4, width, 9, 2, 1, places((3, 1)))
+    yield rwkv7_case(4, 256, 1, places((3, 1)))
 
 
 def broken_cases() -> Iterator[OpCase]:
@@ -59,7 +59,7 @@ def draw_cases() -> Iterator[OpCase]:
 
 WIDE = list(wide_cases())
 CASES = [*own_cases(), *stream_cases(), *encoder_cases(), *WIDE, *broken_cases(), *draw_cases()]
-CASES = [one for one in CASES if one.op not in ("rope", *RWKV_OPS)]
+CASES = [one for one in CASES if one.op != "rope"]
 LEFT, RIGHT = 3, 2
 
 
@@ -109,7 +109,7 @@ def test_rows_are_independent(found: list[OpResult]) -> None:
 def test_chunks_of_a_sequence_change_no_bit() -> None:
     """Rows of a sequence one a step, from the state of the step before."""
     longest = [one for one in CASES if one.slots is not None and (one.lengths[-1] == 9 or is_wide(one))]
-    assert {one.op for one in longest} == set(SLOT_TENSORS) - RWKV_OPS
+    assert {one.op for one in longest} == set(SLOT_TENSORS)
     for one in longest:
         start, end = (0, 3) if is_wide(one) else (6, 15)
         slots: Any = one.slots

@@ -16,11 +16,10 @@ from tests.parity.test_cria import ALL, PARALLEL, SEED, answer, mismatches, want
 from tests.support import promise_runs
 from tests.support.exhaustive import every, share_of
 from tests.support.gguf_files import write_tiny_llama
-from tests.support.hf_models import HfCase, load_case, nmse
+from tests.support.hf_models import HfCase, load_case, load_cases, nmse
 from tests.support.mlx_dirs import FOLDER, stored_ids, stored_logits
 from tests.support.model.file_runs import load_hf, run
 from tests.support.parity.arch_runs import check_logits
-from tests.support.parity.lacking import cases_of_gpus
 from tests.support.promise_runs import SITUATIONS, alone
 
 import camelid
@@ -65,7 +64,7 @@ def few(case: HfCase) -> HfCase:
 NARROW = "gemma3n"  # its routers have rows of 3
 
 
-@pytest.mark.parametrize("case", every(8, [case for case in cases_of_gpus() if case.name != NARROW]), ids=str)
+@pytest.mark.parametrize("case", every(8, [case for case in load_cases() if case.name != NARROW]), ids=str)
 def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(MetalOnRig, few(case), "", tmp_path, fused=FUSED)
 

@@ -17,14 +17,13 @@ from tests.parity.test_cria import ALL, FEW, PARALLEL, SEED, answer, mismatches,
 from tests.support import promise_runs
 from tests.support.exhaustive import every, exhaustive, share_of
 from tests.support.gguf_files import write_tiny_llama
-from tests.support.hf_models import HfCase, load_case, nmse, write_hf
+from tests.support.hf_models import HfCase, load_case, load_cases, nmse, write_hf
 from tests.support.model import stress_encoder, stress_runs
 from tests.support.model.kv_models import MODELS
 from tests.support.model.runs import cuts
 from tests.support.model.stress import bert, t5
 from tests.support.model.stress.shapes import SHAPES
 from tests.support.parity.arch_runs import check_logits
-from tests.support.parity.lacking import cases_of_cpu, cases_of_gpus, check_refused
 from tests.support.promise_runs import SITUATIONS, Case, alone
 
 import camelid
@@ -66,17 +65,12 @@ def test_stages_on_two_threads_of_mlx_run_at_once() -> None:
     assert mismatches(CRIA, prompts, asyncio.run(staged_answers(CRIA, open_backend, prompts)), want) == []
 
 
-@pytest.mark.parametrize("case", every(4, cases_of_gpus()), ids=str)
+@pytest.mark.parametrize("case", every(4, load_cases()), ids=str)
 def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(open_backend, case, "", tmp_path, fused=frozenset())
 
 
-@pytest.mark.parametrize("case", cases_of_cpu(), ids=str)
-def test_architectures_without_kernels_are_refused(case: HfCase, tmp_path: Path) -> None:
-    check_refused(open_backend(), case, tmp_path)
-
-
-@pytest.mark.parametrize("case", every(8, cases_of_gpus()), ids=str)
+@pytest.mark.parametrize("case", every(8, load_cases()), ids=str)
 def test_logits_of_bf16_weights_are_exact(
     case: HfCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

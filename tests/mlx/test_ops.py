@@ -9,7 +9,6 @@ import pytest
 from tests.support.parity.case_numbers import numbers, requested
 from tests.support.parity.cases import OP_CASES, sample_of_types
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
-from tests.support.parity.lacking import RWKV_OPS
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.codecs import CODECS
@@ -46,7 +45,7 @@ def test_op_matches_reference(i: int, results: dict[int, OpResult]) -> None:
 
 
 def test_every_op_but_fused_ones_has_a_kernel() -> None:
-    assert open_backend().capabilities().ops == OPS.keys() - FUSED - RWKV_OPS
+    assert open_backend().capabilities().ops == OPS.keys() - FUSED
 
 
 def test_no_case_of_the_gate_fails() -> None:
@@ -60,4 +59,4 @@ def test_no_case_of_the_gate_fails() -> None:
     found = asyncio.run(outcomes())
     assert [str(outcome) for outcome in found if outcome.status == FAILED] == []
     passed = {outcome.case.op for outcome in found if outcome.status == PASSED}
-    assert {*OPS} - FUSED - RWKV_OPS == passed
+    assert {*OPS} - FUSED == passed

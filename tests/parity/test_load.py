@@ -92,6 +92,10 @@ WAYS: dict[str, tuple[tuple[int, ...], int, Ops]] = {  # shape, stored numbers, 
     "rows": ((3, 5), 35, (LoadOp("rows", (2, 3, 7)),)),
     "rows of a bias": ((5,), 11, (LoadOp("rows", (6, 5, 11)),)),
     "transpose, rows": ((4, 3), 30, (LoadOp("transpose", (3, 10)), LoadOp("rows", (5, 4, 10)))),
+    "pick": ((6, 3), 12, (LoadOp("pick", (4, 3, 3, 0, 2, 0, 3)),)),
+    "pick, rows": ((2, 3), 12, (LoadOp("pick", (4, 3, 1, 0, 2)), LoadOp("rows", (1, 2, 4)))),
+    "transpose, pick": ((4, 5), 15, (LoadOp("transpose", (5, 3)), LoadOp("pick", (3, 2, 0, 2, 2)))),
+    "pick of stacks": ((2, 3, 2), 18, (LoadOp("pick", (3, 2, 0)),)),
     "concat": ((9, 5), 45, (LoadOp("concat", (0,)),)),
 }
 

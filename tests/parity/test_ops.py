@@ -15,7 +15,6 @@ from tests.support.parity.adapters import need_driver
 from tests.support.parity.case_numbers import numbers, requested
 from tests.support.parity.cases import OP_CASES, sample_of_types
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
-from tests.support.parity.lacking import RWKV_OPS
 
 from camelid.backends.base import OpenSpec
 from camelid.backends.common.op_runner import OpResult
@@ -28,9 +27,7 @@ from camelid.plan.ops import OPS
 pytestmark = pytest.mark.parity
 
 # Ops of the reference alone: webgpu refuses them by name.
-REFERENCE_ONLY = {
-    "all_reduce", "linear_experts_glu", "linear_experts_sum", *RWKV_OPS,
-}  # fmt: skip
+REFERENCE_ONLY = {"all_reduce", "linear_experts_glu", "linear_experts_sum"}
 
 # Adapter, and lanes per weight row; in ordinary runs the first.
 WAYS = {

@@ -206,8 +206,8 @@ def test_rows_scaled_twice_are_refused() -> None:
 
 def test_state_of_another_kind_is_refused() -> None:
     backend = WebGpuBackend(PaperHost())
-    with pytest.raises(BackendError, match="static"):
-        asyncio.run(backend.allocate([replace(KV, kind="static")], {}))
+    with pytest.raises(BackendError, match="shared"):
+        asyncio.run(backend.allocate([replace(KV, kind="shared")], {}))
     with pytest.raises(BackendError, match="q6_k"):
         asyncio.run(backend.allocate([replace(KV, kv_type="q6_k")], {}))
 
@@ -273,7 +273,20 @@ def loading(weight: Quantized) -> OpCase:
             "of one weight",
         ),
         (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("scale_rows", (7, 2.0)),)), "7 rows, expected 8"),
-        (replace(f32(array(1, 64, 8)), load_ops=(LoadOp("scale_rows", (2, 2.0) * 32),)), "32 runs of rows"),
+        (
+            replace(f32(array(1, 1024, 8)), load_ops=(LoadOp("scale_rows", (2, 2.0) * 512),)),
+            "512 runs of rows",
+        ),
+        (
+            replace(f32(array(1, 1024, 8)), load_ops=(LoadOp("pick", (1024, *range(1024))),)),
+            "1024 picked rows",
+        ),
+        (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("pick", (8, *range(1, 9))),)), "does not fit"),
+        (replace(f32(array(1, 8, 64)), load_ops=(LoadOp("pick", (7, *range(7))),)), "does not fit"),
+        (
+            replace(f32(array(1, 8, 64)), load_ops=(LoadOp("pick", (8, *range(8))), LoadOp("pick", (8, 1)))),
+            "'pick' after 'pick'",
+        ),
         (
             replace(
                 f32(array(1, 8, 64)),

@@ -66,20 +66,29 @@ def test_chunks_and_company_change_no_bit(i: int) -> None:
 ALONE = [case for case in OP_CASES if case.op.startswith("scan") and tuple(case.lengths) == (1,)]
 
 
+def decay_role(case: OpCase) -> str:
+    return "w" if case.op == "scan_rwkv7" else "dt"
+
+
+def head_count(case: OpCase) -> int:
+    return int(case.attrs["n_heads"]) if case.op == "scan_rwkv7" else case.views["dt"].shape[1]
+
+
 async def broken(case: OpCase) -> OpResult:
-    """The case with a time step of NaN in its first head."""
-    dt = case.views["dt"].copy()
-    dt[0, 0] = np.nan
+    """The case with decays of NaN in its first head."""
+    role = decay_role(case)
+    decays = case.views[role].copy()
+    decays[0, : decays.shape[1] // head_count(case)] = np.nan
     backend = open_backend("Vulkan")
     await backend.open(OpenSpec(adapter=need_driver("llvmpipe")))
-    found = await run_case(backend, replace(case, views={**case.views, "dt": dt}))
+    found = await run_case(backend, replace(case, views={**case.views, role: decays}))
     await backend.close()
     return found
 
 
 @pytest.mark.parametrize("i", range(len(ALONE)), ids=lambda i: f"{i}-{ALONE[i].op}")
 def test_a_head_keeps_nan(i: int) -> None:
-    found, n_heads = asyncio.run(broken(ALONE[i])), ALONE[i].views["dt"].shape[1]
+    found, n_heads = asyncio.run(broken(ALONE[i])), head_count(ALONE[i])
     (y,) = (y.reshape(n_heads, -1) for y in found.views.values())
     state = found.state["scan"].reshape(n_heads, -1)
     for rows in (y, state):

@@ -12,7 +12,8 @@ from camelid_native.cuda.kernels_basic import MAYBE_ACTS
 from camelid_native.cuda.signature import Values
 
 THREADS = 256
-STATE_ROWS = 8  # of a state matrix in a block
+LANES = 32  # of a group
+STATE_ROWS = THREADS // LANES  # of a state matrix in a block
 MOST_WIDTH = 512  # columns of a state matrix
 ROW_MASKS = {"full": 0, "causal": 1, "symmetric": 2}
 POOLINGS = {"mean": 0, "cls": 1, "last": 2}
@@ -56,6 +57,28 @@ def _scan(name: str, values_role: str, width_role: str, shared_by: str, *attrs: 
     return OpKernels((Kernel("recurrent", grid, values, name=name),), (shared_by, *attrs), refuses=refusal)
 
 
+def _shift_values(op: Op, _: Context) -> Values:
+    return {"cols": op.view("x").cols, "mixed": op.weight("lerp").rows, "part": op.integer("part")}
+
+
+def _wkv_width(op: Op, role: str) -> int:
+    """Columns of a head of RWKV."""
+    return op.view(role).cols // op.integer("n_heads")
+
+
+def _wkv_grid(op: Op, c: Context) -> Grid:
+    sequences = c.plan.key.capacity.sequences
+    return (tiles(_wkv_width(op, "y"), STATE_ROWS), op.integer("n_heads"), sequences)
+
+
+def _bonus_values(op: Op, _: Context) -> Values:
+    return {"width": _wkv_width(op, "x"), "heads": op.integer("n_heads")}
+
+
+def _bonus_grid(op: Op, c: Context) -> Grid:
+    return (tiles(op.integer("n_heads"), THREADS // LANES), c.rows(op, "x"), 1)
+
+
 def _head_dims(op: Op) -> tuple[int, int]:
     """Columns of a head of q and of v."""
     return op.view("q").cols // op.integer("n_heads"), op.view("v").cols // op.integer("n_kv_heads")
@@ -93,6 +116,16 @@ KERNELS: dict[str, OpKernels] = {
     ),
     "scan_mamba2": _scan("scan_mamba2", "x", "b", "n_groups"),
     "scan_delta": _scan("scan_delta", "v", "k", "n_key_heads", "scale"),
+    "token_shift": OpKernels(
+        (Kernel("recurrent", width_grid("x"), _shift_values, name="token_shift"),), ("part",)
+    ),
+    "scan_rwkv7": OpKernels(
+        (Kernel("rwkv7", _wkv_grid, lambda op, c: {"width": _wkv_width(op, "y")}, name="scan_rwkv7"),),
+        ("n_heads",),
+    ),
+    "bonus_rwkv7": OpKernels(
+        (Kernel("rwkv7", _bonus_grid, _bonus_values, name="bonus_rwkv7"),), ("n_heads",)
+    ),
     "attend_rows": OpKernels(
         (Kernel("encoder", _attend_grid, _attend_values, name="attend_rows"),),
         ("n_heads", "n_kv_heads", "scale", "window"),

@@ -6,6 +6,7 @@ other row with the state behind the row before it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
@@ -84,6 +85,59 @@ def op_scan_delta(op: Op, f: Trace) -> None:
 
     y = _each_row(op, f, step, (n_heads, v.shape[2], k.shape[2]))
     f.write(op.view("y"), y.reshape(n_rows, -1))
+
+
+def op_token_shift(op: Op, f: Trace) -> None:
+    x, lerp = f.read(op.view("x")), f.weights.vector(op.weight("lerp"))  # [T, C], [n * C]
+    start, n_cols = op.integer("part") * x.shape[1], x.shape[1]
+    begun = _begun(op, f)[:, start : start + n_cols][f.row_word("sequence")]  # [T, C]
+    is_first = _place_in_sequence(f)[:, None] == 0
+    before = mx.where(is_first, begun, mx.concatenate([x[:1], x[:-1]]))
+    y = x[:, None] + lerp.reshape(-1, n_cols) * (before - x)[:, None]  # [T, n, C]
+    f.write(op.view("y"), y.reshape(len(x), -1))
+    first, n_own = (f.sequence_word(f.sequences, name).astype(I32) for name in ("first_row", "rows"))
+    _put_columns(op, f, start, x[mx.maximum(first + n_own - 1, 0)])
+
+
+def _put_columns(op: Op, f: Trace, start: int, value: Array) -> None:
+    """Writes columns from `start` on of each sequence's write slot, value [S, cols]; other columns stay."""
+    slots = mx.where(f.is_live_sequence, _slots(op, f, f.sequences, "write"), 0)
+    held, end = f.state[_key(op)][slots], start + value.shape[1]  # [S, cols of a slot]
+    f.put(_key(op), slots, mx.concatenate([held[:, :start], value, held[:, end:]], axis=1))
+
+
+def op_scan_rwkv7(op: Op, f: Trace) -> None:
+    """RWKV-7's generalized delta rule (Peng et al., arXiv 2503.14456)."""
+    n_heads = op.integer("n_heads")
+    r, w, v, a = (_heads(f.read(op.view(role)), n_heads) for role in "rwva")  # [T, H, D] each
+    decay, key = mx.exp(-math.exp(-0.5) * mx.sigmoid(w)), _heads(_rwkv7_key(op, f), n_heads)
+    u = _heads(f.read(op.view("k")) * f.weights.vector(op.weight("k_k")), n_heads)
+    u = u / mx.maximum(mx.sqrt((u * u).sum(axis=-1, keepdims=True)), 1e-12)
+    correction = a * u
+
+    def step(state: Array, t: int) -> tuple[Array, Array]:  # [H, V, K]
+        removed = (state * u[t][:, None]).sum(axis=-1)[..., None] * correction[t][:, None]
+        state = state * decay[t][:, None] - removed + v[t][..., None] * key[t][:, None]
+        return state, (state * r[t][:, None]).sum(axis=-1)
+
+    y = _each_row(op, f, step, (n_heads, v.shape[2], key.shape[2]))
+    f.write(op.view("y"), y.reshape(len(y), -1))
+
+
+def op_bonus_rwkv7(op: Op, f: Trace) -> None:
+    n_heads, x = op.integer("n_heads"), f.read(op.view("x"))
+    weighted = f.read(op.view("r")) * f.weights.vector(op.weight("r_k")) * _rwkv7_key(op, f)
+    share = _heads(weighted, n_heads).sum(axis=-1, keepdims=True)  # [T, H, 1]
+    bonus = _heads(f.read(op.view("v")), n_heads) * share
+    f.write(op.view("x"), x + bonus.reshape(x.shape))
+
+
+def _rwkv7_key(op: Op, f: Trace) -> Array:  # [T, H * D]
+    return f.read(op.view("k")) * (1.0 + (f.read(op.view("a")) - 1.0) * f.weights.vector(op.weight("k_a")))
+
+
+def _heads(x: Array, n_heads: int) -> Array:  # [T, H * D] -> [T, H, D]
+    return x.reshape(len(x), n_heads, -1)
 
 
 def _each_row(op: Op, f: Trace, step: RowStep, shape: tuple[int, ...]) -> Array:  # [T, H, ...]

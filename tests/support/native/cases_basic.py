@@ -124,9 +124,10 @@ def shift_case(n: int, cols: int, n_mixed: int, part: int, where: dict[str, Any]
 
 
 def rwkv7_case(n: int, width: int, heads: int, where: dict[str, Any]) -> OpCase:
-    """The last head has keys of length 0."""
+    """The last head has u of length 0, the first of about 1e-8."""
     cols = heads * width
     k_k = array(16, cols)
+    k_k[:width] *= np.float32(1e-8)
     k_k[-width:] = 0.0
     views = {role: array(i, n, cols, scale={"w": 3.0}.get(role, 0.5)) for i, role in enumerate("rwkva")}
     return OpCase(

@@ -138,6 +138,7 @@ def load_cases() -> Iterator[OpCase]:
         (("transpose", 16, 24),),
         (("permute_rows", 3, 8),),
         (("rows", 5, 24, 40),),
+        (("pick", 40, *(i * i % 40 for i in range(24))),),
         (("transpose", 16, 72), ("rows", 24, 24, 72)),
         (("concat", 0),),
     )
@@ -145,7 +146,7 @@ def load_cases() -> Iterator[OpCase]:
         for to in dict.fromkeys((stored, "f32")):
             cast = (("cast", stored),) if to != stored else ()
             for ops in ways:
-                n = {"rows": 40 * 16, "transpose": 16 * ops[0][-1]}.get(ops[0][0], 0)
+                n = {"rows": 40 * 16, "pick": 40 * 16, "transpose": 16 * ops[0][-1]}.get(ops[0][0], 0)
                 made = loaded(to, (24, 16), stored, 54, *cast, *ops, n=n)
                 yield OpCase(op="linear", views=views, weights={"weight": made})
         factors = ("scale_rows", 5, 0.3, 18, 1.0, 1, -2.5)

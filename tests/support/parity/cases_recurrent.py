@@ -41,6 +41,9 @@ def recurrent_cases() -> Iterator[OpCase]:
     yield from conv_cases()
     yield from mamba2_cases()
     yield from delta_cases()
+    yield from shift_cases()
+    yield from rwkv7_cases()
+    yield from bonus_cases()
 
 
 def mamba2_cases() -> Iterator[OpCase]:
@@ -102,6 +105,54 @@ def delta_cases() -> Iterator[OpCase]:
                 joined=("q", "k") if n_heads > n_keys else (),
                 **_slots(rows, n_heads * head_rows * cols),
             )
+
+
+def shift_cases() -> Iterator[OpCase]:
+    """One mix and several, in each part of the slot; columns in two workgroups."""
+    for rows in SEQUENCES:
+        n = sum(rows["lengths"])
+        for cols, n_mixed, part in ((10, 3, 1), (130, 1, 0), (64, 6, 0)):
+            yield OpCase(
+                op="token_shift",
+                views={"y": empty(n, n_mixed * cols), "x": array(102, n, cols)},
+                weights={"lerp": weight("f32", 115, n_mixed, cols)},
+                attrs={"part": part},
+                **_slots(rows, 2 * cols),
+            )
+
+
+def rwkv7_cases() -> Iterator[OpCase]:
+    """State rows on one lane and several, of odd sizes and of the most columns; u of length 0 and of 1e-8."""
+    for rows in SEQUENCES:
+        n = sum(rows["lengths"])
+        for n_heads, cols in ((3, 8), (2, 50), (1, 256)):
+            k_k = array(116, n_heads, cols)
+            k_k[1:2], k_k[2:3] = 0.0, 1e-8 * k_k[2:3]
+            yield OpCase(
+                op="scan_rwkv7",
+                views={
+                    "y": empty(n, n_heads * cols),
+                    "r": array(110, n, n_heads * cols),
+                    "w": array(108, n, n_heads * cols, scale=3.0),
+                    "k": array(111, n, n_heads * cols),
+                    "v": array(105, n, n_heads * cols),
+                    "a": np.abs(array(112, n, n_heads * cols)) % np.float32(1.0),
+                },
+                weights={"k_k": f32(k_k.ravel()), "k_a": vector(117, n_heads * cols)},
+                attrs={"n_heads": n_heads},
+                **_slots(rows, n_heads * cols * cols),
+            )
+
+
+def bonus_cases() -> Iterator[OpCase]:
+    """Heads of fewer columns than a workgroup has lanes, and of more."""
+    for n, n_heads, cols in ((1, 3, 8), (9, 2, 50), (5, 2, 130)):
+        yield OpCase(
+            op="bonus_rwkv7",
+            views={role: array(118 + i, n, n_heads * cols) for i, role in enumerate("xrkva")},
+            weights={"k_a": vector(117, n_heads * cols), "r_k": vector(116, n_heads * cols)},
+            attrs={"n_heads": n_heads},
+        )
 
 
 def unit_vectors(seed: int, n: int, n_heads: int, cols: int) -> Any:  # [n, n_heads * cols]

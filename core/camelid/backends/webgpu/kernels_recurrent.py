@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from camelid.backends.webgpu.kernel import (
     LANES,
@@ -26,7 +26,9 @@ MOST_COLS = 16  # columns of a state row that one lane has; see scan.wgsl
 SCANS: Mapping[str, tuple[str, str, str, str]] = {
     "scan_mamba2": ("x", "b", "c", "n_groups"),
     "scan_delta": ("v", "k", "q", "n_key_heads"),
+    "scan_rwkv7": ("v", "k", "r", "n_heads"),
 }
+RWKV7_INPUTS = 5  # vectors of a row of `inputs` in rwkv7_inputs.wgsl
 
 
 def _slot_constants(op: Op, c: Context) -> Constants:
@@ -50,6 +52,14 @@ def _conv_constants(op: Op, c: Context) -> Constants:
     return {"C": n_channels, "HELD": n_taps - 1} | _slot_constants(op, c)
 
 
+def _shift_constants(op: Op, c: Context) -> Constants:
+    return {
+        "C": op.view("x").cols,
+        "MIXED": op.weight("lerp").rows,
+        "PART": op.integer("part"),
+    } | _slot_constants(op, c)
+
+
 def _cols(op: Op) -> int:
     """Columns of a head's state matrix."""
     _, keys, _, groups = SCANS[op.name]
@@ -59,6 +69,10 @@ def _cols(op: Op) -> int:
 def _row_lanes(op: Op) -> int:
     """Lanes that share a row of a state matrix: as few as have its columns, a power of two."""
     return 1 << (tiles(_cols(op), MOST_COLS) - 1).bit_length()
+
+
+def _heads(op: Op) -> int:
+    return op.integer("n_heads") if op.name == "scan_rwkv7" else op.view("dt").cols
 
 
 def _is_by_column(op: Op) -> bool:
@@ -72,8 +86,10 @@ def _refuses_scan(op: Op, plan: Plan) -> str:
 
 
 def _input_floats(op: Op) -> int:
-    """Floats of a row of `inputs` in scan_inputs.wgsl."""
+    """Floats of a row of `inputs` in scan_inputs.wgsl and rwkv7_inputs.wgsl."""
     _, keys, _, _ = SCANS[op.name]
+    if op.name == "scan_rwkv7":
+        return RWKV7_INPUTS * op.view(keys).cols
     return 2 * op.view(keys).cols + op.view("dt").cols * (1 if _is_by_column(op) else 2)
 
 
@@ -82,14 +98,13 @@ def _scan_constants(op: Op, c: Context) -> Constants:
     places: Constants = {}
     for name, role in (("X", values), ("KEYS", keys), ("QUERIES", queries)):
         places |= {f"{name}_STRIDE": op.view(role).stride, f"{name}_OFFSET": op.view(role).offset}
-    n_heads = op.view("dt").cols
     return places | {
         "STATE_ROWS": op.view(values).cols,
         "COLS": _cols(op),
         "EACH": _row_lanes(op),
-        "HEADS_PER_KEY": n_heads // op.integer(groups),
+        "HEADS_PER_KEY": _heads(op) // op.integer(groups),
         "KEY_FLOATS": op.view(keys).cols,
-        "HEADS": n_heads,
+        "HEADS": _heads(op),
         "INPUT_FLOATS": _input_floats(op),
         "BY_COLUMN": int(_is_by_column(op)),
         "HAS_BETA": int(op.has("beta")),
@@ -102,8 +117,17 @@ def _inputs_grid(op: Op, _: Context) -> Grid:
     return (tiles(_input_floats(op)), rows_of(op, "y"), 1)
 
 
+def _head_grid(role: str) -> Callable[[Op, Context], Grid]:
+    """A grid with one workgroup per head of RWKV in the view."""
+    return lambda op, c: (op.integer("n_heads"), rows_of(op, role), 1)
+
+
 def _scan_grid(op: Op, _: Context) -> Grid:
     return (tiles(op.view("y").cols, LANES // _row_lanes(op)), (SEQUENCES_WORD, 1), 1)
+
+
+def _bonus_constants(op: Op, _: Context) -> Constants:
+    return {"COLS": op.view("x").cols // op.integer("n_heads")}
 
 
 def _input_bytes(op: Op, c: Context) -> int:
@@ -116,12 +140,16 @@ INPUTS = Kernel(
     ("scratch+", "b|k", "c|q", "dt", "beta?", "a", "dt_bias?"),
     _scan_constants, _inputs_grid, access="read",
 )  # fmt: skip
+RWKV7 = Kernel(
+    ("fine_exp", "reduce", "rwkv7_key", "rwkv7_inputs"), ("scratch+", "r", "w", "k", "a", "k_k", "k_a"),
+    _scan_constants, _head_grid("y"), access="read",
+)  # fmt: skip
 
 
-def _scan(attrs: tuple[str, ...], operands: tuple[str, ...], scan: Kernel) -> Kernel:
+def _scan(attrs: tuple[str, ...], operands: tuple[str, ...], inputs: Kernel, scan: Kernel) -> Kernel:
     """The row of a scan, which always runs as its two kernels."""
     return Kernel((), operands, _scan_constants, _scan_grid, attrs=attrs, access="read",
-                  refuses=_refuses_scan, split=Split((INPUTS, scan), _input_bytes))  # fmt: skip
+                  refuses=_refuses_scan, split=Split((inputs, scan), _input_bytes))  # fmt: skip
 
 
 KERNELS: dict[str, Kernel] = {
@@ -129,12 +157,24 @@ KERNELS: dict[str, Kernel] = {
                      width_grid("y"), acts={**ACTS, "none": ("act_none",)}, refuses=_refuses_slots),
     "scan_mamba2": _scan(
         ("n_groups",), ("y", "x", "b", "c", "dt", "a", "d?", "dt_bias?", "state.scan+"),
+        INPUTS,
         Kernel(("fine_exp", "slots", "scan", "scan_mamba2"),
                ("y", "x", "scratch", "state.scan+", "a", "d?"), _scan_constants, _scan_grid),
     ),
     "scan_delta": _scan(
         ("n_key_heads", "scale"), ("y", "q", "k", "v", "dt", "beta", "a", "dt_bias?", "state.scan+"),
-        Kernel(("slots", "scan", "scan_delta"), ("y", "v", "scratch", "state.scan+"),
+        INPUTS,
+        Kernel(("slots", "scan", "scan_sums", "scan_delta"), ("y", "v", "scratch", "state.scan+"),
                _scan_constants, _scan_grid),
     ),
+    "token_shift": Kernel(("slots", "token_shift"), ("y", "x", "lerp", "state.shift+"), _shift_constants,
+                          width_grid("x"), attrs=("part",), refuses=_refuses_slots),
+    "scan_rwkv7": _scan(
+        ("n_heads",), ("y", "r", "w", "k", "v", "a", "k_k", "k_a", "state.scan+"),
+        RWKV7,
+        Kernel(("slots", "scan", "scan_sums", "scan_rwkv7"), ("y", "v", "scratch", "state.scan+"),
+               _scan_constants, _scan_grid),
+    ),
+    "bonus_rwkv7": Kernel(("reduce", "rwkv7_key", "bonus_rwkv7"), ("x", "r", "k", "v", "a", "k_a", "r_k"),
+                          _bonus_constants, _head_grid("x"), attrs=("n_heads",)),
 }  # fmt: skip

@@ -16,7 +16,7 @@ from camelid.formats.quants import QUANTS
 from camelid.plan.weights import Weight
 
 STAGING, STAGING_BYTES = "staging", 4 << 20  # buffer of uploaded bytes, the input of load kernels
-TASK, TASK_BYTES = "task", 256  # buffer of a load kernel's parameters
+TASK, TASK_BYTES = "task", 4 << 10  # buffer of a load kernel's parameters
 READ_WRITE = ("storage", "copy_dst", "copy_src")
 ALIGNMENT = 16  # bytes; of a plane
 

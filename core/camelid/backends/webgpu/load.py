@@ -39,7 +39,7 @@ Move = tuple[int, int, int, int, int]
 Run = tuple[int, float]  # number of rows, factor
 
 LANES, HEADER_WORDS = 64, 6  # words of a task before its moves
-NEGATE_EXP, SCALE = "neg_exp", "scale_rows"
+NEGATE_EXP, SCALE, PICK = "neg_exp", "scale_rows", "pick"
 CHANGES = ("add", NEGATE_EXP, SCALE)  # load ops that change values
 MOVABLE = {"f32": 0, "f16": 1, "bf16": 2}  # source type -> its number in rearrange.wgsl
 MAX_WORDS = TASK_BYTES // 4
@@ -80,7 +80,7 @@ def check_weight(weight: Weight) -> list[Move]:
 
 def _is_plain(weight: Weight, moves: Sequence[Move]) -> bool:
     """True if loading changes neither the values nor their places."""
-    return not moves and not _changes(weight) and weight.stored_type == weight.type
+    return not (moves or _changes(weight) or _picked(weight)) and weight.stored_type == weight.type
 
 
 def _add_buffer(section: Section, weight: Weight, data: str = "") -> None:
@@ -166,7 +166,7 @@ def _rearrange(section: Section, weight: Weight, moves: Sequence[Move], join: Jo
     element = QUANTS[weight.stored_type].block_bytes
     negates, addend = int(NEGATE_EXP in _names(weight)), _bits(sum(_addend(weight)))
     how = (MOVABLE[weight.stored_type], int(weight.type != "f32"), addend, negates)
-    tail = (*_moves_words(moves), *_runs_words(weight))
+    tail = _tail_words(weight, moves)
     first = 0
     for part in weight.parts:
         for start in range(0, part.n_bytes, STAGING_BYTES):
@@ -185,6 +185,11 @@ def _changes(weight: Weight) -> list[str]:
     return [name for name in _names(weight) if name in CHANGES]
 
 
+def _tail_words(weight: Weight, moves: Sequence[Move]) -> list[int]:
+    """Words of a task behind its header."""
+    return [*_moves_words(moves), *_runs_words(weight), *_picked_words(weight)]
+
+
 def _moves_words(moves: Sequence[Move]) -> list[int]:
     return [len(moves), *chain.from_iterable(moves)]
 
@@ -195,6 +200,12 @@ def _runs_words(weight: Weight) -> list[int]:
     ends = accumulate(n for n, _ in runs)
     pairs = ((end, _bits(factor)) for end, (_, factor) in zip(ends, runs, strict=True))
     return [len(runs), weight.cols, *chain.from_iterable(pairs)]
+
+
+def _picked_words(weight: Weight) -> list[int]:
+    """Number of picked rows, numbers of a row, then the row of each; 0 if all rows are loaded."""
+    picked = _picked(weight)
+    return [len(picked), prod(weight.shape) // len(picked), *picked] if picked else [0]
 
 
 def _bits(number: float) -> int:
@@ -224,6 +235,19 @@ def _cut_runs(runs: Sequence[Run], start: int, n: int) -> list[Run]:
     return [(end - first, by) for first, end, by in spans if first < end]
 
 
+def _picked(weight: Weight) -> list[int]:
+    """The picked row for each loaded one; [] if no row is picked."""
+    picked: list[int] = []
+    for op in weight.load_ops:
+        if op.name == PICK and not picked:
+            picked = [int(row) for row in op.args[1:]]
+        elif picked and op.name == "rows" and op.args[2] == len(picked):
+            picked = picked[int(op.args[0]) :][: int(op.args[1])]
+        elif picked and op.name not in CHANGES:
+            raise _refusal(weight, f"the load op {op.name!r} after {PICK!r} has no kernel")
+    return picked
+
+
 def _addend(weight: Weight) -> list[float]:
     return [float(op.args[0]) for op in weight.load_ops if op.name == "add"]
 
@@ -234,18 +258,35 @@ def _moves(weight: Weight) -> list[Move]:
     total = sum(part.n_bytes for part in weight.parts) // stored.block_bytes * stored.block
     moves: list[Move] = []
     for op in weight.load_ops:
+        if op.name == PICK:  # a row may have several places, so the kernel picks behind all moves
+            total = _picked_total(weight, op, total)
+            break
         if op.name not in MOVES:
             raise _refusal(weight, f"the load op {op.name!r} has no kernel")
         moves += (_checked(weight, op, move, total) for move in MOVES[op.name](op, total))
         total = moves[-1][1] if moves else total
     if total != prod(weight.shape) or total >= 1 << 32:
         raise _refusal(weight, f"{len(moves)} moves of {total} elements do not make {list(weight.shape)}")
-    runs = _runs(weight)
+    _check_rows(weight, moves)
+    return moves
+
+
+def _picked_total(weight: Weight, op: LoadOp, total: int) -> int:
+    """Number of elements of the picked rows, out of `total` elements."""
+    of, *rows = (int(number) for number in op.args)
+    if of < 1 or total % of or not rows or not 0 <= min(rows) <= max(rows) < of:
+        raise _refusal(weight, f"{PICK}{op.args} does not fit {total} elements")
+    return total // of * len(_picked(weight))
+
+
+def _check_rows(weight: Weight, moves: Sequence[Move]) -> None:
+    """Raises BackendError if runs of rows are not all rows, or if a task has no place for moves and rows."""
+    runs, picked = _runs(weight), _picked(weight)
     if runs and sum(n for n, _ in runs) != weight.rows:
         raise _refusal(weight, f"{SCALE} of {sum(n for n, _ in runs)} rows, expected {weight.rows}")
-    if HEADER_WORDS + len(_moves_words(moves)) + len(_runs_words(weight)) > MAX_WORDS:
-        raise _refusal(weight, f"{len(moves)} moves and {len(runs)} runs of rows do not fit a kernel's task")
-    return moves
+    if HEADER_WORDS + len(_tail_words(weight, moves)) > MAX_WORDS:
+        what = f"{len(moves)} moves, {len(runs)} runs of rows and {len(picked)} picked rows"
+        raise _refusal(weight, f"{what} do not fit a kernel's task")
 
 
 def _checked(weight: Weight, op: LoadOp, move: Move, total: int) -> Move:

@@ -47,7 +47,7 @@ from camelid.plan.weights import Weight
 
 Binding = tuple[str, int, int]
 
-STATE_KINDS = ("paged", "window", "ring", "recurrent")
+STATE_KINDS = ("paged", "window", "static", "ring", "recurrent")
 # Results in the order of reading: binding name -> (ops that write it, bytes per output of the op).
 RESULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Op], int]]] = {
     "result": (("sample", "emit"), lambda op: 4 * RESULT_WORDS),

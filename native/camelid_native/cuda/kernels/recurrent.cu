@@ -2,20 +2,11 @@
  * write slot after the last row, and float32 after every row. */
 #include "act.h"
 #include "block.h"
-#include "step.h"
+#include "slots.h"
 
 #undef LEAST_BLOCKS
 #define LEAST_BLOCKS 3  /* four blocks spill registers of scan_mamba2 on sm_120 */
 #define THREADS 256
-#define GROUPS 8  /* of 32 lanes: rows of a state matrix in a block */
-
-struct Span { int first, rows; };  /* a sequence's rows of the step */
-
-DEVICE Span span_of(Step step, u32 sequence) {
-    const u32 *w = sequence_at(step, sequence);
-    return {(int)w[0], (int)w[1]};
-}
-DEVICE float *slot_at(Slots state, u32 slot) { return state.at + (long long)slot * state.width; }
 
 /* Column c of row `at` of the rows held, followed by the rows of the step; `held` is the number in the slot. */
 DEVICE float seen(const float *slot, View x, Group group, Span span, int held, int cols, int at, int c) {
@@ -49,8 +40,21 @@ KERNEL(conv_state, THREADS)(Step step, View x, Slots state, int cols, int taps) 
         to[j * cols + c] = seen(slot_at(state, group.read), x, group, span, taps - 1, cols, span.rows + j, c);
 }
 
-/* One row of a head's state matrix, over the lanes of a group: lane l has columns l, l + 32, ... */
-template <int PER_LANE> struct StatePart { float at[PER_LANE]; };
+/* y = x[t] + lerp[i] * (x[t - 1] - x[t]) for each row i of lerp, side by side; the columns of a part of the slot hold
+ * the row before the step. A thread per column of x; rows in y. The thread of a sequence's first row reads the slot,
+ * then writes it, so no thread reads it later. */
+KERNEL(token_shift, THREADS)(Step step, View y, View x, const float *lerp, Slots state, int cols, int mixed, int part) {
+    const int t = BLOCK_Y, c = BLOCK_X * THREADS + THREAD, at = part * cols + c;
+    if (is_unused(step, x, t) || c >= cols) return;
+    const u32 sequence = row_at(step, t).sequence;
+    const Span span = span_of(step, sequence);
+    const Group group = group_at(step, sequence, state.group);
+    const bool is_first = t == span.first;
+    const float now = row_of(x, t)[c], held = group.held ? slot_at(state, group.read)[at] : 0.0f;
+    const float change = (is_first ? held : row_of(x, t - 1)[c]) - now;
+    for (int i = 0; i < mixed; i++) row_of(y, t)[i * cols + c] = fma_(lerp[i * cols + c], change, now);
+    if (is_first) slot_at(state, group.write)[at] = row_of(x, span.first + span.rows - 1)[c];
+}
 
 /* A scan with the names of both ops: `in` is b or k, `out` is c or q; `beta` and `scale` are of the delta rule alone.
  * `heads_each` heads share `in` and `out`. */
@@ -137,12 +141,8 @@ template <int PER_LANE> DEVICE void scan_rows(Step step, Slots state, Scan m, St
     const int most = STAGED_FLOATS / (PER_LANE * GROUP_LANES);
     const Span span = span_of(step, (u32)BLOCK_Z);
     const Group group = group_at(step, (u32)BLOCK_Z, state.group);
-    const float *from = slot_at(state, group.read) + (long long)row * m.width;
-    float *to = slot_at(state, group.write) + (long long)row * m.width;
     StatePart<PER_LANE> part;
-    UNROLL
-    for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
-        part.at[i] = group.held && p < m.head_rows && c < m.width ? from[c] : 0.0f;
+    load_part(part, state, group, row, p < m.head_rows ? m.width : 0, m.width);
     for (int done = 0; done < span.rows; done += most) {
         const int first = span.first + done, n = span.rows - done < most ? span.rows - done : most;
         stage(s, m, first, n);
@@ -151,9 +151,7 @@ template <int PER_LANE> DEVICE void scan_rows(Step step, Slots state, Scan m, St
             if (LANE == 0 && p < m.head_rows) row_of(m.y, first + r)[row] = y;
         }
     }
-    UNROLL
-    for (int i = 0, c = LANE; i < PER_LANE; i++, c += GROUP_LANES)
-        if (p < m.head_rows && c < m.width) to[c] = part.at[i];
+    store_part(part, state, group, row, p < m.head_rows ? m.width : 0, m.width);
 }
 
 DEVICE void scan(Step step, Slots state, Scan m, Staged *s) {
