@@ -122,7 +122,7 @@ def n_read(layer: LayerSpec, names: set[str]) -> int:
     """Values of the last layer that its later ops read: mixed values, the residual stream, and a gate of
     mixed values, a norm of both mixer and MLP or the layer's input; altup reads its streams and inputs.
     """
-    is_gated = bool({"attn_gate", "ssm_in", "shortconv.in_proj"} & names)
+    is_gated = bool({"attn_gate", "ssm_in", "shortconv.in_proj", "time_mix_gate"} & names)
     shares_norm = layer.residual == "parallel" and "ffn_norm" not in names
     reads_input = layer.residual in ("early_experts", "early_router")
     return 4 if layer.residual == "altup" else 2 + (is_gated or shares_norm or reads_input)

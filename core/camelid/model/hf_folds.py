@@ -217,6 +217,12 @@ def _without_offset(weight: Weight, _: HfSettings) -> Weight:
     return cut_rows(weight, weight.name, 2, n) if n > 0 else weight
 
 
+def _rescaled(weight: Weight, settings: HfSettings) -> Weight:
+    """A matrix of layer i, halved once for each `rescale_every` layers before it, as the stream is."""
+    every, layer = settings.config.count("rescale_every", least=0), int(weight.name.split(".")[1])
+    return scaled(weight, [(weight.rows, 0.5 ** (layer // every))]) if 0 < every <= layer else weight
+
+
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "transpose_each": _transpose_each,
@@ -242,6 +248,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "pad_rows": _pad_rows,
     "row": _single_row,
     "column": _column,
+    "rescaled": _rescaled,
     "groups": _groups,
     "published_conv": _published_conv,
     "tiled_columns": tiled_columns,

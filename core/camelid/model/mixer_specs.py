@@ -10,6 +10,8 @@ from camelid.model.spec import DeltaSpec, MlaSpec, RwkvSpec, SsmSpec
 from camelid.plan.op_rows_recurrent import MAX_WKV_WIDTH
 
 MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
+HEADS_EPS = 64e-5  # of the norm of heads, which no file states
+RWKV6_MIXERS = ("rwkv6",)
 RWKV7_MIXERS = ("rwkv7_first", "rwkv7")
 
 
@@ -72,17 +74,26 @@ def read_delta(metadata: MetadataReader, arch: Arch) -> DeltaSpec:
     )
 
 
-def read_rwkv(metadata: MetadataReader, mixers: Collection[str], hidden_size: int) -> RwkvSpec | None:
-    """Sizes of RWKV-7 layers, if any of these mixers has them."""
-    if not {*RWKV7_MIXERS} & {*mixers}:
+def read_rwkv(
+    metadata: MetadataReader, mixers: Collection[str], hidden_size: int, norm_eps: float
+) -> RwkvSpec | None:
+    """Sizes of RWKV layers, if any of these mixers has them.
+
+    The epsilon of RWKV-7's heads is 64e-5 as well in published models, with heads of 64 columns.
+    """
+    if not {*RWKV6_MIXERS, *RWKV7_MIXERS} & {*mixers}:
         return None
     head_dim = metadata.count("wkv.head_size")
     if hidden_size % head_dim or head_dim > MAX_WKV_WIDTH:
         want = f"a divisor of {hidden_size}, at most {MAX_WKV_WIDTH}"
         metadata.fail("wkv.head_size", f"is {head_dim}, expected {want}")
+    heads = {"n_heads": hidden_size // head_dim, "head_dim": head_dim}
+    if {*RWKV6_MIXERS} & {*mixers}:
+        ranks = {f"{part}_rank": metadata.count(f"time_{part}_extra_dim") for part in ("decay", "mix")}
+        return RwkvSpec(**heads, **ranks, norm_eps=HEADS_EPS)
     return RwkvSpec(
-        n_heads=hidden_size // head_dim,
-        head_dim=head_dim,
+        **heads,
+        norm_eps=head_dim * norm_eps,
         decay_rank=metadata.count("attention.decay_lora_rank"),
         rate_rank=metadata.count("attention.iclr_lora_rank"),
         value_rank=metadata.count("attention.value_residual_mix_lora_rank"),

@@ -1,4 +1,4 @@
-"""RWKV-7."""
+"""RWKV-6 and RWKV-7."""
 
 from __future__ import annotations
 
@@ -34,8 +34,47 @@ RWKV7: Json = {
     "vocab_size": 96,
 }
 
-CASES: tuple[CaseRow, ...] = (CaseRow(name="rwkv7", seed=7700, config=RWKV7),)
+# The stream is halved after the second of three layers.
+RWKV6: Json = {
+    "architectures": ["Rwkv6ForCausalLM"],
+    "attention_hidden_size": 64,
+    "bos_token_id": 0,
+    "eos_token_id": 0,
+    "head_size": 32,
+    "head_size_divisor": 8,
+    "hidden_size": 64,
+    "intermediate_size": 96,
+    "layer_norm_epsilon": 1e-05,
+    "model_type": "rwkv6",
+    "num_attention_heads": 2,
+    "num_hidden_layers": 3,
+    "rescale_every": 2,
+    "tie_word_embeddings": False,
+    "torch_dtype": "float32",
+    "transformers_version": "4.34.0",
+    "use_cache": True,
+    "vocab_size": 96,
+}
+
+CASES: tuple[CaseRow, ...] = (
+    CaseRow(name="rwkv7", seed=7700, config=RWKV7),
+    CaseRow(name="rwkv6", seed=6600, config=RWKV6),
+)
 WRONG: tuple[Mutation, ...] = (
+    key("rwkv6", "layer_norm_epsilon", 0.05),
+    refused("rwkv6", "head_size_divisor", 80),
+    *(without("rwkv6", f"mix of {letter}", f"attention.time_maa_{letter}") for letter in "xwkvrg"),
+    *(without("rwkv6", f"matrix {i} of mixes", f"time_maa_w{i}") for i in (1, 2)),
+    without("rwkv6", "decay", "time_decay"),
+    *(without("rwkv6", f"matrix {i} of decays", f"time_decay_w{i}") for i in (1, 2)),
+    without("rwkv6", "bonus", "time_faaaa"),
+    without("rwkv6", "gate", "attention.gate.weight"),
+    without("rwkv6", "norm of heads", "ln_x.weight"),
+    without("rwkv6", "bias of heads", "ln_x.bias"),
+    without("rwkv6", "norm of embeddings", "pre_ln.weight"),
+    *(without("rwkv6", f"mix of the channels' {letter}", f"forward.time_maa_{letter}") for letter in "kr"),
+    without("rwkv6", "receptance of channels", "feed_forward.receptance.weight"),
+    without("rwkv6", "channel mix", "feed_forward.value.weight"),
     key("rwkv7", "norm_eps", 0.05),
     key("rwkv7", "head_dim", 16),
     key("rwkv7", "hidden_act", "relu"),

@@ -1,11 +1,34 @@
-"""RWKV-7, whose layers have a state in place of attention."""
+"""RWKV-6 and 7, whose layers have a state in place of attention."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
+from camelid.formats.gguf_header import MetadataValue
+from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
 from camelid.model.arch import OUTER, PRE_NORMS, Arch
 
+NORMS = ("token_embd_norm", "output_norm", *PRE_NORMS, "time_mix_ln")
+SECOND_NORM = {"attn_norm_2": (("ffn_norm", "C"),)}  # llama.cpp's name
+MIXED = "wkvrg"  # letters of RWKV-6's mixed inputs, in GGUF's order
+MIXES = {
+    "time_mix_lerp_fused": tuple((f"time_mix_lerp_{letter}", "1") for letter in MIXED),
+    "time_mix_w2": tuple((f"time_mix_w2_{letter}", "1") for letter in MIXED),
+}
 ARCHS: dict[str, Arch] = {
+    "rwkv6": Arch(
+        rope_style="",
+        norm_kind="layer",
+        outer={**OUTER, "token_embd_norm": "C"},
+        mixers=("rwkv6",),
+        ones=("one",),
+        mlp="channel_mix6",
+        act="relu2",
+        biases=NORMS,
+        splits={**SECOND_NORM, **MIXES},
+        refused={"token_shift_count": (2,)},
+    ),
     "rwkv7": Arch(
         rope_style="",
         norm_kind="layer",
@@ -14,8 +37,8 @@ ARCHS: dict[str, Arch] = {
         opens=True,
         mlp="channel_mix",
         act="relu2",
-        biases=("token_embd_norm", "output_norm", *PRE_NORMS, "time_mix_ln"),
-        splits={"attn_norm_2": (("ffn_norm", "C"),)},  # llama.cpp's name of the second norm
+        biases=NORMS,
+        splits=SECOND_NORM,
         refused={"token_shift_count": (2,)},
     ),
 }
@@ -30,13 +53,65 @@ def _pair(letter: str, published: str) -> hf.Names:
 
 
 GATE: hf.Names = {name: inner for name, inner in _pair("g", "g").items() if not inner.endswith("bias")}
+RWKV6: hf.Names = {
+    "time_mix_lerp_x.weight": "time_maa_x", "time_mix_lerp_fused.weight": f"time_maa_{{{MIXED}}}",
+    "time_mix_w1.weight": "time_maa_w1", "time_mix_w2.weight": "time_maa_w2",
+    "time_mix_decay.weight": "time_decay", "time_mix_decay_w1.weight": "time_decay_w1",
+    "time_mix_decay_w2.weight": "time_decay_w2",
+}  # fmt: skip
+RWKV6_FOLDS: hf.Names = {
+    "time_mix_lerp_x": "flat", "time_mix_w1": "transpose", "time_mix_w2": "transpose_each",
+    "time_mix_decay": "flat", "time_mix_decay_w1": "transpose", "time_mix_decay_w2": "transpose",
+}  # fmt: skip
+NO_CONTEXT: Mapping[str, Callable[[Config], MetadataValue]] = {
+    "attention.head_count": lambda _: 0, "context_length": lambda _: 1 << 20,
+}  # fmt: skip
+
+
+def _ffn_size(config: Config) -> int:
+    """The stated width, or 3.5 times the hidden size in whole blocks of 32."""
+    return config.count("intermediate_size", config.count("hidden_size") * 7 // 64 * 32)
+
+
 HF_ROWS: dict[str, hf.HfRow] = {
+    "rwkv6": hf.HfRow(
+        arch="rwkv6",
+        layer="rwkv.blocks.{i}.",
+        names={
+            "attn_norm": "ln1", "attn_norm_2": "ln2",
+            **hf.prefixed(RWKV6, "attention."), "time_mix_first.weight": "attention.time_faaaa",
+            **{f"time_mix_{name}": f"attention.{name}" for name in ("receptance", "key", "value", "gate")},
+            "time_mix_output": "attention.output", "time_mix_ln": "attention.ln_x",
+            **{f"channel_mix_lerp_{x}.weight": f"feed_forward.time_maa_{x}" for x in "kr"},
+            **{f"channel_mix_{name}": f"feed_forward.{name}" for name in ("receptance", "key", "value")},
+        },
+        outer={
+            **hf.outer("rwkv.embeddings", "rwkv.ln_out", "head"), "token_embd_norm": "rwkv.blocks.0.pre_ln"
+        },
+        folds={
+            **RWKV6_FOLDS, "channel_mix_lerp_k": "flat", "channel_mix_lerp_r": "flat",
+            "time_mix_output": "rescaled", "channel_mix_value": "rescaled",
+        },
+        keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon"},
+        counts={"wkv.head_size": "head_size", "rescale_every_n_layers": "rescale_every"},
+        derived={
+            **NO_CONTEXT,
+            "feed_forward_length": _ffn_size,
+            "time_mix_extra_dim": lambda config: 64 if config.count("hidden_size") == 4096 else 32,
+            "time_decay_extra_dim": lambda config: 128 if config.count("hidden_size") == 4096 else 64,
+        },
+        defaults={
+            "hidden_size": 768, "num_hidden_layers": 24, "head_size": 64, "rescale_every": 6,
+            "layer_norm_epsilon": 1e-5,
+        },
+        refused={"head_size_divisor": (8,)},
+    ),
     "rwkv7": hf.HfRow(
         arch="rwkv7",
         names={
             "attn_norm": "attn_norm",
             "attn_norm_2": "ffn_norm",
-            "time_mix_lerp_fused.weight": "attn.x_{x}",
+            "time_mix_lerp_fused.weight": "attn.x_{rwkvag}",
             "time_mix_receptance": "attn.r_proj",
             "time_mix_key": "attn.k_proj",
             "time_mix_value": "attn.v_proj",
@@ -64,7 +139,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "attention.value_residual_mix_lora_rank": "v_low_rank_dim",
             "attention.gate_lora_rank": "gate_low_rank_dim",
         },
-        derived={"attention.head_count": lambda _: 0, "context_length": lambda _: 1 << 20},
+        derived=NO_CONTEXT,
         acts={"sqrelu": "relu2"},
         defaults={
             "hidden_size": 2048, "num_hidden_layers": 24, "head_dim": 64, "decay_low_rank_dim": 64,
