@@ -52,6 +52,7 @@ REASONS = {
     "layers of kind 'delta'": "qwen3_next qwen3_5 qwen3_5_moe",
     "layers of kind 'shortconv'": "lfm2 lfm2_old lfm2_moe",
     "layers of kind 'rwkv6'": "rwkv6",
+    "layers of kind 'gated_rwkv6'": "rwkv6qwen2",
     "layers of kind 'rwkv7_first'": "rwkv7",
     "layers of kind 'mla'": "deepseek_v2 deepseek_v3 deepseek_v3_plain minicpm3 plm",
     "layers of kind 'sparse_glu'": "gemma3n",

@@ -7,8 +7,9 @@ Experts that neighbours share: h their number, x their ffn.
 Encoders: J width between two dense maps, L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
-columns of a state, x rows of the projection to time steps, B and C. RWKV: f mixed inputs; ranks w of
-decays, i of in-context learning rates, v of values, g of gates, m of mixes, y of all mixes together.
+columns of a state, x rows of the projection to time steps, B and C. RWKV: d key heads x head_dim, f mixed
+inputs; ranks w of decays, i of in-context learning rates, v of values, g of gates, m of mixes, y of all mixes
+together.
 Relative positions: t buckets of distances.
 Latent attention: J query heads x head_dim without a low rank (else 0), M width of a cached row, O heads x
 value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
@@ -55,14 +56,14 @@ RWKV6: Shapes = {
     **{f"time_mix_lerp_{letter}": "C" for letter in "wkvrg"},
     **{f"time_mix_w2_{letter}": "Cm" for letter in "wkvrg"},
     "time_mix_decay": "C", "time_mix_decay_w1": "wC", "time_mix_decay_w2": "Cw",
-    "time_mix_receptance": "CC", "time_mix_key": "CC", "time_mix_value": "CC", "time_mix_gate": "CC",
+    "time_mix_receptance": "CC", "time_mix_key": "dC", "time_mix_value": "dC", "time_mix_gate": "CC",
     "time_mix_output": "CC",
 }  # fmt: skip
 RWKV7: Shapes = {
     "time_mix_lerp_fused": "f11C", "time_mix_receptance": "CC", "time_mix_key": "CC", "time_mix_value": "CC",
     "time_mix_w0": "C", "time_mix_w1": "wC", "time_mix_w2": "Cw",
     "time_mix_a0": "C", "time_mix_a1": "iC", "time_mix_a2": "Ci", "time_mix_g1": "gC", "time_mix_g2": "Cg",
-    "time_mix_k_k": "C", "time_mix_k_a": "C", "time_mix_r_k": "C", "time_mix_ln": "C",
+    "time_mix_k_k": "C", "time_mix_k_a": "C", "time_mix_r_k": "C",
     "time_mix_output": "CC", "time_mix_v0": "C",
 }  # fmt: skip
 CHANNEL_MIX: Shapes = {"channel_mix_lerp_k": "C", "channel_mix_key": "FC", "channel_mix_value": "CF"}
@@ -95,6 +96,7 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
     },
     "shortconv": {"shortconv.in_proj": "ZC", "shortconv.conv": "UW", "shortconv.out_proj": "CU"},
     "rwkv6": {**RWKV6, "time_mix_first": "HN", "time_mix_ln": "C"},
+    "gated_rwkv6": RWKV6,
     # Files give the first layer tensors of its rates in place of those of values, which it does not read.
     "rwkv7_first": {**RWKV7, "time_mix_v1": "iC", "time_mix_v2": "Ci"},
     "rwkv7": {**RWKV7, "time_mix_v1": "vC", "time_mix_v2": "Cv"},
@@ -102,7 +104,10 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
     "": {},
 }
 # Mixers whose layers have no KV cache.
-RECURRENT_MIXERS = ("mamba", "mamba2", "delta", "shortconv", "rwkv6", "rwkv7_first", "rwkv7")
+RECURRENT_MIXERS = (
+    *("mamba", "mamba2", "delta", "shortconv"),
+    *("rwkv6", "gated_rwkv6", "rwkv7_first", "rwkv7"),
+)
 ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
@@ -128,7 +133,7 @@ MLP_TENSORS: Mapping[str, Shapes] = {
     "": {},
 }
 KV_TENSORS = ("attn_k", "attn_v", "attn_k_norm")  # of no use in a layer that reads another layer's
-ABSENT = "JSq"  # letters that are 0 in a model without the tensors that have them
+ABSENT = "JSqg"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
 PLAIN_MLP = ("ffn_up", "ffn_down")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")

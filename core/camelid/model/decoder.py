@@ -38,6 +38,7 @@ MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {
     "delta": delta_state,
     "shortconv": shortconv_state,
     "rwkv6": rwkv_state,
+    "gated_rwkv6": rwkv_state,
     "rwkv7_first": rwkv_state,
     "rwkv7": rwkv_state,
 }

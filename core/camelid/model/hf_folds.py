@@ -223,6 +223,14 @@ def _rescaled(weight: Weight, settings: HfSettings) -> Weight:
     return scaled(weight, [(weight.rows, 0.5 ** (layer // every))]) if 0 < every <= layer else weight
 
 
+def _of_rkvwg(weight: Weight, _: HfSettings) -> Weight:
+    """Rows or matrices of five mixed inputs, stored for r, k, v, w, g, in GGUF's order w, k, v, r, g."""
+    n = weight.shape[0] // 5
+    if weight.shape[0] % 5:
+        return weight  # match_tensors refuses the shape
+    return take_rows(weight, weight.name, [(3 * n, n), (n, 2 * n), (0, n), (4 * n, n)])
+
+
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "transpose_each": _transpose_each,
@@ -248,6 +256,7 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "pad_rows": _pad_rows,
     "row": _single_row,
     "column": _column,
+    "of_rkvwg": _of_rkvwg,
     "rescaled": _rescaled,
     "groups": _groups,
     "published_conv": _published_conv,

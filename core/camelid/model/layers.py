@@ -15,7 +15,7 @@ from camelid.model.blocks.glu import glu, mlp, sparse_glu
 from camelid.model.blocks.mamba import attention_mamba2, mamba, mamba2
 from camelid.model.blocks.mla import mla
 from camelid.model.blocks.rwkv import channel_mix, rwkv7, rwkv7_first
-from camelid.model.blocks.rwkv6 import channel_mix6, rwkv6
+from camelid.model.blocks.rwkv6 import channel_mix6, gated_rwkv6, rwkv6
 from camelid.model.blocks.shortconv import shortconv
 from camelid.model.lowering import TOKENS, Block, Lowering
 from camelid.plan.plan import View
@@ -34,6 +34,7 @@ MIXERS: dict[str, Block] = {
     "shortconv": shortconv,
     "mla": mla,
     "rwkv6": rwkv6,
+    "gated_rwkv6": gated_rwkv6,
     "rwkv7_first": rwkv7_first,
     "rwkv7": rwkv7,
 }

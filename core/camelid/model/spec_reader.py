@@ -100,7 +100,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         ssm=read_ssm(metadata, mixers),
         delta=read_delta(metadata, arch) if "delta" in mixers else None,
         mla=read_mla(metadata, head_dim, arch.latent_eps) if "mla" in mixers else None,
-        rwkv=read_rwkv(metadata, mixers, hidden_size, _norm_eps(metadata, arch)),
+        rwkv=read_rwkv(metadata, mixers, hidden_size),
         rescale_every=metadata.count("rescale_every_n_layers", 0, least=0),
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
         attention_scale=attention_scale,

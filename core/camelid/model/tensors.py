@@ -20,7 +20,7 @@ from camelid.plan.weights import Weight, as_f32, inline_f32, take_rows
 Shape = tuple[int, ...]
 Layers = Mapping[str, LayerSpec]  # by the prefix of their tensors
 CHUNKS = ("_chexps",)
-N_MIXED = 6  # rows of `time_mix_lerp_fused`: for r, w, k, v, a and g
+N_MIXED = 5  # rows of RWKV-7's `time_mix_lerp_fused`: for r, w, k, v, a, and g if the model has gates
 OUTPUT_NORM = "output_norm"
 SEQUENTIAL = ("ffn_norm",)  # tensors that a sequential layer requires of an architecture with other residuals
 LAYER = re.compile(r"((enc|dec)\.)?blk\.\d+\.")
@@ -166,8 +166,9 @@ def _rwkv_sizes(rwkv: RwkvSpec | None) -> Mapping[str, int]:
     if rwkv is None:
         return {}
     return {
-        "f": N_MIXED, "w": rwkv.decay_rank, "i": rwkv.rate_rank, "v": rwkv.value_rank, "g": rwkv.gate_rank,
-        "m": rwkv.mix_rank, "y": 5 * rwkv.mix_rank, "H": rwkv.n_heads, "N": rwkv.head_dim,
+        "f": N_MIXED + bool(rwkv.gate_rank), "w": rwkv.decay_rank, "i": rwkv.rate_rank,
+        "v": rwkv.value_rank, "g": rwkv.gate_rank, "m": rwkv.mix_rank, "y": 5 * rwkv.mix_rank,
+        "H": rwkv.n_heads, "N": rwkv.head_dim, "d": rwkv.n_key_heads * rwkv.head_dim,
     }  # fmt: skip
 
 

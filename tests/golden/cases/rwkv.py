@@ -1,8 +1,8 @@
-"""RWKV-6 and RWKV-7."""
+"""RWKV-6 and RWKV-7, and Qwen 2 with the mixer of the first."""
 
 from __future__ import annotations
 
-from tests.golden.case_row import CaseRow, Json
+from tests.golden.case_row import CaseRow, Json, config
 from tests.golden.mutation import Mutation, key, refused, without
 
 # Heads of 32 columns have the epsilon of published heads of 64: 32 * 2e-5 = 64e-5, which llama.cpp fixes.
@@ -56,9 +56,28 @@ RWKV6: Json = {
     "vocab_size": 96,
 }
 
+# Decays and keys of 4 heads, two of which share keys and values.
+QRWKV6: Json = config(
+    "RWKV6Qwen2ForCausalLM",
+    "rwkv6qwen2",
+    attention_bias=True,
+    attention_output_bias=False,
+    balance_state=True,
+    gate_rank_type=1,
+    groupnorm_att=False,
+    lora_rank_decay=32,
+    lora_rank_tokenshift=32,
+    rope_scaling=None,
+    rope_theta=10000.0,
+    use_rope=False,
+    use_sliding_window=False,
+    use_tokenshift=True,
+)
+
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="rwkv7", seed=7700, config=RWKV7),
     CaseRow(name="rwkv6", seed=6600, config=RWKV6),
+    CaseRow(name="rwkv6qwen2", seed=6620, config=QRWKV6),
 )
 WRONG: tuple[Mutation, ...] = (
     key("rwkv6", "layer_norm_epsilon", 0.05),
@@ -75,6 +94,19 @@ WRONG: tuple[Mutation, ...] = (
     *(without("rwkv6", f"mix of the channels' {letter}", f"forward.time_maa_{letter}") for letter in "kr"),
     without("rwkv6", "receptance of channels", "feed_forward.receptance.weight"),
     without("rwkv6", "channel mix", "feed_forward.value.weight"),
+    key("rwkv6qwen2", "rms_norm_eps", 0.05),
+    key("rwkv6qwen2", "hidden_act", "relu"),
+    refused("rwkv6qwen2", "use_rope", True),
+    refused("rwkv6qwen2", "use_tokenshift", False),
+    refused("rwkv6qwen2", "balance_state", False),
+    refused("rwkv6qwen2", "groupnorm_att", True),
+    refused("rwkv6qwen2", "gate_rank_type", 0),
+    *(without("rwkv6qwen2", f"mix of {letter}", f"self_attn.time_maa_{letter}") for letter in "xwkvrg"),
+    *(without("rwkv6qwen2", f"matrix {i} of mixes", f"time_maa_w{i}") for i in (1, 2)),
+    without("rwkv6qwen2", "decay", "time_decay"),
+    *(without("rwkv6qwen2", f"matrix {i} of decays", f"time_decay_w{i}") for i in (1, 2)),
+    *(without("rwkv6qwen2", f"bias of {letter}", f"{letter}_proj.bias") for letter in "qkv"),
+    without("rwkv6qwen2", "gate", "self_attn.gate.weight"),
     key("rwkv7", "norm_eps", 0.05),
     key("rwkv7", "head_dim", 16),
     key("rwkv7", "hidden_act", "relu"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from camelid.model.blocks.rwkv import CHANNEL, TIME, low_rank, sizes
+from camelid.model.blocks.rwkv import CHANNEL, TIME, low_rank, norm_heads, sizes
 from camelid.model.lowering import RECURRENT, Lowering
 from camelid.plan.plan import StateRef, View
 from camelid.plan.weights import Weight
@@ -12,11 +12,9 @@ MIXED = "wkvrg"  # letters of the mixed inputs, in GGUF's order
 
 def rwkv6(c: Lowering, h: View, i: int) -> View:
     """output(norm(scan) * silu(gate)), the norm over each head; [T, C] -> [T, C]."""
-    blk, size = f"blk.{i}.time_mix_", sizes(c.spec)
+    blk = f"blk.{i}.time_mix_"
     y, gate = _scanned(c, h, i, c.weights[blk + "first"])
-    y = c.plan.norm(y, None, size.norm_eps, kind="layer", size=size.head_dim)
-    y = c.plan.affine(y, c.weights[blk + "ln"], c.weights[blk + "ln.bias"])
-    return c.linear(c.plan.glu(gate, y, "silu"), blk + "output", "o")
+    return c.linear(c.plan.glu(gate, norm_heads(c, y, i), "silu"), blk + "output", "o")
 
 
 def gated_rwkv6(c: Lowering, h: View, i: int) -> View:

@@ -29,9 +29,15 @@ ARCHS: dict[str, Arch] = {
         splits={**SECOND_NORM, **MIXES},
         refused={"token_shift_count": (2,)},
     ),
+    "rwkv6qwen2": Arch(
+        rope_style="", mixers=("gated_rwkv6",), ones=("one",), splits=MIXES,
+        optional_biases=("time_mix_receptance", "time_mix_key", "time_mix_value"),
+        refused={"token_shift_count": (1,), "rescale_every_n_layers": (0,)},
+    ),
     "rwkv7": Arch(
         rope_style="",
         norm_kind="layer",
+        tensors={**PRE_NORMS, "time_mix_ln": "C"},
         outer={**OUTER, "token_embd_norm": "C"},
         mixers=("rwkv7_first", "rwkv7"),
         opens=True,
@@ -41,7 +47,7 @@ ARCHS: dict[str, Arch] = {
         splits=SECOND_NORM,
         refused={"token_shift_count": (2,)},
     ),
-}
+}  # fmt: skip
 
 
 def _pair(letter: str, published: str) -> hf.Names:
@@ -63,6 +69,7 @@ RWKV6_FOLDS: hf.Names = {
     "time_mix_lerp_x": "flat", "time_mix_w1": "transpose", "time_mix_w2": "transpose_each",
     "time_mix_decay": "flat", "time_mix_decay_w1": "transpose", "time_mix_decay_w2": "transpose",
 }  # fmt: skip
+OF_RKVWG = {"time_mix_w1": "transpose of_rkvwg", "time_mix_w2": "transpose_each of_rkvwg"}
 NO_CONTEXT: Mapping[str, Callable[[Config], MetadataValue]] = {
     "attention.head_count": lambda _: 0, "context_length": lambda _: 1 << 20,
 }  # fmt: skip
@@ -73,6 +80,15 @@ def _ffn_size(config: Config) -> int:
     return config.count("intermediate_size", config.count("hidden_size") * 7 // 64 * 32)
 
 
+def _rank(key: str, default: int) -> Callable[[Config], MetadataValue]:
+    """The stated rank, or the default, twice as much for wide models."""
+    return lambda config: config.count(key, default * (1 + (config.count("hidden_size") >= 4096)))
+
+
+QWEN2: hf.Names = {
+    "time_mix_receptance": "q_proj", "time_mix_key": "k_proj", "time_mix_value": "v_proj",
+    "time_mix_output": "o_proj", "time_mix_gate": "gate",
+}  # fmt: skip
 HF_ROWS: dict[str, hf.HfRow] = {
     "rwkv6": hf.HfRow(
         arch="rwkv6",
@@ -97,14 +113,31 @@ HF_ROWS: dict[str, hf.HfRow] = {
         derived={
             **NO_CONTEXT,
             "feed_forward_length": _ffn_size,
-            "time_mix_extra_dim": lambda config: 64 if config.count("hidden_size") == 4096 else 32,
-            "time_decay_extra_dim": lambda config: 128 if config.count("hidden_size") == 4096 else 64,
+            "time_mix_extra_dim": lambda c: 64 if c.count("hidden_size") == 4096 else 32,
+            "time_decay_extra_dim": lambda c: 128 if c.count("hidden_size") == 4096 else 64,
         },
         defaults={
             "hidden_size": 768, "num_hidden_layers": 24, "head_size": 64, "rescale_every": 6,
             "layer_norm_epsilon": 1e-5,
         },
         refused={"head_size_divisor": (8,)},
+    ),
+    "rwkv6qwen2": hf.HfRow(
+        arch="rwkv6qwen2",
+        names={**hf.PRE_NORMS, **hf.GLU, **hf.prefixed({**RWKV6, **QWEN2}, "self_attn.")},
+        folds={**RWKV6_FOLDS, **OF_RKVWG},
+        counts={"attention.head_count_kv": "num_key_value_heads"},
+        derived={
+            **NO_CONTEXT, "token_shift_count": lambda _: 1,
+            "wkv.head_size": lambda c: c.count("hidden_size") // c.count("num_attention_heads"),
+            "time_mix_extra_dim": _rank("lora_rank_tokenshift", 32),
+            "time_decay_extra_dim": _rank("lora_rank_decay", 64),
+        },
+        refused={
+            "use_rope": (False,), "use_tokenshift": (True, 1), "balance_state": (True, 1),
+            "groupnorm_att": (False, 0), "gate_rank_type": (1,),
+        },
+        has_window_switch=True,
     ),
     "rwkv7": hf.HfRow(
         arch="rwkv7",
