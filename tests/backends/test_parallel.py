@@ -53,7 +53,7 @@ REASONS = {
     "layers of kind 'shortconv'": "lfm2 lfm2_old lfm2_moe",
     "layers of kind 'rwkv6'": "rwkv6",
     "layers of kind 'gated_rwkv6'": "rwkv6qwen2",
-    "layers of kind 'rwkv7_first'": "rwkv7",
+    "layers of kind 'rwkv7_first'": "rwkv7 arwkv7 arwkv7_gate",
     "layers of kind 'mla'": "deepseek_v2 deepseek_v3 deepseek_v3_plain minicpm3 plm",
     "layers of kind 'sparse_glu'": "gemma3n",
     "layers of different sizes": "deci nemotron_nas openelm",

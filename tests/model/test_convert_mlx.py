@@ -53,6 +53,7 @@ REFUSED = {
     "llama4_text": "another name",  # as gpt_oss, without interleaving
     "rwkv6": "another name",  # as rwkv7
     "rwkv6qwen2": "another name",
+    "rwkv_hybrid": "another name",
     "rwkv7": "another name",  # x_r to x_g are vectors without an ending
     "dbrx": "another name",  # stacks of experts have no ending
     "gpt_oss": "another name",  # interleaved rows of experts.gate_up_proj are two tensors

@@ -120,8 +120,11 @@ def test_every_architecture_on_cpu(case: HfCase, tmp_path: Path) -> None:
 
 def n_read(layer: LayerSpec, names: set[str]) -> int:
     """Values of the last layer that its later ops read: mixed values, the residual stream, and a gate of
-    mixed values, a norm of both mixer and MLP or the layer's input; altup reads its streams and inputs.
+    mixed values, a norm of both mixer and MLP or the layer's input; altup reads its streams and inputs, the
+    bonus of RWKV-7 its receptances, keys, values and rates.
     """
+    if layer.mixer == "rwkv7" and not layer.mlp.startswith("channel_mix"):
+        return 6 + ("time_mix_g1" in names)
     is_gated = bool({"attn_gate", "ssm_in", "shortconv.in_proj", "time_mix_gate"} & names)
     shares_norm = layer.residual == "parallel" and "ffn_norm" not in names
     reads_input = layer.residual in ("early_experts", "early_router")

@@ -11,7 +11,7 @@ import pytest
 from tests.support.hf_models import load_case, nmse, write_hf
 from tests.support.model.file_runs import load_gguf, load_hf, reference_logits
 
-from camelid.errors import ModelFormatError
+from camelid.errors import ModelFormatError, UnsupportedModelError
 from camelid.loading.convert import convert
 from camelid.model.decoder import declare_states
 
@@ -60,13 +60,20 @@ def test_a_file_without_the_key_never_halves_its_stream(tmp_path: Path) -> None:
     assert nmse(one, none) == 0.0 < 1e-4 < nmse(one, load_case("rwkv6").logits)
 
 
+@pytest.mark.parametrize(("key", "value"), [("wkv_version", 6), ("wkv_layers", [0, 1])])
+def test_settings_that_arwkv7_lacks_are_refused(key: str, value: Any, tmp_path: Path) -> None:
+    directory = write_hf(tmp_path, load_case("arwkv7"), config_changes={key: value})
+    with pytest.raises(UnsupportedModelError, match=key):
+        load_hf(directory)
+
+
 def test_heads_that_share_no_keys_evenly_are_refused(tmp_path: Path) -> None:
     directory = write_hf(tmp_path, load_case("rwkv6qwen2"), config_changes={"num_key_value_heads": 3})
     with pytest.raises(ModelFormatError, match=r"attention\.head_count_kv is 3, no divisor of 4 heads"):
         load_hf(directory)
 
 
-@pytest.mark.parametrize(("name", "n_shifts"), [("rwkv6", 2), ("rwkv7", 2), ("rwkv6qwen2", 1)])
+@pytest.mark.parametrize(("name", "n_shifts"), [("rwkv6", 2), ("rwkv7", 2), ("rwkv6qwen2", 1), ("arwkv7", 1)])
 def test_a_layer_keeps_the_last_inputs_of_its_mixes_alone(name: str, n_shifts: int, tmp_path: Path) -> None:
     spec = load_hf(write_hf(tmp_path, load_case(name))).model.spec
     tensors = dict(next(state.tensors for state in declare_states(spec) if state.name == "recurrent"))

@@ -1,4 +1,4 @@
-"""RWKV-6 and RWKV-7, and Qwen 2 with the mixer of the first."""
+"""RWKV-6 and RWKV-7, and Qwen 2 with the mixers of both."""
 
 from __future__ import annotations
 
@@ -74,10 +74,27 @@ QRWKV6: Json = config(
     use_tokenshift=True,
 )
 
+# Published with neither; a gate and a norm of heads are options.
+ARWKV7: Json = config(
+    "RwkvHybridForCausalLM",
+    "rwkv_hybrid",
+    head_size=32,
+    head_size_divisor=8,
+    num_hidden_layers=3,
+    num_wkv_heads=2,
+    wkv_has_gate=False,
+    wkv_has_group_norm=False,
+    wkv_layers="full",
+    wkv_version=7,
+)
+GATED: Json = ARWKV7 | {"wkv_has_gate": True, "wkv_has_group_norm": True}
+
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="rwkv7", seed=7700, config=RWKV7),
     CaseRow(name="rwkv6", seed=6600, config=RWKV6),
     CaseRow(name="rwkv6qwen2", seed=6620, config=QRWKV6),
+    CaseRow(name="arwkv7", seed=7720, config=ARWKV7),
+    CaseRow(name="arwkv7_gate", seed=7740, config=GATED),
 )
 WRONG: tuple[Mutation, ...] = (
     key("rwkv6", "layer_norm_epsilon", 0.05),
@@ -107,6 +124,18 @@ WRONG: tuple[Mutation, ...] = (
     *(without("rwkv6qwen2", f"matrix {i} of decays", f"time_decay_w{i}") for i in (1, 2)),
     *(without("rwkv6qwen2", f"bias of {letter}", f"{letter}_proj.bias") for letter in "qkv"),
     without("rwkv6qwen2", "gate", "self_attn.gate.weight"),
+    key("arwkv7", "rms_norm_eps", 0.05),
+    key("arwkv7", "head_size", 16),
+    key("arwkv7", "hidden_act", "relu"),
+    *(without("arwkv7", f"mix of {letter}", f"time_mixer.x_{letter}") for letter in "rwkva"),
+    *(without("arwkv7", f"pair of {letter}", f"time_mixer.{letter}1") for letter in "wav"),
+    *(without("arwkv7", f"bias of {letter}", f"time_mixer.{letter}0") for letter in "wav"),
+    *(without("arwkv7", name, f"time_mixer.{name}") for name in ("k_k", "k_a", "r_k")),
+    without("arwkv7_gate", "mix of g", "time_mixer.x_g"),
+    without("arwkv7_gate", "pair of g", "time_mixer.g1"),
+    refused("arwkv7_gate", "head_size_divisor", 80),
+    without("arwkv7_gate", "norm of heads", "ln_x.weight"),
+    without("arwkv7_gate", "bias of heads", "ln_x.bias"),
     key("rwkv7", "norm_eps", 0.05),
     key("rwkv7", "head_dim", 16),
     key("rwkv7", "hidden_act", "relu"),

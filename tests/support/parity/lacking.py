@@ -13,7 +13,7 @@ from camelid.backends.base import Backend, check_plan
 from camelid.errors import BackendError
 
 RWKV_OPS = frozenset({"bonus_rwkv7", "scan_rwkv6", "scan_rwkv7", "token_shift"})
-RWKV = ("rwkv6", "rwkv6qwen2", "rwkv7")
+RWKV = ("rwkv6", "rwkv6qwen2", "rwkv7", "rwkv_hybrid")
 
 
 def cases_of_gpus() -> list[HfCase]:

@@ -47,6 +47,10 @@ ARCHS: dict[str, Arch] = {
         splits=SECOND_NORM,
         refused={"token_shift_count": (2,)},
     ),
+    "arwkv7": Arch(
+        rope_style="", mixers=("rwkv7_first", "rwkv7"), opens=True, refused={"token_shift_count": (1,)},
+        optional={"time_mix_ln": "C"}, optional_biases=("time_mix_ln",),
+    ),
 }  # fmt: skip
 
 
@@ -89,6 +93,21 @@ QWEN2: hf.Names = {
     "time_mix_receptance": "q_proj", "time_mix_key": "k_proj", "time_mix_value": "v_proj",
     "time_mix_output": "o_proj", "time_mix_gate": "gate",
 }  # fmt: skip
+RWKV7_PARTS = ("w0", "w1", "w2", "a0", "a1", "a2", "v0", "v1", "v2", "k_k", "k_a", "r_k")
+ARWKV7: hf.Names = {
+    **{f"time_mix_{name}.weight": name for name in RWKV7_PARTS},
+    **{f"time_mix_{name}": name for name in ("receptance", "key", "value", "output")},
+    "time_mix_ln": "ln_x", "time_mix_g1.weight": "g1", "time_mix_g2.weight": "g2",
+}  # fmt: skip
+TURNED = dict.fromkeys((f"time_mix_{letter}{i}" for letter in "wavg" for i in (1, 2)), "transpose")
+FLAT = dict.fromkeys((f"time_mix_{name}" for name in ("w0", "a0", "v0", "k_k", "k_a", "r_k")), "flat")
+
+
+def _arwkv7_mixes(config: Config) -> hf.Names:
+    letters = "rwkvag" if config.flag("wkv_has_gate", True) else "rwkva"
+    return {"time_mix_lerp_fused.weight": f"self_attn.time_mixer.x_{{{letters}}}"}
+
+
 HF_ROWS: dict[str, hf.HfRow] = {
     "rwkv6": hf.HfRow(
         arch="rwkv6",
@@ -180,5 +199,21 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "hidden_act": "sqrelu",
         },
         refused={"attn": (), "norm_bias": (True,), "norm_first": (True,)},
+    ),
+    "rwkv_hybrid": hf.HfRow(
+        arch="arwkv7",
+        names={**hf.PRE_NORMS, **hf.GLU, **hf.prefixed(ARWKV7, "self_attn.time_mixer.")},
+        named_by=_arwkv7_mixes,
+        first={f"time_mix_v{i}.weight": f"self_attn.time_mixer.a{i}" for i in range(3)},
+        ignored=(*(f"model.layers.0.self_attn.time_mixer.v{i}" for i in range(3)), ".time_mixer.x_g"),
+        folds={**TURNED, **FLAT},
+        counts={"wkv.head_size": "head_size"},
+        derived={
+            **NO_CONTEXT, "token_shift_count": lambda _: 1,
+            **{f"attention.{name}_lora_rank": lambda _: 64 for name in ("decay", "iclr")},
+            "attention.value_residual_mix_lora_rank": lambda _: 32,
+            "attention.gate_lora_rank": lambda c: 128 if c.flag("wkv_has_gate", True) else 0,
+        },
+        refused={"wkv_version": (7,), "wkv_layers": ("full",), "head_size_divisor": (8,)},
     ),
 }  # fmt: skip
