@@ -51,6 +51,9 @@ REFUSED = {
     "qwen3_5_text": "other values",  # norm gains are 1 + weight, under the prefix language_model.
     "qwen3_5_moe_text": "other values",
     "llama4_text": "another name",  # as gpt_oss, without interleaving
+    "rwkv6": "another name",  # as rwkv7
+    "rwkv6qwen2": "another name",
+    "rwkv_hybrid": "another name",
     "rwkv7": "another name",  # x_r to x_g are vectors without an ending
     "dbrx": "another name",  # stacks of experts have no ending
     "gemma4_moe": "another name",  # experts.gate_up_proj is two tensors

@@ -121,9 +121,11 @@ def test_every_architecture_on_cpu(case: HfCase, tmp_path: Path) -> None:
 def n_read(layer: LayerSpec, names: set[str]) -> int:
     """Values of the last layer that its later ops read: mixed values, the residual stream, and a gate of
     mixed values, a norm of both mixer and MLP, the layer's input or the token's embedding for the layer;
-    altup reads its streams and inputs.
+    altup reads its streams and inputs, the bonus of RWKV-7 its receptances, keys, values and rates.
     """
-    is_gated = bool({"attn_gate", "ssm_in", "shortconv.in_proj"} & names)
+    if layer.mixer == "rwkv7" and not layer.mlp.startswith("channel_mix"):
+        return 6 + ("time_mix_g1" in names)
+    is_gated = bool({"attn_gate", "ssm_in", "shortconv.in_proj", "time_mix_gate"} & names)
     shares_norm = layer.residual == "parallel" and "ffn_norm" not in names
     reads_input = layer.residual in ("early_experts", "early_router") or "inp_gate" in names
     return 4 if layer.residual == "altup" else 2 + (is_gated or shares_norm or reads_input)

@@ -23,8 +23,8 @@ from camelid_native.cpu.backend import open_backend
 
 OPS = {
     "add", "add_norm", "affine", "bonus_rwkv7", "clamp", "combine", "concat", "conv1d", "cutoff", "glu",
-    "length", "mix", "mul", "norm", "rope", "router", "scale", "scan_delta", "scan_mamba2", "scan_rwkv7",
-    "softcap", "temperature", "token_shift", "unary", "xielu",
+    "length", "mix", "mul", "norm", "rope", "router", "scale", "scan_delta", "scan_mamba2", "scan_rwkv6",
+    "scan_rwkv7", "softcap", "temperature", "token_shift", "unary", "xielu",
 }  # fmt: skip
 STATEFUL = set(SLOT_TENSORS)
 CASES = [case for case in OP_CASES if case.op in OPS and case.margins == (0, 0)] + own_cases()

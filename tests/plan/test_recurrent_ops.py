@@ -53,6 +53,13 @@ def shift(plan: PlanBuilder, *, cols: int = 4, lerp: int = 4, part: int = 1) -> 
     return plan.token_shift(plan.new("x", "T", cols), weight(2, lerp), state=STATE, part=part)
 
 
+def rwkv6(plan: PlanBuilder, *, w: int = 8, k: int = 4, v: int = 4, u: int = 2, n_heads: int = 2) -> View:
+    views: dict[str, Any] = {
+        name: plan.new(name, "T", cols) for name, cols in (("r", 8), ("w", w), ("k", k), ("v", v))
+    }
+    return plan.scan_rwkv6(**views, state=STATE, n_heads=n_heads, u=weight(u, 4))
+
+
 def rwkv7(plan: PlanBuilder, *, k: int = 8, a: int = 8, k_k: int = 8, n_heads: int = 2) -> View:
     views: dict[str, Any] = {
         name: plan.new(name, "T", cols) for name, cols in (("r", 8), ("w", 8), ("k", k), ("v", 8), ("a", a))
@@ -72,7 +79,7 @@ def mamba(plan: PlanBuilder) -> View:
     return mamba2(plan, a=12)
 
 
-@pytest.mark.parametrize("op", [conv, mamba, mamba2, delta, shift, rwkv7, bonus])
+@pytest.mark.parametrize("op", [conv, mamba, mamba2, delta, shift, rwkv6, rwkv7, bonus])
 def test_valid_shapes_are_accepted_unchanged(op: Callable[..., View]) -> None:
     assert op(builder()).cols == 8
 
@@ -96,6 +103,12 @@ def test_valid_shapes_are_accepted_unchanged(op: Callable[..., View]) -> None:
         (delta, {"heads": 2, "beta": 2}),
         (shift, {"lerp": 8}),
         (shift, {"part": -1}),
+        (rwkv6, {"w": 4}),
+        (rwkv6, {"v": 8}),
+        (rwkv6, {"k": 6, "v": 6}),
+        (rwkv6, {"k": 2, "v": 2}),
+        (rwkv6, {"u": 1}),
+        (rwkv6, {"n_heads": 3}),
         (rwkv7, {"k": 4}),
         (rwkv7, {"a": 2}),
         (rwkv7, {"k_k": 4}),
@@ -118,6 +131,7 @@ def test_invalid_shapes_are_refused(op: Callable[..., View], wrong: dict[str, in
         (mamba2, 8 + 8 + 6 + 6 + 4, 4 + 4, 4 * 2 * 3, 6 * 5 * 24),
         (delta, 8 + 6 + 6 + 8 + 4 + 4, 4, 4 * 2 * 3, 8 * 5 * 24),
         (shift, 4 + 8, 8, 2 * 8, 3 * 5 * 8),
+        (rwkv6, 3 * 8 + 2 * 4, 8, 4 * 2 * 3, 5 * 5 * 8 * 4),
         (rwkv7, 6 * 8, 8 + 8, 4 * 2 * 3, 9 * 5 * 8 * 4),
     ],
 )

@@ -7,8 +7,9 @@ Experts that neighbours share: h their number, x their ffn.
 Encoders: J width between two dense maps, L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
-columns of a state, x rows of the projection to time steps, B and C. RWKV-7: f mixed inputs; ranks w of
-decays, i of in-context learning rates, v of values, g of gates.
+columns of a state, x rows of the projection to time steps, B and C. RWKV: d key heads x head_dim, f mixed
+inputs; ranks w of decays, i of in-context learning rates, v of values, g of gates, m of mixes, y of all mixes
+together.
 Relative positions: t buckets of distances.
 Latent attention: J query heads x head_dim without a low rank (else 0), M width of a cached row, O heads x
 value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
@@ -51,13 +52,22 @@ CROSS: Shapes = {
 SCAN: Shapes = {
     "ssm_in": "ZC", "ssm_conv1d": "UW", "ssm_dt.bias": "H", "ssm_a": "H1", "ssm_d": "H1", "ssm_out": "CI",
 }  # fmt: skip
+RWKV6: Shapes = {
+    "time_mix_lerp_x": "C", "time_mix_w1": "yC",
+    **{f"time_mix_lerp_{letter}": "C" for letter in "wkvrg"},
+    **{f"time_mix_w2_{letter}": "Cm" for letter in "wkvrg"},
+    "time_mix_decay": "C", "time_mix_decay_w1": "wC", "time_mix_decay_w2": "Cw",
+    "time_mix_receptance": "CC", "time_mix_key": "dC", "time_mix_value": "dC", "time_mix_gate": "CC",
+    "time_mix_output": "CC",
+}  # fmt: skip
 RWKV7: Shapes = {
     "time_mix_lerp_fused": "f11C", "time_mix_receptance": "CC", "time_mix_key": "CC", "time_mix_value": "CC",
     "time_mix_w0": "C", "time_mix_w1": "wC", "time_mix_w2": "Cw",
     "time_mix_a0": "C", "time_mix_a1": "iC", "time_mix_a2": "Ci", "time_mix_g1": "gC", "time_mix_g2": "Cg",
-    "time_mix_k_k": "C", "time_mix_k_a": "C", "time_mix_r_k": "C", "time_mix_ln": "C",
+    "time_mix_k_k": "C", "time_mix_k_a": "C", "time_mix_r_k": "C",
     "time_mix_output": "CC", "time_mix_v0": "C",
 }  # fmt: skip
+CHANNEL_MIX: Shapes = {"channel_mix_lerp_k": "C", "channel_mix_key": "FC", "channel_mix_value": "CF"}
 # Mixer -> its tensors. A name gets the ending `.weight`, except biases and those in NO_ENDING.
 MIXER_TENSORS: Mapping[str, Shapes] = {
     "attention": ATTENTION,
@@ -86,6 +96,8 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
         "ssm_out": "CI",
     },
     "shortconv": {"shortconv.in_proj": "ZC", "shortconv.conv": "UW", "shortconv.out_proj": "CU"},
+    "rwkv6": {**RWKV6, "time_mix_first": "HN", "time_mix_ln": "C"},
+    "gated_rwkv6": RWKV6,
     # Files give the first layer tensors of its rates in place of those of values, which it does not read.
     "rwkv7_first": {**RWKV7, "time_mix_v1": "iC", "time_mix_v2": "Ci"},
     "rwkv7": {**RWKV7, "time_mix_v1": "vC", "time_mix_v2": "Cv"},
@@ -93,19 +105,23 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
     "": {},
 }
 # Mixers whose layers have no KV cache.
-RECURRENT_MIXERS = ("mamba", "mamba2", "delta", "shortconv", "rwkv7_first", "rwkv7")
+RECURRENT_MIXERS = (
+    *("mamba", "mamba2", "delta", "shortconv"),
+    *("rwkv6", "gated_rwkv6", "rwkv7_first", "rwkv7"),
+)
 ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.
 ELEMENTWISE = (
     *(*NO_ENDING, "ssm_conv1d", "ssm_norm", "conv", "attn_q_norm", "attn_k_norm", "attn_rel_b"),
-    "time_mix_lerp_fused",
+    *("time_mix_lerp_fused", "time_mix_first"),
 )
 MLP_TENSORS: Mapping[str, Shapes] = {
     "glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
     "sparse_glu": {"ffn_gate": "FC", "ffn_up": "FC", "ffn_down": "CF"},
     "mlp": {"ffn_up": "FC", "ffn_down": "CF"},
-    "channel_mix": {"channel_mix_lerp_k": "C", "channel_mix_key": "FC", "channel_mix_value": "CF"},
+    "channel_mix": CHANNEL_MIX,
+    "channel_mix6": {**CHANNEL_MIX, "channel_mix_lerp_r": "C", "channel_mix_receptance": "CC"},
     "experts": {
         "ffn_gate_inp": "EC",
         "ffn_gate_exps": "EXC",
@@ -118,7 +134,7 @@ MLP_TENSORS: Mapping[str, Shapes] = {
     "": {},
 }
 KV_TENSORS = ("attn_k", "attn_v", "attn_k_norm")  # of no use in a layer that reads another layer's
-ABSENT = "JSlmpq"  # letters that are 0 in a model without the tensors that have them
+ABSENT = "JSglmpq"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
 PLAIN_MLP = ("ffn_up", "ffn_down")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")
@@ -144,11 +160,12 @@ class Arch:
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
     MLP_TENSORS by kind; `outer` are the tensors outside layers. Layers may have those in `optional`,
     files those in `optional_outer`. Tensors in `no_ending` lack the ending `.weight`. Tensors in `biases`
-    have a bias, those in `optional_biases` may have one. `bare_norms` are norms without a gain, which no
-    file stores. `splits` cuts fused tensors; a tensor in `interleaved` repeats its parts once per head,
-    counted by that letter; of a stack, each matrix is cut. `stacks` are the prefixes of a model's stacks of
-    layers in names: of an encoder and a decoder, if there are two. The first layer of a stack has the tensors
-    in `first`, others may. Files without a gate have MLPs of the activation `plain_act`, if it is named.
+    have a bias, those in `optional_biases` may have one. `ones` are vectors of 1, which no file stores: gains
+    of norms without one, the lerp of a row before. `splits` cuts fused tensors; a tensor in `interleaved`
+    repeats its parts once per head, counted by that letter; of a stack, each matrix is cut. `stacks` are the
+    prefixes of a model's stacks of layers in names: of an encoder and a decoder, if there are two. The first
+    layer of a stack has the tensors in `first`, others may. Files without a gate have MLPs of the activation
+    `plain_act`, if it is named.
     Experts. `gate` is the router's gate, `normalizes` its normalization of probs, `n_shared` the shared
     experts, in files that state none. With `weighs_input`, probs multiply what experts read.
     Residual. `parallel` models are sequential where `use_parallel_residual` is false, or in files that have
@@ -166,8 +183,7 @@ class Arch:
     `has_temperature`: queries grow with their position by `attention.temperature_scale`.
     `nope_temperature` (scale, length) is that of layers without rotation, in files that state none.
     `max_alibi_bias` (ALiBi) applies to files that state none, and with `alibi_layers` only to models of that
-    many layers; with `scales_alibi` the attention scale
-    multiplies the bias too.
+    many layers; with `scales_alibi` the attention scale multiplies the bias too.
     Images. With `sees_images`, rows of an image attend to all rows of that image. `axes` is the order in
     which pairs of a head turn by time, height and width: in "sections", or "interleaved".
     Scales. `scales_embeddings` multiplies embeddings by sqrt(hidden_size). The attention scale is
@@ -201,7 +217,7 @@ class Arch:
     mixers: tuple[str, ...] = ("attention",)
     added: Mapping[str, Shapes] = field(default_factory=dict[str, Shapes])
     optional: Shapes = field(default_factory=dict[str, str])
-    bare_norms: tuple[str, ...] = ()
+    ones: tuple[str, ...] = ()
     interleaved: Mapping[str, str] = field(default_factory=dict[str, str])
     full_attention_interval: int = 0
     opens: bool = False

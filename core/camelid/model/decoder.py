@@ -13,7 +13,7 @@ from camelid.model.blocks.cross import CROSS, cross_layers
 from camelid.model.blocks.delta import delta_state
 from camelid.model.blocks.mamba import mamba2_state
 from camelid.model.blocks.mla import mla_state
-from camelid.model.blocks.rwkv import rwkv7_state
+from camelid.model.blocks.rwkv import rwkv_state
 from camelid.model.blocks.shortconv import shortconv_state
 from camelid.model.encoder import lower_encode
 from camelid.model.kv_types import KvType, check_columns, kv_row
@@ -37,8 +37,10 @@ MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {
     "attention_mamba2": mamba2_state,
     "delta": delta_state,
     "shortconv": shortconv_state,
-    "rwkv7_first": rwkv7_state,
-    "rwkv7": rwkv7_state,
+    "rwkv6": rwkv_state,
+    "gated_rwkv6": rwkv_state,
+    "rwkv7_first": rwkv_state,
+    "rwkv7": rwkv_state,
 }
 
 RING_ROWS = 128  # penalties read the last 64 token ids; the rest covers steps in flight

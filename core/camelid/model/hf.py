@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -163,26 +164,27 @@ def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
             yield from ((f"{stack}blk.{i}.{n}", prefix + inner) for n, inner in {**names, **own}.items())
 
 
-MIXED = "rwkvag"  # letters of the inputs that RWKV-7 mixes, in GGUF's order
+LETTERS = re.compile(r"\{(\w{2,})\}")  # a placeholder that stands for each of its letters
 STACKS: Mapping[str, Callable[[HfSettings], int]] = {
     "{e}": lambda settings: settings.n_experts,
     "{h}": lambda settings: settings.n_experts // settings.count("experts_per_group"),
     "{q}": lambda settings: settings.n_heads,
     "{k}": lambda settings: settings.n_kv_heads,
     "{s}": lambda settings: settings.n_streams - 1,
-    "{x}": lambda _: len(MIXED),
 }
 
 
 def stacked_names(name: str, settings: HfSettings) -> list[str]:
-    """The name itself, or one name per expert, head, stream or mixed input if it has a placeholder."""
+    """The name itself, or one name per expert, head, stream or letter if it has a placeholder."""
     mark, n = _stack_of(name, settings)
-    labels = MIXED if mark == "{x}" else map(str, range(n))
+    labels = mark[1:-1] if LETTERS.fullmatch(mark) else map(str, range(n))
     return [name.replace(mark, label) for label in labels] if mark else [name]
 
 
 def _stack_of(name: str, settings: HfSettings) -> tuple[str, int]:
     """The placeholder of a published name, and the number of its tensors; ("", 1) without one."""
+    if found := LETTERS.search(name):
+        return found[0], len(found[1])
     return next(((mark, count(settings)) for mark, count in STACKS.items() if mark in name), ("", 1))
 
 

@@ -217,6 +217,20 @@ def _without_offset(weight: Weight, _: HfSettings) -> Weight:
     return cut_rows(weight, weight.name, 2, n) if n > 0 else weight
 
 
+def _rescaled(weight: Weight, settings: HfSettings) -> Weight:
+    """A matrix of layer i, halved once for each `rescale_every` layers before it, as the stream is."""
+    every, layer = settings.config.count("rescale_every", least=0), int(weight.name.split(".")[1])
+    return scaled(weight, [(weight.rows, 0.5 ** (layer // every))]) if 0 < every <= layer else weight
+
+
+def _of_rkvwg(weight: Weight, _: HfSettings) -> Weight:
+    """Rows or matrices of five mixed inputs, stored for r, k, v, w, g, in GGUF's order w, k, v, r, g."""
+    n = weight.shape[0] // 5
+    if weight.shape[0] % 5:
+        return weight  # match_tensors refuses the shape
+    return take_rows(weight, weight.name, [(3 * n, n), (n, 2 * n), (0, n), (4 * n, n)])
+
+
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "transpose_each": _transpose_each,
@@ -242,6 +256,8 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "pad_rows": _pad_rows,
     "row": _single_row,
     "column": _column,
+    "of_rkvwg": _of_rkvwg,
+    "rescaled": _rescaled,
     "groups": _groups,
     "published_conv": _published_conv,
     "tiled_columns": tiled_columns,

@@ -1,8 +1,8 @@
 """Row type of `HF_ROWS`, and the tensor names, config.json keys and folds that rows share.
 
 Tensor maps go from GGUF name to published name, both relative to their layer except in `outer`; `{e}` is the
-expert index, `{q}` and `{k}` that of a query and key head, `{x}` the letter of a mixed input, and these
-tensors are stacked. A fold changes a tensor at load. Folds are exact (rows permuted, a matrix transposed or
+expert index, `{q}` and `{k}` that of a query and key head, `{abc}` each of its letters, and these tensors
+are stacked. A fold changes a tensor at load. Folds are exact (rows permuted, a matrix transposed or
 cut in two, 1 added to a norm's gain), except the exponential of a decay.
 """
 
@@ -100,6 +100,11 @@ GPT2: Names = {
 def renamed(names: Names, old: str, new: str) -> Names:
     """The names with another module name."""
     return {name: published.replace(old, new) for name, published in names.items()}
+
+
+def prefixed(names: Names, prefix: str) -> Names:
+    """The names with a module's name before them."""
+    return {name: prefix + published for name, published in names.items()}
 
 
 def neox_names(attention: str) -> Names:

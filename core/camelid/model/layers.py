@@ -15,6 +15,7 @@ from camelid.model.blocks.glu import glu, mlp, sparse_glu
 from camelid.model.blocks.mamba import attention_mamba2, mamba, mamba2
 from camelid.model.blocks.mla import mla
 from camelid.model.blocks.rwkv import channel_mix, rwkv7, rwkv7_first
+from camelid.model.blocks.rwkv6 import channel_mix6, gated_rwkv6, rwkv6
 from camelid.model.blocks.shortconv import shortconv
 from camelid.model.lowering import TOKENS, Block, Lowering
 from camelid.plan.plan import View
@@ -32,6 +33,8 @@ MIXERS: dict[str, Block] = {
     "delta": delta,
     "shortconv": shortconv,
     "mla": mla,
+    "rwkv6": rwkv6,
+    "gated_rwkv6": gated_rwkv6,
     "rwkv7_first": rwkv7_first,
     "rwkv7": rwkv7,
 }
@@ -41,6 +44,7 @@ MLPS: dict[str, Block] = {
     "sparse_glu": sparse_glu,
     "experts": experts,
     "channel_mix": channel_mix,
+    "channel_mix6": channel_mix6,
 }
 
 
@@ -69,6 +73,8 @@ def apply_layer(c: Lowering, x: View, i: int) -> View:
     x = RESIDUALS[c.layer(i).residual](c, x, i)
     if c.side and i < c.spec.n_deepstack:
         c.plan.add(x, c.side.slice(c.spec.hidden_size * (1 + i), c.spec.hidden_size))
+    if c.spec.rescale_every and (i + 1) % c.spec.rescale_every == 0:
+        c.plan.scale(x, 0.5)
     return x
 
 

@@ -10,6 +10,8 @@ from camelid.model.spec import DeltaSpec, MlaSpec, RwkvSpec, SsmSpec
 from camelid.plan.op_rows_recurrent import MAX_WKV_WIDTH
 
 MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
+HEADS_EPS = 64e-5  # of the norm of heads, which no file states
+RWKV6_MIXERS = ("rwkv6", "gated_rwkv6")
 RWKV7_MIXERS = ("rwkv7_first", "rwkv7")
 
 
@@ -73,20 +75,32 @@ def read_delta(metadata: MetadataReader, arch: Arch) -> DeltaSpec:
 
 
 def read_rwkv(metadata: MetadataReader, mixers: Collection[str], hidden_size: int) -> RwkvSpec | None:
-    """Sizes of RWKV-7 layers, if any of these mixers has them."""
-    if not {*RWKV7_MIXERS} & {*mixers}:
+    """Sizes of RWKV layers, if any of these mixers has them.
+
+    RWKV-7 with layer norms has the same epsilon of heads where they have 64 columns, as in published models.
+    """
+    if not {*RWKV6_MIXERS, *RWKV7_MIXERS} & {*mixers}:
         return None
     head_dim = metadata.count("wkv.head_size")
     if hidden_size % head_dim or head_dim > MAX_WKV_WIDTH:
         want = f"a divisor of {hidden_size}, at most {MAX_WKV_WIDTH}"
         metadata.fail("wkv.head_size", f"is {head_dim}, expected {want}")
+    n_heads = hidden_size // head_dim
+    n_key_heads = metadata.count("attention.head_count_kv", 0, least=0) or n_heads
+    if n_heads % n_key_heads:
+        metadata.fail("attention.head_count_kv", f"is {n_key_heads}, no divisor of {n_heads} heads")
+    heads = {"n_heads": n_heads, "n_key_heads": n_key_heads, "head_dim": head_dim}
+    if {*RWKV6_MIXERS} & {*mixers}:
+        ranks = {f"{part}_rank": metadata.count(f"time_{part}_extra_dim") for part in ("decay", "mix")}
+        return RwkvSpec(**heads, **ranks, norm_eps=HEADS_EPS)
+    is_plain = metadata.has("attention.layer_norm_epsilon")
     return RwkvSpec(
-        n_heads=hidden_size // head_dim,
-        head_dim=head_dim,
+        **heads,
+        norm_eps=head_dim * metadata.number("attention.layer_norm_epsilon") if is_plain else HEADS_EPS,
         decay_rank=metadata.count("attention.decay_lora_rank"),
         rate_rank=metadata.count("attention.iclr_lora_rank"),
         value_rank=metadata.count("attention.value_residual_mix_lora_rank"),
-        gate_rank=metadata.count("attention.gate_lora_rank"),
+        gate_rank=metadata.count("attention.gate_lora_rank", 0, least=0),
     )
 
 

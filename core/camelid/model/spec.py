@@ -160,15 +160,19 @@ class DeltaSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RwkvSpec:
-    """Sizes of RWKV-7 layers: `n_heads` of `head_dim`, and the ranks of the matrix pairs that give decays,
-    in-context learning rates, the share of the first layer's values, and gates."""
+    """Sizes of RWKV layers: `n_heads` of `head_dim`, `n_key_heads` of keys and values, a norm of heads with
+    the epsilon `norm_eps`, and the ranks of the matrix pairs that give decays, in-context learning rates, the
+    share of the first layer's values, gates (RWKV-7), and mixes (RWKV-6)."""
 
     n_heads: int
+    n_key_heads: int
     head_dim: int
+    norm_eps: float
     decay_rank: int
-    rate_rank: int
-    value_rank: int
-    gate_rank: int
+    rate_rank: int = 0
+    value_rank: int = 0
+    gate_rank: int = 0
+    mix_rank: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,6 +231,8 @@ class ModelSpec:
     one). `max_distance` is the last distance with a relative position bias of its own; larger distances share
     that bias. `n_buckets` is the number of such biases. A decoder behind an encoder begins with the token
     `start_id`. `n_token_types` > 0 is the number of types of an embedding table by token type (BERT).
+    With `rescale_every` n, the stream is halved after every nth layer (0: never), and the file's matrices are
+    of halved streams.
     `sees_images` lets rows of one image attend to each other; the first `n_deepstack` layers add embeddings
     of images. A spec with `tensor_parallel` > 1 is one device's share (`parallel.py`): its heads, and its
     part of each MLP.
@@ -274,6 +280,7 @@ class ModelSpec:
     laurel_rank: int = 0
     encoder: EncoderSpec | None = None
     n_token_types: int = 0
+    rescale_every: int = 0
     max_distance: int = 0
     n_buckets: int = 0
     start_id: int = 0

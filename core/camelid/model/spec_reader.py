@@ -102,6 +102,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
         delta=read_delta(metadata, arch) if "delta" in mixers else None,
         mla=read_mla(metadata, head_dim, arch.latent_eps) if "mla" in mixers else None,
         rwkv=read_rwkv(metadata, mixers, hidden_size),
+        rescale_every=metadata.count("rescale_every_n_layers", 0, least=0),
         conv_width=metadata.count("shortconv.l_cache", least=2) if "shortconv" in mixers else 0,
         attention_scale=attention_scale,
         max_alibi_bias=metadata.number("attention.max_alibi_bias", arch.alibi_bias(n_layers)),

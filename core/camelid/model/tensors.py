@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
-from itertools import accumulate
+from itertools import accumulate, dropwhile
 
 from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.model.arch import ABSENT, ELEMENTWISE, KV_TENSORS, NO_ENDING, Arch, Shapes
@@ -20,7 +20,7 @@ from camelid.plan.weights import Weight, as_f32, cut_each, inline_f32, take_rows
 Shape = tuple[int, ...]
 Layers = Mapping[str, LayerSpec]  # by the prefix of their tensors
 CHUNKS = ("_chexps",)
-N_MIXED = 6  # rows of `time_mix_lerp_fused`: for r, w, k, v, a and g
+N_MIXED = 5  # rows of RWKV-7's `time_mix_lerp_fused`: for r, w, k, v, a, and g if the model has gates
 OUTPUT_NORM = "output_norm"
 SEQUENTIAL = ("ffn_norm",)  # tensors that a sequential layer requires of an architecture with other residuals
 LAYER = re.compile(r"((enc|dec)\.)?blk\.\d+\.")
@@ -42,7 +42,7 @@ def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[s
     weights |= {n: _shared(w, spec) for n, w in weights.items() if n.endswith(CHUNKS)}
     unread = {*_more_tokens(checkpoint, spec)} | {f"{n}.weight" for n in FACTOR_TENSORS}
     _check_all_consumed({*tensors} - unread, {*shapes}, spec.arch)
-    return weights | _bare_norms(spec, arch) | (_xielu(checkpoint, spec) if arch.act == "xielu" else {})
+    return weights | _ones(spec, arch) | (_xielu(checkpoint, spec) if arch.act == "xielu" else {})
 
 
 def _shared(weight: Weight, spec: ModelSpec) -> Weight:
@@ -51,11 +51,11 @@ def _shared(weight: Weight, spec: ModelSpec) -> Weight:
     return take_rows(weight, weight.name, [(i // n, 1) for i in range(weight.shape[0] * n)])
 
 
-def _bare_norms(spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
-    """Gains of 1 for the norms of `arch.bare_norms`, which no file stores."""
-    layered = [name for name in arch.bare_norms if name != OUTPUT_NORM]
+def _ones(spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
+    """The vectors of `arch.ones`, which no file stores."""
+    layered = [name for name in arch.ones if name != OUTPUT_NORM]
     names = [f"blk.{i}.{name}" for i in range(spec.n_layers) for name in layered]
-    names += [OUTPUT_NORM] if OUTPUT_NORM in arch.bare_norms else []
+    names += [OUTPUT_NORM] if OUTPUT_NORM in arch.ones else []
     return {name: inline_f32(name, [1.0] * spec.hidden_size, (spec.hidden_size,)) for name in names}
 
 
@@ -167,7 +167,9 @@ def _rwkv_sizes(rwkv: RwkvSpec | None) -> Mapping[str, int]:
     if rwkv is None:
         return {}
     return {
-        "f": N_MIXED, "w": rwkv.decay_rank, "i": rwkv.rate_rank, "v": rwkv.value_rank, "g": rwkv.gate_rank,
+        "f": N_MIXED + bool(rwkv.gate_rank), "w": rwkv.decay_rank, "i": rwkv.rate_rank,
+        "v": rwkv.value_rank, "g": rwkv.gate_rank, "m": rwkv.mix_rank, "y": 5 * rwkv.mix_rank,
+        "H": rwkv.n_heads, "N": rwkv.head_dim, "d": rwkv.n_key_heads * rwkv.head_dim,
     }  # fmt: skip
 
 
@@ -293,8 +295,14 @@ def _checked(name: str, tensors: Mapping[str, Weight], want: Shape) -> Weight:
 
 
 def _is_shape(got: Shape, want: Shape) -> bool:
-    """True if the shapes agree. ggml drops a leading dimension of 1 when it rewrites a file."""
-    return got == want or (want[0] == 1 and got == want[1:])
+    """True if the shapes agree but for leading dimensions of 1: ggml drops them, and a part of a stack has
+    one.
+    """
+    return _without_ones(got) == _without_ones(want)
+
+
+def _without_ones(shape: Shape) -> Shape:
+    return tuple(dropwhile((1).__eq__, shape))
 
 
 def _check_all_consumed(names: set[str], consumed: set[str], arch_name: str) -> None:

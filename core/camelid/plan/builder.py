@@ -303,6 +303,22 @@ class PlanBuilder:
         self.add_op("token_shift", {"y": y, "x": x, "lerp": lerp, "state": state}, part=part)
         return y
 
+    def scan_rwkv6(
+        self,
+        r: View,
+        *,
+        w: View,
+        k: View,
+        v: View,
+        state: StateRef,
+        n_heads: int,
+        u: Weight | None = None,
+    ) -> View:
+        y = self.new("scan", r.rows, r.cols)  # [T, H*D]
+        views: dict[str, Operand | None] = {"y": y, "r": r, "w": w, "k": k, "v": v}
+        self.add_op("scan_rwkv6", {**views, "u": u, "state": state}, n_heads=n_heads)
+        return y
+
     def scan_rwkv7(
         self,
         r: View,

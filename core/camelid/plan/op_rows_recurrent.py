@@ -13,7 +13,7 @@ from camelid.plan.plan import Op
 # op -> its state tensor
 SLOT_TENSORS = {
     "conv1d": "conv", "scan_mamba2": "scan", "scan_delta": "scan", "token_shift": "shift",
-    "scan_rwkv7": "scan",
+    "scan_rwkv6": "scan", "scan_rwkv7": "scan",
 }  # fmt: skip
 MAX_WKV_WIDTH = 256  # columns of an RWKV head, whose vectors a kernel keeps in fast memory; published: 64
 
@@ -80,6 +80,13 @@ def _are_heads(op: Op) -> bool:
     return n_heads > 0 == cols % n_heads and cols // n_heads <= MAX_WKV_WIDTH
 
 
+def _rwkv6_rule(op: Op) -> bool:
+    n, n_keys = op.view("r").cols, op.view("k").cols
+    views = same("y", "r", "w")(op) and same("k", "v")(op) and op.view("k").rows == op.view("r").rows
+    whole = _are_heads(op) and n % n_keys == n_keys % (n // op.integer("n_heads")) == 0
+    return views and whole and _has_heads(op, n, "u")
+
+
 def _rwkv7_rule(op: Op) -> bool:
     n = op.view("y").cols
     views = same("y", "r", "w", "k", "v", "a")(op)
@@ -91,9 +98,9 @@ def _bonus_rule(op: Op) -> bool:
     return same("x", "r", "k", "v", "a")(op) and fits(op, "k_a", n) and fits(op, "r_k", n) and _are_heads(op)
 
 
-def _rwkv7_flops(op: Op, counts: Counts) -> int:
-    cols = op.view("y").cols
-    return 9 * counts.rows[op.view("y").rows] * cols * (cols // op.integer("n_heads"))
+def _wkv_flops(op: Op, counts: Counts) -> int:
+    cols, each = op.view("y").cols, 5 if op.name == "scan_rwkv6" else 9
+    return each * counts.rows[op.view("y").rows] * cols * (cols // op.integer("n_heads"))
 
 
 ROWS: tuple[OpRow, ...] = (
@@ -151,6 +158,20 @@ ROWS: tuple[OpRow, ...] = (
         "from part * x.cols on of the state `shift` hold the row before the step's first row",
     ),
     OpRow(
+        name="scan_rwkv6",
+        writes=("y",),
+        reads=("r", "w", "k", "v"),
+        weights=("u?",),
+        states=("state",),
+        attrs=("n_heads",),
+        rule=_rwkv6_rule,
+        flops=_wkv_flops,
+        meaning="for each head, with k and v of head h // (r.cols / k.cols): decay = exp(-exp(w)), one for "
+        "each column. With u: y = S @ r + v * sum(r * u * k), then S = S * decay + outer(v, k). Without u: "
+        "S = S * decay + outer(v, (1 - decay) * k), then y = S @ r. The state `scan` holds S [heads, columns "
+        "of v per head, columns of k per head]",
+    ),
+    OpRow(
         name="scan_rwkv7",
         writes=("y",),
         reads=("r", "w", "k", "v", "a"),
@@ -158,7 +179,7 @@ ROWS: tuple[OpRow, ...] = (
         states=("state",),
         attrs=("n_heads",),
         rule=_rwkv7_rule,
-        flops=_rwkv7_flops,
+        flops=_wkv_flops,
         meaning="for each head: u = k_k * k, divided by max(|u|, 1e-12); key = k * (1 + (a - 1) * k_a); "
         "decay = exp(-exp(-1/2) * sigmoid(w)); S = S * decay - outer(S @ u, a * u) + outer(v, key), with a "
         "decay for each column; y = S @ r. The state `scan` holds S [heads, columns of v per head, columns "

@@ -13,8 +13,9 @@ from tests.golden.definitions.gpts import GPTS
 from tests.golden.definitions.llamas import LLAMAS
 from tests.golden.definitions.mixtures import MIXTURES
 from tests.golden.definitions.recurrent import RECURRENT
+from tests.golden.definitions.rwkv6 import RWKV6
 from tests.golden.definitions.varied import VARIED
 
 DEFINITIONS: dict[str, Callable[..., Decoder]] = {
-    **LLAMAS, **GPTS, **MIXTURES, **VARIED, **ENCODERS, **RECURRENT,
+    **LLAMAS, **GPTS, **MIXTURES, **VARIED, **ENCODERS, **RECURRENT, **RWKV6,
 }  # fmt: skip

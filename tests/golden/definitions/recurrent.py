@@ -1,4 +1,4 @@
-"""Definition of a model whose layers have a state in place of attention: RWKV-7."""
+"""Definitions of RWKV-7, whose layers have a state in place of attention, and of ARWKV-7."""
 
 from __future__ import annotations
 
@@ -50,6 +50,15 @@ class Rwkv7(Decoder):
         self.heads = self.hidden // self.head_dim
         self.first_values: Array | None = None
 
+    @property
+    def heads_eps(self) -> float:
+        return self.head_dim * self.eps
+
+    @property
+    def letters(self) -> str:
+        """The letters of the mixed inputs."""
+        return MIXED
+
     def logits(self, ids: Sequence[int]) -> Array:
         self.first_values = None
         return super().logits(ids)
@@ -74,7 +83,7 @@ class Rwkv7(Decoder):
 
     def attention(self, x: Array, i: int) -> Array:
         before = np.vstack([np.zeros_like(x[:1]), x[:-1]])
-        mixed = {letter: self.mix(x, before, self.part(i, f"x_{letter}")) for letter in MIXED}
+        mixed = {letter: self.mix(x, before, self.part(i, f"x_{letter}")) for letter in self.letters}
         r, k, v = (self.linear(mixed[name], self.of(i, f"{name}_proj")) for name in "rkv")
         if self.first_values is None:
             self.first_values = v
@@ -87,12 +96,19 @@ class Rwkv7(Decoder):
         removed = removed / np.maximum(np.linalg.norm(removed, axis=-1, keepdims=True), 1e-12)
         k = k * (1.0 + (rate - 1.0) * self.part(i, "k_a"))
         r, k, v, decay, rate = (y.reshape(heads) for y in (r, k, v, decay, rate))
-        y = layer_norm(self.wkv(r, decay, k, v, removed, rate), self.head_dim * self.eps)
-        name = self.of(i, "heads_norm")
-        y = y.reshape(x.shape) * self.weights[f"{name}.weight"] + self.weights[f"{name}.bias"]
+        y = self.norm_heads(self.wkv(r, decay, k, v, removed, rate), i)
         bonus = (r * k * self.part(i, "r_k").reshape(heads[1:])).sum(-1, keepdims=True) * v
-        y = (y + bonus.reshape(x.shape)) * self.pair(mixed["g"], i, "g")
+        y = self.gated(y.reshape(x.shape) + bonus.reshape(x.shape), mixed, i)
         return self.linear(y, self.of(i, "o_proj"))
+
+    def norm_heads(self, y: Array, i: int) -> Array:
+        """Norms each head; [T, H, D]."""
+        y, name = layer_norm(y, self.heads_eps), self.of(i, "heads_norm")
+        gain, bias = (self.weights[f"{name}.{kind}"].reshape(y.shape[1:]) for kind in ("weight", "bias"))
+        return y * gain + bias
+
+    def gated(self, y: Array, mixed: dict[str, Array], i: int) -> Array:
+        return y * self.pair(mixed["g"], i, "g")
 
     def wkv(self, r: Array, decay: Array, k: Array, v: Array, removed: Array, rate: Array) -> Array:
         """The output of each row; [T, H, D]."""
@@ -143,4 +159,73 @@ class Rwkv7(Decoder):
         return {"ffn_x_k": [self.hidden], "key": [self.ffn, self.hidden], "value": [self.hidden, self.ffn]}
 
 
-RECURRENT: dict[str, type[Decoder]] = {"rwkv7": Rwkv7}
+class Arwkv7(Rwkv7):
+    """ARWKV-7 (arXiv 2501.15570): Qwen 2 with RWKV-7's time mix, whose heads may have no norm and no gate."""
+
+    KEYS: ClassVar = {}
+    NAMES: ClassVar = {
+        **{f"x_{letter}": f"self_attn.time_mixer.x_{letter}" for letter in MIXED},
+        **{f"{letter}{i}": f"self_attn.time_mixer.{letter}{i}" for letter in "wavg" for i in range(3)},
+        **{name: f"self_attn.time_mixer.{name}" for name in ("k_k", "k_a", "r_k")},
+        "r_proj": "self_attn.time_mixer.receptance",
+        "k_proj": "self_attn.time_mixer.key",
+        "v_proj": "self_attn.time_mixer.value",
+        "o_proj": "self_attn.time_mixer.output",
+        "heads_norm": "self_attn.time_mixer.ln_x",
+    }
+    BARE: ClassVar = (*(name for name in NAMES if name[-5:] not in ("_proj", "_norm")),)
+
+    @property
+    def head_dim(self) -> int:
+        return self.config["head_size"]
+
+    @property
+    def heads_eps(self) -> float:
+        return 1e-5 * self.config["head_size_divisor"] ** 2
+
+    @property
+    def letters(self) -> str:
+        return MIXED if self.config["wkv_has_gate"] else MIXED[:-1]
+
+    def embed(self, ids: Sequence[int]) -> Array:
+        return Decoder.embed(self, ids)
+
+    def norm(self, x: Array, name: str) -> Array:
+        return Decoder.norm(self, x, name)
+
+    def mlp(self, x: Array, i: int) -> Array:
+        return Decoder.mlp(self, x, i)
+
+    def norm_heads(self, y: Array, i: int) -> Array:
+        return super().norm_heads(y, i) if self.config["wkv_has_group_norm"] else y
+
+    def gated(self, y: Array, mixed: dict[str, Array], i: int) -> Array:
+        return super().gated(y, mixed, i) if self.config["wkv_has_gate"] else y
+
+    def pair(self, x: Array, i: int, name: str) -> Array:
+        act = {"w": np.tanh, "g": sigmoid}.get(name, lambda y: y)
+        y = act(x @ self.weights[self.of(i, f"{name}1")]) @ self.weights[self.of(i, f"{name}2")]
+        return y if name == "g" else y + self.part(i, f"{name}0")
+
+    def shapes(self) -> Shapes:
+        return {name: shape for name, shape in super().shapes().items() if name != "model.norm.bias"}
+
+    def layer_shapes(self, i: int) -> Shapes:
+        shapes = {**self.norm_shapes(), **self.attention_shapes(), **Decoder.mlp_shapes(self, i)}
+        if self.config["wkv_has_group_norm"]:
+            shapes |= {"heads_norm": [self.hidden], "heads_norm.bias": [self.hidden]}
+        return {**shapes, **self.pair_shapes(i)}
+
+    def attention_shapes(self) -> Shapes:
+        vector, shapes = [1, 1, self.hidden], super().attention_shapes()
+        kept = {name: shape for name, shape in shapes.items() if name[2:] in self.letters or name[0] != "x"}
+        return {**kept, "k_k": vector, "k_a": vector}
+
+    def pair_shapes(self, _: int) -> Shapes:
+        ranks = {"w": 64, "a": 64, "v": 32, **({"g": 128} if self.config["wkv_has_gate"] else {})}
+        biases = {f"{name}0": [1, 1, self.hidden] for name in ranks if name != "g"}
+        downs = {f"{name}1": [self.hidden, rank] for name, rank in ranks.items()}
+        return {**biases, **downs, **{f"{name}2": [rank, self.hidden] for name, rank in ranks.items()}}
+
+
+RECURRENT: dict[str, type[Decoder]] = {"rwkv7": Rwkv7, "rwkv_hybrid": Arwkv7}

@@ -65,6 +65,9 @@ def slot_cases() -> Iterator[OpCase]:
             yield shift_case(n, cols, n_mixed, part, where)
         for width, heads in ((16, 3), (5, 4), (40, 2), (64, 1)):
             yield rwkv7_case(n, width, heads, where)
+            yield rwkv6_case(n, width, heads, heads, where)
+        yield rwkv6_case(n, 16, 4, 2, where, u=False)
+        yield rwkv6_case(n, 40, 3, 1, where, u=False)
     for width, heads in ((16, 3), (5, 4), (40, 2)):
         yield bonus_case(width, heads)
 
@@ -134,6 +137,21 @@ def rwkv7_case(n: int, width: int, heads: int, where: dict[str, Any]) -> OpCase:
         op="scan_rwkv7",
         views={"y": empty(n, cols), **views},
         weights={"k_k": f32(k_k), "k_a": vector(17, cols)},
+        attrs={"n_heads": heads},
+        slots=array(19, len(where["lengths"]), cols * width),
+        **where,
+    )
+
+
+def rwkv6_case(n: int, width: int, heads: int, keys: int, where: dict[str, Any], *, u: bool = True) -> OpCase:
+    """Decays from almost 1 to almost 0."""
+    cols, key_cols = heads * width, keys * width
+    views = {"r": array(1, n, cols), "w": array(2, n, cols, scale=2.0)}
+    views |= {role: array(i, n, key_cols) for i, role in enumerate("kv", 3)}
+    return OpCase(
+        op="scan_rwkv6",
+        views={"y": empty(n, cols), **views},
+        weights={"u": f32(array(16, heads, width))} if u else {},
         attrs={"n_heads": heads},
         slots=array(19, len(where["lengths"]), cols * width),
         **where,

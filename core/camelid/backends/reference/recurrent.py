@@ -75,6 +75,27 @@ def op_token_shift(op: Op, f: Frame) -> None:
     _each_row(op, f, step, slice(start, start + x.shape[1]))
 
 
+def op_scan_rwkv6(op: Op, f: Frame) -> None:
+    """RWKV-6 (Peng et al., arXiv 2404.05892, section 4), and without `u` gated linear attention (QRWKV6)."""
+    n_heads = op.integer("n_heads")
+    r, w = (_heads(f.read(op.view(role)), n_heads) for role in "rw")  # [T, H, D] each
+    n_key_heads = op.view("k").cols // r.shape[-1]
+    k, v = (_spread(f.read(op.view(role)), n_key_heads, n_heads) for role in "kv")  # [T, H, D] each
+    decay, share = np.exp(-np.exp(w)), -np.expm1(-np.exp(w))
+    u = f.store.vector(op.weight("u")).reshape(r.shape[1:]) if op.has("u") else None
+    key = k if op.has("u") else k * share
+
+    def step(flat: F64, t: int) -> tuple[F64, F64]:
+        state = flat.reshape(n_heads, r.shape[-1], -1)  # [H, D, D]
+        after = state * decay[t, :, None] + v[t][..., None] * key[t, :, None]
+        if u is None:
+            return after.ravel(), (after * r[t, :, None]).sum(axis=-1).ravel()
+        bonus = (r[t] * u * k[t]).sum(axis=-1, keepdims=True) * v[t]
+        return after.ravel(), ((state * r[t, :, None]).sum(axis=-1) + bonus).ravel()
+
+    _each_row(op, f, step)
+
+
 def op_scan_rwkv7(op: Op, f: Frame) -> None:
     """RWKV-7 (Peng et al., arXiv 2503.14456): the generalized delta rule of its section 3."""
     n_heads = op.integer("n_heads")

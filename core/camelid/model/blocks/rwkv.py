@@ -5,6 +5,7 @@ from __future__ import annotations
 from camelid.model.lowering import RECURRENT, Lowering, Tensors
 from camelid.model.spec import ModelSpec, RwkvSpec
 from camelid.plan.plan import StateRef, View
+from camelid.plan.weights import Weight
 
 TIME, CHANNEL = range(2)  # parts of the state `shift`
 FIRST_VALUES = "first_values"
@@ -36,29 +37,35 @@ def channel_mix(c: Lowering, h: View, i: int) -> View:
     return c.linear(k, blk + "value", "value")
 
 
-def rwkv7_state(spec: ModelSpec) -> Tensors:
+def rwkv_state(spec: ModelSpec) -> Tensors:
     """State tensors of a layer: the last inputs of time mix and channel mix, and one matrix per head."""
-    return ("shift", 2 * spec.hidden_size), ("scan", spec.hidden_size * _rwkv(spec).head_dim)
+    n_shifts = 1 + any(layer.mlp.startswith("channel_mix") for layer in spec.layers)
+    return ("shift", n_shifts * spec.hidden_size), ("scan", spec.hidden_size * sizes(spec).head_dim)
 
 
 def _mixed(c: Lowering, h: View, i: int) -> dict[str, View]:
     """The inputs of the time mix by letter, each h mixed with the row before it in its own way; [T, C]."""
     lerp, state = c.weights[f"blk.{i}.time_mix_lerp_fused"], StateRef(RECURRENT, i)
     y = c.plan.token_shift(h, lerp, state=state, part=TIME)  # [T, 6*C]
-    return dict(zip("rwkvag", c.split(y, *[h.cols] * lerp.rows), strict=True))
+    return dict(zip("rwkvag"[: lerp.rows], c.split(y, *[h.cols] * lerp.rows), strict=True))
 
 
-def _pair(c: Lowering, x: View, name: str, act: str = "") -> View:
-    """name2 @ act(name1 @ x) + name0, matrices of low rank and an optional bias; [T, C] -> [T, C]."""
+def low_rank(c: Lowering, x: View, name: str, act: str = "", bias: Weight | None = None) -> View:
+    """name2 @ act(name1 @ x) + bias, matrices of low rank; [T, C] -> [T, C]."""
     y = c.linear(x, name + "1", "rank")
     if act:
         c.plan.unary(y, act)
-    return c.plan.linear(y, c.weights[name + "2"], "pair", c.weights.get(name + "0"))
+    return c.plan.linear(y, c.weights[name + "2"], "pair", bias)
+
+
+def _pair(c: Lowering, x: View, name: str, act: str = "") -> View:
+    """`low_rank` with the bias name0, if the model has it."""
+    return low_rank(c, x, name, act, c.weights.get(name + "0"))
 
 
 def _time_mix(c: Lowering, mixed: dict[str, View], v: View, i: int) -> View:
-    """output((norm(scan(r, w, k, v, a)) + bonus) * g), the norm over each head; [T, C] -> [T, C]."""
-    size, blk = _rwkv(c.spec), f"blk.{i}.time_mix_"
+    """output((norm(scan(r, w, k, v, a)) + bonus) * g), norm and g if the model has them; [T, C] -> [T, C]."""
+    size, blk = sizes(c.spec), f"blk.{i}.time_mix_"
     r = c.linear(mixed["r"], blk + "receptance", "r")  # [T, C], as all others
     k = c.linear(mixed["k"], blk + "key", "k")
     w, a = _pair(c, mixed["w"], blk + "w", "tanh"), _pair(c, mixed["a"], blk + "a")
@@ -68,15 +75,22 @@ def _time_mix(c: Lowering, mixed: dict[str, View], v: View, i: int) -> View:
     y = c.plan.scan_rwkv7(
         r, w=w, **heads, state=StateRef(RECURRENT, i), n_heads=size.n_heads, k_k=k_k, k_a=k_a
     )
-    # 64e-5 in published models, with heads of 64 columns and an epsilon of 1e-5.
-    eps = size.head_dim * c.spec.norm_eps
-    y = c.plan.norm(y, None, eps, kind="layer", size=size.head_dim)
-    y = c.plan.affine(y, c.weights[blk + "ln"], c.weights[blk + "ln.bias"])
+    y = norm_heads(c, y, i)
     c.plan.bonus_rwkv7(y, r=r, **heads, n_heads=size.n_heads, k_a=k_a, r_k=r_k)
-    c.plan.mul(y, _pair(c, mixed["g"], blk + "g", "sigmoid"))
+    if "g" in mixed:
+        c.plan.mul(y, _pair(c, mixed["g"], blk + "g", "sigmoid"))
     return c.linear(y, blk + "output", "o")
 
 
-def _rwkv(spec: ModelSpec) -> RwkvSpec:
+def norm_heads(c: Lowering, y: View, i: int) -> View:
+    """The layer norm of each head, if the model has it; [T, C] -> [T, C]."""
+    name, size = f"blk.{i}.time_mix_ln", sizes(c.spec)
+    if name not in c.weights:
+        return y
+    y = c.plan.norm(y, None, size.norm_eps, kind="layer", size=size.head_dim)
+    return c.plan.affine(y, c.weights[name], c.weights.get(f"{name}.bias"))
+
+
+def sizes(spec: ModelSpec) -> RwkvSpec:
     assert spec.rwkv is not None, "an RWKV layer needs the sizes of spec.rwkv"
     return spec.rwkv

@@ -11,7 +11,7 @@ ARCHS: dict[str, Arch] = {
         norm_kind="layer",
         outer={"token_embd": "VC"},
         tensors={},
-        bare_norms=(*PRE_NORMS, "output_norm"),
+        ones=(*PRE_NORMS, "output_norm"),
         optional_biases=tuple(ATTENTION),
     ),
     # OLMo 2 (no window) and OLMo 3 (window): llama.cpp names both olmo2.

@@ -34,7 +34,7 @@
     _(add_norm, none) _(cutoff, none) _(length, none) _(norm, none)                    \
     _(combine, none) _(concat, none) _(mix, none)                                      \
     _(conv1d, conv1d) _(scan_delta, none) _(scan_mamba2, none)                         \
-    _(token_shift, none) _(scan_rwkv7, none) _(bonus_rwkv7, none)                      \
+    _(token_shift, none) _(scan_rwkv6, none) _(scan_rwkv7, none) _(bonus_rwkv7, none)                      \
     _(rope, rope) _(router, router)                                                    \
     _(linear, linear) _(linear_glu, linear) _(linear_heads, linear)                    \
     _(linear_experts, linear_experts)                                                  \

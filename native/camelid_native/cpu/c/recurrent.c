@@ -17,6 +17,9 @@ enum { DELTA_N_KEY_HEADS, DELTA_SCALE };
 enum { SHIFT_Y, SHIFT_X };
 enum { SHIFT_LERP };
 enum { SHIFT_PART };
+enum { RWKV6_Y, RWKV6_R, RWKV6_W, RWKV6_K, RWKV6_V };
+enum { RWKV6_U };
+enum { RWKV6_N_HEADS };
 enum { RWKV7_Y, RWKV7_R, RWKV7_W, RWKV7_K, RWKV7_V, RWKV7_A };
 enum { RWKV7_K_K, RWKV7_K_A };
 enum { RWKV7_N_HEADS };
@@ -236,6 +239,56 @@ static void op_token_shift(const cam_op *op, const cam_run *run, uint32_t thread
     cam_range parts = share((op->views[SHIFT_X].cols + LANES - 1) / LANES, run, thread);
     for (uint32_t i = parts.start; i < parts.end; i++)
         for (uint32_t s = 0; s < run->step[STEP_SEQUENCES]; s++) shift_sequence(op, run, s, i * LANES);
+}
+
+/* S = S * decay + v * key; returns S @ r, with the S before (`is_late`) or after. */
+INLINE float rwkv6_state(float *state, uint32_t n, const float *decay, const float *key, const float *r,
+                         float v, int is_late) {
+    vf sum = {0};
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t left = n - i;
+        vf before = vf_get(state + i, left);
+        vf s = vf_fma(vf_get(key + i, left), vf_set(v), before * vf_get(decay + i, left));
+        vf_put(state + i, left, s);
+        sum = vf_fma(is_late ? before : s, vf_get(r + i, left), sum);
+    }
+    return vf_sum(sum);
+}
+
+/* The decays of a head's columns, and its key, times 1 - decay without `u`. */
+static void rwkv6_head(const float *w, const float *k, uint32_t n, int has_u, float *decay, float *key) {
+    for (uint32_t i = 0; i < n; i += LANES) {
+        uint32_t left = n - i;
+        vf less = vf_expm1_negative(-vf_exp(vf_get(w + i, left))), keys = vf_get(k + i, left);
+        vf_put(decay + i, left, less + 1.0f);
+        vf_put(key + i, left, has_u ? keys : -less * keys);
+    }
+}
+
+static float sum_of_products(const float *a, const float *b, const float *c, uint32_t n) {
+    vf sum = {0};
+    for (uint32_t i = 0; i < n; i += LANES)
+        sum = vf_fma(vf_get(a + i, n - i) * vf_get(b + i, n - i), vf_get(c + i, n - i), sum);
+    return vf_sum(sum);
+}
+
+/* RWKV-6 (Peng et al., arXiv 2404.05892), and without `u` gated linear attention. */
+static void rwkv6_row(const cam_op *op, uint32_t t, scan_part p, float *state) {
+    const cam_view *views = op->views;
+    uint32_t at = p.head * p.width;
+    uint32_t key_at = p.head / (views[RWKV6_R].cols / views[RWKV6_K].cols) * p.width;
+    const float *r = row_of(&views[RWKV6_R], t) + at, *k = row_of(&views[RWKV6_K], t) + key_at;
+    const float *v = row_of(&views[RWKV6_V], t) + key_at, *w = row_of(&views[RWKV6_W], t) + at;
+    float *y = row_of(&views[RWKV6_Y], t) + at, decay[WKV_WIDTH], key[WKV_WIDTH];
+    int has_u = op->weights[RWKV6_U].at != 0;
+    rwkv6_head(w, k, p.width, has_u, decay, key);
+    float bonus = has_u ? sum_of_products(r, AT(float, op->weights[RWKV6_U].at) + at, k, p.width) : 0.0f;
+    for (uint32_t i = p.start; i < p.end; i++, state += p.width)
+        y[i] = rwkv6_state(state, p.width, decay, key, r, v[i], has_u) + bonus * v[i];
+}
+
+static void op_scan_rwkv6(const cam_op *op, const cam_run *run, uint32_t thread) {
+    scan(op, run, thread, (uint32_t)op->attrs[RWKV6_N_HEADS], &op->views[RWKV6_Y], rwkv6_row);
 }
 
 /* A head's vectors of one row of scan_rwkv7: u, a * u, key and decay of its meaning in op_rows_recurrent.py. */
