@@ -59,6 +59,7 @@ REASONS = {
     "norms whole rows inside a block": "bitnet",
     "norms all heads together": "olmo2 olmo3 olmoe minimax_m2",
     "a model with an encoder": "bert bert_ranking bloom_embedding gemma_embedding jina_bert "
+    "jina_bert_ranking nomic_bert_moe xlm_roberta_flash xlm_roberta_flash_ranking "
     "jina_embeddings_v3 llama_bidirec modernbert modernbert_ranking nomic_bert qwen3_embedding qwen3_ranking "
     "xlm_roberta xlm_roberta_ranking t5 flan_t5 mt5 umt5 t5encoder",
 }

@@ -38,7 +38,7 @@ def inspect(path: Path) -> Json:
 # Tensors that are made, shared or padded at load, so that fewer or more numbers are used than published.
 MADE_OTHERWISE = {
     "apertus", "gemma3n", "gemma_embedding", "grove_moe", "jais", "olmo", "olmo_bias", "opt", "rwkv7",
-    "xlm_roberta", "xlm_roberta_ranking",
+    "xlm_roberta", "xlm_roberta_flash", "xlm_roberta_flash_ranking", "xlm_roberta_ranking",
 }  # fmt: skip
 
 

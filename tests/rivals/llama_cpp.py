@@ -82,7 +82,11 @@ READINGS: Mapping[str, Reading] = {
 }
 PLAIN = Reading("")
 UNREAD: Mapping[str, str] = {
-    "jina_bert": "hidden states of encoders are not compared",
+    **dict.fromkeys(
+        ("jina_bert", "jina_bert_ranking", "xlm_roberta_flash", "xlm_roberta_flash_ranking"),
+        "hidden states and scores of encoders are not compared",
+    ),
+    "nomic_bert_moe": "llama.cpp does not open a nomic-bert-moe with a bias of its experts' sum",
     "lfm2_old": "llama.cpp does not open an lfm2 with biases",
     "mamba_bias": "llama.cpp does not open a mamba with biases of projections",
     "mamba2_bias": "llama.cpp does not open a mamba2 without a bias of the convolution",

@@ -116,6 +116,7 @@ MLP_TENSORS: Mapping[str, Shapes] = {
     },
     "": {},
 }
+EXPERT_GATES = ("ffn_gate_exps", "ffn_gate_shexp")  # absent beside plain MLPs
 KV_TENSORS = ("attn_k", "attn_v", "attn_k_norm")  # of no use in a layer that reads another layer's
 ABSENT = "JSq"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
@@ -291,7 +292,9 @@ class Arch:
         """Shapes of one layer's tensors by name, without biases; tensors with a dimension of 0 are absent."""
         kind = self.mixers[0] if layer.mixer in ROW_MIXERS else layer.mixer
         mixer = {**MIXER_TENSORS[kind], **self.added.get(kind, {})}
-        mlp = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
+        gates = EXPERT_GATES if self.mlp == "mlp" else ()
+        own = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
+        mlp = {name: shape for name, shape in own.items() if name not in gates}
         blocks = {"attn_norm": layer.mixer, "ffn_norm": layer.mlp}
         norms = {n: shape for n, shape in self.tensors.items() if not self.varies or blocks.get(n, n)}
         shared = KV_TENSORS if layer.kv_layer >= 0 else ()

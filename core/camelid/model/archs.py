@@ -76,12 +76,20 @@ CLASSES = {
     "BailingMoeV2ForCausalLM": "bailing_moe_v2",
     "CogVLMForCausalLM": "cogvlm",
     "JinaBertForMaskedLM": "jina_bert",
+    "JinaBertForSequenceClassification": "jina_bert",
     "JinaBertModel": "jina_bert",
     "T5EncoderModel": "t5encoder",
+}
+# model_type -> a key of config.json, its values in the plain form, and the key of the other form's row.
+FORMS: dict[str, tuple[str, tuple[object, ...], str]] = {
+    "nomic_bert": ("moe_every_n_layers", (None, 0), "nomic_bert_moe"),
+    "xlm-roberta": ("use_flash_attn", (None,), "xlm_roberta_flash"),
 }
 
 
 def row_name(config: Config) -> str:
-    """The key in `HF_ROWS` of a config.json: its model_type, or that of its class."""
+    """The key in `HF_ROWS` of a config.json: its model_type, or that of its class or form."""
     classes = config.texts("architectures")
-    return CLASSES.get(classes[0] if classes else "") or config.text("model_type")
+    name = CLASSES.get(classes[0] if classes else "") or config.text("model_type")
+    key, plain, form = FORMS.get(name, ("", (None,), ""))
+    return name if config.values.get(key) in plain else form

@@ -27,6 +27,7 @@ from camelid.model.mlx_rows import row_of_mlx
 from camelid.plan.weights import Part, Weight, inline_f32
 
 FLOATS = ("f32", "f16", "bf16")
+MAX_LABELS = 1 << 12
 
 
 ENDINGS = (".weight", ".bias", "")  # per-head vectors such as A_log are published without an ending
@@ -69,7 +70,9 @@ def read_settings(directory: HfDirectory) -> HfSettings:
     """config.json with its row. Raises UnsupportedModelError for a model_type without a row."""
     row, config = _row(directory), directory.settings
     values = {**row.defaults, **_renamed(config, row)}  # null is a stated value
-    return HfSettings(replace(config, values=values), row, max(len(directory.tensors), 1))
+    head = directory.tensors.get(f"{row.ranking.get('cls.output')}.weight")
+    n_labels = min(head.shape[0], MAX_LABELS) if head and head.shape else 0
+    return HfSettings(replace(config, values=values), row, max(len(directory.tensors), 1), n_labels)
 
 
 def _renamed(config: Config, row: HfRow) -> JsonObject:
