@@ -91,6 +91,7 @@ UNREAD: Mapping[str, str] = {
     "mamba_bias": "llama.cpp does not open a mamba with biases of projections",
     "mamba2_bias": "llama.cpp does not open a mamba2 without a bias of the convolution",
     "nemotron_h_bias": "llama.cpp does not open a nemotron_h with biases of mamba2 layers",
+    "nemotron_h_moe": "llama.cpp does not open a nemotron_h_moe with biases of shared experts",
     "arcee_bias": "llama.cpp does not open an arcee with biases",
     "cogvlm2": "llama.cpp opens a cogvlm with as many heads of keys as of queries alone",
     "cohere_plus": "llama.cpp reads norms of heads of command-r from 64 layers on",

@@ -3,7 +3,7 @@
 A shape is a string of one letter per dimension, `tensors._sizes` gives each letter its number:
 A query heads, C hidden, D head_dim, E experts, F ffn, K key/value heads x head_dim, P context length, Q query
 heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, k key/value heads, 1 one.
-Experts that neighbours share: h their number, x their ffn.
+Experts that neighbours share: h their number, x their ffn. d latent of experts, m width of their inputs.
 Encoders: J width between two dense maps, L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
@@ -118,7 +118,7 @@ MLP_TENSORS: Mapping[str, Shapes] = {
 }
 EXPERT_GATES = ("ffn_gate_exps", "ffn_gate_shexp")  # absent beside plain MLPs
 KV_TENSORS = ("attn_k", "attn_v", "attn_k_norm")  # of no use in a layer that reads another layer's
-ABSENT = "JSq"  # letters that are 0 in a model without the tensors that have them
+ABSENT = "JSdq"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
 PLAIN_MLP = ("ffn_up", "ffn_down")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")

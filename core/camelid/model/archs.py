@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from camelid.formats.settings import Config
 from camelid.model.arch import Arch
 from camelid.model.families import (
@@ -80,10 +82,11 @@ CLASSES = {
     "JinaBertModel": "jina_bert",
     "T5EncoderModel": "t5encoder",
 }
-# model_type -> a key of config.json, its values in the plain form, and the key of the other form's row.
-FORMS: dict[str, tuple[str, tuple[object, ...], str]] = {
-    "nomic_bert": ("moe_every_n_layers", (None, 0), "nomic_bert_moe"),
-    "xlm-roberta": ("use_flash_attn", (None,), "xlm_roberta_flash"),
+# model_type -> the key of another row, of models whose config.json fulfils a condition.
+FORMS: dict[str, tuple[str, Callable[[Config], bool]]] = {
+    "nemotron_h": ("nemotron_h_moe", mamba.has_experts),
+    "nomic_bert": ("nomic_bert_moe", lambda config: bool(config.values.get("moe_every_n_layers"))),
+    "xlm-roberta": ("xlm_roberta_flash", lambda config: config.has("use_flash_attn")),
 }
 
 
@@ -91,5 +94,5 @@ def row_name(config: Config) -> str:
     """The key in `HF_ROWS` of a config.json: its model_type, or that of its class or form."""
     classes = config.texts("architectures")
     name = CLASSES.get(classes[0] if classes else "") or config.text("model_type")
-    key, plain, form = FORMS.get(name, ("", (None,), ""))
-    return name if config.values.get(key) in plain else form
+    form, is_form = FORMS.get(name, ("", bool))
+    return form if form and is_form(config) else name

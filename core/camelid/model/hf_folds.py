@@ -42,6 +42,14 @@ def _stack(weight: Weight, settings: HfSettings) -> Weight:
     return replace(weight, shape=(n, n_rows // n, *weight.shape[1:]))
 
 
+def _outputs_first(weight: Weight, settings: HfSettings) -> Weight:
+    """A stack [experts, out, in], turned if its file has [experts, in, out]."""
+    is_down = "ffn_down" in weight.name
+    n_in = settings.count("expert_feed_forward_length" if is_down else "embedding_length")
+    is_turned = len(weight.shape) == 3 and weight.shape[1] == n_in != weight.shape[2]
+    return _turned(weight) if is_turned and not weight.has_planes else weight
+
+
 def _turned(weight: Weight) -> Weight:
     n, n_in, n_out = weight.shape
     return replace(weight, shape=(n, n_out, n_in)).then("transpose", n_in, n_out)
@@ -220,6 +228,7 @@ def _without_offset(weight: Weight, _: HfSettings) -> Weight:
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "transpose_each": _transpose_each,
+    "outputs_first": _outputs_first,
     "stack": _stack,
     "even": lambda weight, _: _alternate(weight, 0),
     "odd": lambda weight, _: _alternate(weight, 1),

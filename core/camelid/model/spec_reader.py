@@ -258,7 +258,8 @@ def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
     n_used = metadata.count("expert_used_count")
     if n_used > n_experts:
         metadata.fail("expert_used_count", f"is {n_used}, but there are {n_experts} experts")
-    ffn_size = metadata.count("expert_feed_forward_length", metadata.count("feed_forward_length"))
+    stated = metadata.has("expert_feed_forward_length")
+    ffn_size = metadata.count("expert_feed_forward_length" if stated else "feed_forward_length")
     n_groups = metadata.count("expert_group_count", 1, least=0) or 1
     chunk_experts = metadata.count("experts_per_group", 1)
     if n_experts % chunk_experts:
@@ -277,6 +278,7 @@ def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
         chunk_size=metadata.count("expert_chunk_feed_forward_length", 0, least=0),
         chunk_experts=chunk_experts,
         chunk_scale=metadata.number("expert_group_scale", 1.0),
+        latent_size=metadata.count("moe_latent_size", 0, least=0),
     )
 
 

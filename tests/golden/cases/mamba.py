@@ -127,6 +127,16 @@ NEMOTRON_H_BIAS = NEMOTRON_H | {
     "hybrid_override_pattern": "*M-", "mlp_bias": True, "num_hidden_layers": 3,
     "use_bias": True,
 }  # fmt: skip
+# Experts of two groups with a latent, biases beside them; Nemotron 3 Nano has neither.
+NEMOTRON_H_MOE = NEMOTRON_H | {
+    "hybrid_override_pattern": "ME*E", "mlp_bias": True, "moe_intermediate_size": 64, "moe_latent_size": 32,
+    "moe_shared_expert_intermediate_size": 96, "n_group": 2, "n_routed_experts": 6, "n_shared_experts": 1,
+    "norm_topk_prob": True, "num_experts_per_tok": 2, "routed_scaling_factor": 2.5, "topk_group": 1,
+}  # fmt: skip
+NEMOTRON_H_NANO = NEMOTRON_H_MOE | {
+    "mlp_bias": False, "moe_latent_size": None, "n_group": 1, "norm_topk_prob": False,
+    "hybrid_override_pattern": "ME*", "num_hidden_layers": 3,
+}  # fmt: skip
 
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="mamba", seed=3005, config=MAMBA),
@@ -139,6 +149,8 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="falcon_h1_norm", seed=3021, config=FALCON_H1_NORM),
     CaseRow(name="nemotron_h", seed=3030, config=NEMOTRON_H),
     CaseRow(name="nemotron_h_bias", seed=3031, config=NEMOTRON_H_BIAS),
+    CaseRow(name="nemotron_h_moe", seed=3046, config=NEMOTRON_H_MOE),
+    CaseRow(name="nemotron_h_moe_nano", seed=3042, config=NEMOTRON_H_NANO),
 )
 
 
@@ -219,4 +231,23 @@ WRONG: tuple[Mutation, ...] = (
     without("nemotron_h_bias", "out bias", "out_proj.bias"),
     without("nemotron_h_bias", "up bias", "up_proj.bias"),
     without("nemotron_h_bias", "down bias", "down_proj.bias"),
+    *(
+        key("nemotron_h_moe", *change)
+        for change in (
+            ("mlp_hidden_act", "relu"),
+            ("num_experts_per_tok", 1),
+            ("norm_topk_prob", False),
+            ("routed_scaling_factor", 1.0),
+            ("topk_group", 2),
+        )
+    ),
+    without("nemotron_h_moe", "bias of the router", "e_score_correction_bias"),
+    without("nemotron_h_moe", "experts", "experts.0.down_proj.weight"),
+    without("nemotron_h_moe", "shared expert", "shared_experts.down_proj.weight"),
+    without("nemotron_h_moe", "bias of the shared expert", "shared_experts.up_proj.bias"),
+    without("nemotron_h_moe", "bias of the latent", "fc1_latent_proj.bias"),
+    without("nemotron_h_moe", "bias behind the latent", "fc2_latent_proj.bias"),
+    key("nemotron_h_moe_nano", "norm_topk_prob", True),
+    key("nemotron_h_moe_nano", "routed_scaling_factor", 1.0),
+    without("nemotron_h_moe_nano", "shared expert", "shared_experts.down_proj.weight"),
 )

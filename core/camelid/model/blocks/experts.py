@@ -12,7 +12,8 @@ from camelid.plan.weights import inline_f32
 def experts(c: Lowering, h: View, i: int) -> View:
     """sum of probs * down(act(gate(h)) * up(h)) over the chosen experts; [T, C] -> [T, C].
 
-    Experts without a gate are down(act(up(h))). The results of a shared expert and of the experts of chunks,
+    Experts without a gate are down(act(up(h))), and a model with a latent maps to it before its experts and
+    back after their sum. The results of a shared expert and of the experts of chunks,
     and a bias of the sum, are added if the model has them.
     """
     spec, blk = c.spec.experts, f"blk.{i}."
@@ -29,7 +30,10 @@ def experts(c: Lowering, h: View, i: int) -> View:
     )  # [T, U] each
     if spec.weighs_input:
         return c.summed(_of_weighed(c, h, i, (ids, probs)))
-    y = _mixture(c, h, i, (ids, probs), "exps")
+    latent = c.linear(h, blk + "ffn_latent_down", "latent") if spec.latent_size else h
+    y = _mixture(c, latent, i, (ids, probs), "exps")
+    if spec.latent_size:
+        y = c.linear(y, blk + "ffn_latent_up", "moe")
     if blk + "ffn_up_chexps" in c.weights:
         c.plan.add(y, _mixture(c, h, i, (ids, probs), "chexps"), spec.chunk_scale)
     if blk + "ffn_up_shexp" in c.weights:

@@ -8,10 +8,26 @@ from math import ceil, inf, prod
 
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import PLAIN_MLP, Arch
+from camelid.model.arch import PLAIN_MLP, Arch, Shapes
 
 NO_LIMIT = ([0.0, inf],)  # of time steps
 SSM_BIASES = ("ssm_in", "ssm_conv1d", "ssm_out")
+LATENTS = ("ffn_latent_down", "ffn_latent_up")
+SHARED_MLP = ("ffn_up_shexp", "ffn_down_shexp")
+LATENT_EXPERTS: Shapes = {
+    "exp_probs_b.bias": "E", "ffn_up_exps": "EXm", "ffn_down_exps": "EmX", "ffn_latent_down": "dC",
+    "ffn_latent_up": "Cd",
+}  # fmt: skip
+# Each layer is mamba2, attention without rotation or an MLP.
+NEMOTRON_H = Arch(
+    rope_style="",
+    tensors={"attn_norm": "C"},
+    mixers=("attention", "mamba2"),
+    mlp="mlp",
+    act="relu2",
+    optional_biases=(*SSM_BIASES, *PLAIN_MLP),
+    residual="single",
+)
 ARCHS: dict[str, Arch] = {
     "mamba": Arch(
         rope_style="",
@@ -46,15 +62,13 @@ ARCHS: dict[str, Arch] = {
         no_ending=("ffn_norm",),
         optional_biases=("ssm_conv1d",),
     ),
-    # Each layer is mamba2, attention without rotation or an MLP.
-    "nemotron_h": Arch(
-        rope_style="",
-        tensors={"attn_norm": "C"},
-        mixers=("attention", "mamba2"),
-        mlp="mlp",
-        act="relu2",
-        optional_biases=(*SSM_BIASES, *PLAIN_MLP),
-        residual="single",
+    "nemotron_h": NEMOTRON_H,
+    # Layers of experts, of which one runs for every row; Nemotron 3 Super has a latent.
+    "nemotron_h_moe": replace(
+        NEMOTRON_H,
+        gate="sigmoid",
+        added={"experts": LATENT_EXPERTS},
+        optional_biases=(*NEMOTRON_H.optional_biases, *SHARED_MLP, *LATENTS),
     ),
 }
 
@@ -66,7 +80,7 @@ MAMBA1: hf.Names = {
 }  # fmt: skip
 MAMBA1_FOLDS: hf.Names = {"ssm_conv1d": "squeeze", "ssm_a": "decay"}
 COUNTS: hf.Names = {"ssm.conv_kernel": "conv_kernel", "ssm.group_count": "n_groups"}
-KINDS = {"M": "mamba", "*": "attention", "-": "mlp"}  # letters of hybrid_override_pattern
+KINDS = {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}  # letters of hybrid_override_pattern
 
 
 def _factor(*keys: str) -> Callable[[Config, int], hf.Runs]:
@@ -137,11 +151,67 @@ def _layer_types(config: Config, _n_layers: int) -> list[str]:
 
 
 def _mlp_widths(config: Config) -> list[int]:
-    """The width of the MLP in layers that are one, 0 in the others."""
-    width = config.count("intermediate_size")
-    return [width if kind == "mlp" else 0 for kind in _layer_types(config, 0)]
+    """The width of the MLP or of an expert in layers that are one or have them, 0 in the others."""
+    kinds, keys = _layer_types(config, 0), {"mlp": "intermediate_size", "moe": "moe_intermediate_size"}
+    widths = {kind: config.count(key) for kind, key in keys.items() if kind in kinds}
+    return [widths.get(kind, 0) for kind in kinds]
 
 
+def _latent_size(config: Config) -> int:
+    return config.count("moe_latent_size", 0, least=0)
+
+
+def has_experts(config: Config) -> bool:
+    """True for a Nemotron-H with layers of experts."""
+    return "moe" in _layer_types(config, 0)
+
+
+NEMOTRON_H_ROW = hf.HfRow(
+    arch="nemotron_h",
+    names={
+        "attn_norm": "norm",
+        **MIXER,
+        **hf.renamed(hf.ATTENTION, "self_attn.", "mixer."),
+        "ffn_up": "mixer.up_proj",
+        "ffn_down": "mixer.down_proj",
+    },
+    outer=OUTER,
+    layer="backbone.layers.{i}.",
+    folds=hf.MAMBA2_FOLDS,
+    keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon", "hidden_activation": "mlp_hidden_act"},
+    counts={**COUNTS, "ssm.state_size": "ssm_state_size", "ssm.time_step_rank": "mamba_num_heads"},
+    products={"ssm.inner_size": ("mamba_num_heads", "mamba_head_dim")},
+    numbers={"attention.layer_norm_epsilon": "layer_norm_epsilon"},  # read by llama.cpp
+    derived={"feed_forward_length": _mlp_widths},
+    layer_types=_layer_types,
+    defaults={
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 21504, "ssm_state_size": 128,
+        "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4,
+        "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2", "max_position_embeddings": 4096,
+    },
+    refused={"mamba_hidden_act": ("silu",), "time_step_limit": NO_LIMIT, "mamba_dt_limit": NO_LIMIT,
+             "num_nextn_predict_layers": (0,)},
+)  # fmt: skip
+NEMOTRON_EXPERTS: hf.Names = {
+    "ffn_gate_inp": "mixer.gate",
+    "exp_probs_b.bias": "mixer.gate.e_score_correction_bias",
+    "ffn_up_exps": "mixer.experts.{e}.up_proj",
+    "ffn_down_exps": "mixer.experts.{e}.down_proj",
+    "ffn_up_shexp": "mixer.shared_experts.up_proj",
+    "ffn_down_shexp": "mixer.shared_experts.down_proj",
+    "ffn_latent_down": "mixer.fc1_latent_proj",
+    "ffn_latent_up": "mixer.fc2_latent_proj",
+}
+NEMOTRON_MOE_DEFAULTS = {
+    "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1, "n_shared_experts": 1,
+    "moe_intermediate_size": 7688, "moe_shared_expert_intermediate_size": 7688,
+}  # fmt: skip
+NEMOTRON_COUNTS: hf.Names = {
+    "expert_group_count": "n_group",
+    "expert_group_used_count": "topk_group",
+    "expert_shared_count": "n_shared_experts",
+    "expert_shared_feed_forward_length": "moe_shared_expert_intermediate_size",
+}
 MAMBA_ROW = hf.HfRow(
     arch="mamba",
     names={"attn_norm": "norm", **hf.renamed(MAMBA1, "mamba.", "mixer.")},
@@ -238,30 +308,17 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "time_step_limit": NO_LIMIT,
         },
     ),
-    "nemotron_h": hf.HfRow(
-        arch="nemotron_h",
-        names={
-            "attn_norm": "norm",
-            **MIXER,
-            **hf.renamed(hf.ATTENTION, "self_attn.", "mixer."),
-            "ffn_up": "mixer.up_proj",
-            "ffn_down": "mixer.down_proj",
+    "nemotron_h": NEMOTRON_H_ROW,
+    "nemotron_h_moe": replace(
+        NEMOTRON_H_ROW,
+        arch="nemotron_h_moe",
+        names={**NEMOTRON_H_ROW.names, **NEMOTRON_EXPERTS},
+        counts={**NEMOTRON_H_ROW.counts, **NEMOTRON_COUNTS},
+        numbers={**NEMOTRON_H_ROW.numbers, "expert_weights_scale": "routed_scaling_factor"},
+        derived={
+            "feed_forward_length": _mlp_widths,
+            "moe_latent_size": _latent_size,
         },
-        outer=OUTER,
-        layer="backbone.layers.{i}.",
-        folds=hf.MAMBA2_FOLDS,
-        keys={**hf.KEYS, "norm_eps": "layer_norm_epsilon", "hidden_activation": "mlp_hidden_act"},
-        counts={**COUNTS, "ssm.state_size": "ssm_state_size", "ssm.time_step_rank": "mamba_num_heads"},
-        products={"ssm.inner_size": ("mamba_num_heads", "mamba_head_dim")},
-        numbers={"attention.layer_norm_epsilon": "layer_norm_epsilon"},  # read by llama.cpp
-        derived={"feed_forward_length": _mlp_widths},
-        layer_types=_layer_types,
-        defaults={
-            "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 21504, "ssm_state_size": 128,
-            "mamba_num_heads": 128, "mamba_head_dim": 64, "n_groups": 8, "conv_kernel": 4,
-            "layer_norm_epsilon": 1e-5, "mlp_hidden_act": "relu2", "max_position_embeddings": 4096,
-        },
-        refused={"mamba_hidden_act": ("silu",), "time_step_limit": NO_LIMIT, "mamba_dt_limit": NO_LIMIT,
-                 "num_nextn_predict_layers": (0,)},
+        defaults={**NEMOTRON_H_ROW.defaults, **NEMOTRON_MOE_DEFAULTS},
     ),
 }  # fmt: skip
