@@ -48,6 +48,7 @@ REASONS = {
     "layers of kind 'mamba'": "mamba mamba_bias falcon_mamba jamba",
     "layers of kind 'mamba2'": "granitemoehybrid granitemoehybrid_dense mamba2 mamba2_bias nemotron_h "
     "nemotron_h_moe nemotron_h_moe_nano",
+    "layers of kind 'mamba_heads'": "plamo2",
     "layers of kind 'attention_mamba2'": "falcon_h1 falcon_h1_norm",
     "layers of kind 'single'": "nemotron_h_bias",
     "layers of kind 'delta'": "qwen3_next qwen3_5 qwen3_5_moe",

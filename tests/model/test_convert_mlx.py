@@ -51,6 +51,7 @@ REFUSED = {
     "qwen3_5_text": "other values",  # norm gains are 1 + weight, under the prefix language_model.
     "qwen3_5_moe_text": "other values",
     "llama4_text": "another name",  # as gpt_oss, without interleaving
+    "plamo2": "another name",  # gains of heads have no ending
     "rwkv7": "another name",  # x_r to x_g are vectors without an ending
     "dbrx": "another name",  # stacks of experts have no ending
     "gpt_oss": "another name",  # interleaved rows of experts.gate_up_proj are two tensors

@@ -162,6 +162,15 @@ def test_plamos_unequal_sharing_is_refused(tmp_path: Path) -> None:
         load_hf(folder)
 
 
+def test_plamo2_files_of_llama_cpp_state_heads_by_layer_and_no_groups(tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", load_case("plamo2")), tmp_path / "m.gguf")
+    header = open_gguf(tmp_path / "m.gguf")
+    stated = {"plamo2.attention.head_count": [0, 0, 4, 0], "plamo2.ssm.group_count": 0}
+    other = drive(read_model(replace(header, metadata=header.metadata | stated)), lambda *_: b"").spec
+    assert other == drive(read_model(header), lambda *_: b"").spec
+    assert {"blk.0.ssm_dt_norm", "blk.0.post_attention_norm", "blk.2.attn_q_norm.weight"} <= {*header.tensors}
+
+
 def test_minicpm_files_without_scales_have_those_of_the_published_model(tmp_path: Path) -> None:
     convert(write_hf(tmp_path / "hf", load_case("minicpm")), tmp_path / "m.gguf")
     header = open_gguf(tmp_path / "m.gguf")

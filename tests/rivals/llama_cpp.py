@@ -59,6 +59,7 @@ READINGS: Mapping[str, Reading] = {
     ),
     "minicpm3": Reading("llama.cpp has one epsilon for all norms", {"rms_norm_eps": 1e-6}),
     "mistral": Reading(NO_WINDOW, rows=12),
+    "plamo2": Reading("llama.cpp has no window for plamo2", rows=10),
     "mixtral_window": Reading(NO_WINDOW, rows=12),
     "starcoder2": Reading(NO_WINDOW, rows=12),
     "falcon_mamba": Reading("llama.cpp has one epsilon for all norms", {"mixer_rms_eps": 1e-5}),

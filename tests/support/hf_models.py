@@ -54,8 +54,12 @@ STEEP = {"relative_attention_bias": 1.0}  # spread, whatever the width: a bias i
 # Mamba's, with decays from slow to fast; the scores of attention sinks; xIELU's
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5, "alpha_p": 1.0, "alpha_n": 2.0, "eps": 1.0}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
-AROUND_0 = "gemma(?!3n|4).*|qwen3_next|qwen3_5.*|nemotron"  # families whose norms are stored less 1
-AROUND_1 = (".linear_attn.", "vision_tower.")  # parts of such families whose norms are stored whole
+AROUND_0 = "gemma(?!3n|4).*|qwen3_next|qwen3_5.*|nemotron|plamo2"  # families whose norms are stored less 1
+AROUND_1 = (
+    ".linear_attn.",
+    "vision_tower.",
+    ".mixer.",
+)  # parts of such families whose norms are stored whole
 EMBEDDINGS = (
     "embed_tokens",
     "shared",
@@ -287,7 +291,9 @@ def _neutral(case: HfCase, name: str) -> NDArray[np.float32]:
 
 def _middle(case: HfCase, name: str) -> float:
     """Norms scale by about 1; some families store the difference from 1."""
-    is_norm = name.endswith("weight") and (len(case.tensors[name]) == 1 or name.endswith("norm.weight"))
+    is_norm = name.endswith("weight") and (
+        len(case.tensors[name]) == 1 or name.endswith(("norm.weight", "mixer.q_weight", "mixer.k_weight"))
+    )
     is_around_0 = re.fullmatch(AROUND_0, case.config["model_type"]) and not any(
         part in name for part in AROUND_1
     )

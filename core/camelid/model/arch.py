@@ -73,6 +73,20 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
         "ssm_d": "I",
         "ssm_out": "CI",
     },
+    # Mamba 1's inputs of the scan for Mamba 2's heads; the file repeats z and x once per head in `ssm_in`.
+    "mamba_heads": {
+        "ssm_z": "IC",
+        "ssm_in": "IC",
+        "ssm_conv1d": "UW",
+        "ssm_x": "xI",
+        "ssm_dt": "Hr",
+        "ssm_dt_norm": "r",
+        "ssm_b_norm": "s",
+        "ssm_c_norm": "s",
+        "ssm_a": "H",
+        "ssm_d": "H",
+        "ssm_out": "CI",
+    },
     "delta": {
         "attn_qkv": "UC",
         "attn_gate": "IC",
@@ -92,7 +106,7 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
     "": {},
 }
 # Mixers whose layers have no KV cache.
-RECURRENT_MIXERS = ("mamba", "mamba2", "delta", "shortconv", "rwkv7_first", "rwkv7")
+RECURRENT_MIXERS = ("mamba", "mamba2", "mamba_heads", "delta", "shortconv", "rwkv7_first", "rwkv7")
 ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
 NO_ENDING = ("ssm_a", "ssm_d")
 # No matrix product reads these matrices: float32 on every backend and in every file, like vectors.

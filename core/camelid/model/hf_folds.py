@@ -117,6 +117,11 @@ def _add_one(weight: Weight, _: HfSettings) -> Weight:
     return as_f32(weight).then("add", 1.0)
 
 
+def _add(weight: Weight, _: HfSettings, offset: float) -> Weight:
+    """gain = offset + weight, in float32."""
+    return as_f32(weight).then("add", offset)
+
+
 def _half(weight: Weight, i: int) -> Weight:
     """Rows of each matrix: the first half (0) or the second (1)."""
     if len(weight.shape) < 2 or weight.shape[-2] % 2 or prod(weight.shape[:-2]) > MAX_EXPERTS:
@@ -239,6 +244,8 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "by_key_head": _by_key_head,
     "columns_by_key_head": _columns_by_key_head,
     "add_one": _add_one,
+    "add_fifth": partial(_add, offset=5**-1.0),
+    "add_fifth_of_root": partial(_add, offset=5**-1.5),
     "first_half": lambda weight, _: _half(weight, 0),
     "second_half": lambda weight, _: _half(weight, 1),
     "left_half": lambda weight, _: _side(weight, 0),

@@ -46,7 +46,7 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
 }
 # Keys of REFUSED that a mixer reads.
 OWN_KEYS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("mamba", *MAMBA2_MIXERS), ("ssm.conv_kernel", "ssm.dt_b_c_rms")),
+    **dict.fromkeys(("mamba", "mamba_heads", *MAMBA2_MIXERS), ("ssm.conv_kernel", "ssm.dt_b_c_rms")),
     "delta": ("ssm.conv_kernel", "rope.dimension_sections"),  # sections of positions are equal for text
     "mla": ("attention.q_lora_rank", "attention.kv_lora_rank", "rope.scaling.yarn_log_multiplier"),
 }
@@ -182,6 +182,9 @@ def _n_heads(metadata: MetadataReader, arch: Arch, n_layers: int) -> int:
     """Attention heads; a model without attention, whose files state 0, has one that no layer reads."""
     if arch.varies:
         return most(metadata, "attention.head_count", n_layers)
+    if len(arch.mixers) > 1 and metadata.is_list("attention.head_count"):
+        heads = metadata.counts("attention.head_count", n_layers, 0)
+        return _of_some_layers(metadata, "attention.head_count", heads, 1)
     return metadata.count("attention.head_count", least=int(arch.has_attention)) or 1
 
 

@@ -8,7 +8,7 @@ from math import ceil, inf, prod
 
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import PLAIN_MLP, Arch, Shapes
+from camelid.model.arch import FUSED_GATE_UP, FUSED_QKV, PLAIN_MLP, POST_NORMS, PRE_NORMS, Arch, Shapes
 
 NO_LIMIT = ([0.0, inf],)  # of time steps
 SSM_BIASES = ("ssm_in", "ssm_conv1d", "ssm_out")
@@ -61,6 +61,16 @@ ARCHS: dict[str, Arch] = {
         optional={"ssm_norm": "GN"},
         no_ending=("ffn_norm",),
         optional_biases=("ssm_conv1d",),
+    ),
+    "plamo2": Arch(
+        rope_style="neox",
+        mixers=("attention", "mamba_heads"),
+        tensors={**PRE_NORMS, **POST_NORMS},
+        added={"attention": {"attn_q_norm": "AD", "attn_k_norm": "kD"}},
+        biases=("ssm_dt",),
+        no_ending=("post_attention_norm", "post_ffw_norm", "ssm_dt_norm", "ssm_b_norm", "ssm_c_norm"),
+        splits={**FUSED_QKV, **FUSED_GATE_UP, "ssm_in": (("ssm_z", "I"), ("ssm_in", "I"))},
+        interleaved={"ssm_in": "H"},
     ),
     "nemotron_h": NEMOTRON_H,
     # Layers of experts, of which one runs for every row; Nemotron 3 Super has a latent.
@@ -161,6 +171,14 @@ def _latent_size(config: Config) -> int:
     return config.count("moe_latent_size", 0, least=0)
 
 
+def _plamo2_types(config: Config, n_layers: int) -> list[str]:
+    """The kind of each layer: attention in the middle of each `mamba_step` layers."""
+    step = config.count("mamba_step", least=2)
+    if n_layers <= step // 2:
+        return ["mamba"] * (n_layers - 1) + ["attention"]
+    return ["attention" if i % step == step // 2 else "mamba" for i in range(n_layers)]
+
+
 def has_experts(config: Config) -> bool:
     """True for a Nemotron-H with layers of experts."""
     return "moe" in _layer_types(config, 0)
@@ -212,6 +230,34 @@ NEMOTRON_COUNTS: hf.Names = {
     "expert_shared_count": "n_shared_experts",
     "expert_shared_feed_forward_length": "moe_shared_expert_intermediate_size",
 }
+PLAMO2: hf.Names = {
+    "attn_norm": "pre_mixer_norm",
+    "post_attention_norm": "post_mixer_norm.weight",  # without an ending of its own
+    "ffn_norm": "pre_mlp_norm",
+    "post_ffw_norm": "post_mlp_norm.weight",
+    "attn_qkv": "mixer.qkv_proj",
+    "attn_q_norm.weight": "mixer.q_weight",
+    "attn_k_norm.weight": "mixer.k_weight",
+    "attn_output": "mixer.o_proj",
+    **{name: inner.replace("mamba.", "mixer.") for name, inner in MAMBA1.items()},
+    "ssm_x": "mixer.bcdt_proj",
+    "ssm_dt.bias": "mixer.dt_bias",
+    "ssm_dt_norm": "mixer.dt_norm_weight",
+    "ssm_b_norm": "mixer.B_norm_weight",
+    "ssm_c_norm": "mixer.C_norm_weight",
+    "ffn_up": "mlp.gate_up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+PLAMO2_FOLDS: hf.Names = {
+    **MAMBA1_FOLDS, **dict.fromkeys(("attn_norm", "ffn_norm", "output_norm"), "add_one"),
+    "post_attention_norm": "add_fifth", "post_ffw_norm": "add_fifth_of_root",
+}  # fmt: skip
+PLAMO2_DEFAULTS = {
+    "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 4,
+    "hidden_size_per_head": 128, "max_position_embeddings": 2048, "attention_window_size": 2048,
+    "mamba_d_state": 64, "mamba_d_conv": 4, "mamba_num_heads": 64, "mamba_step": 2,
+    "intermediate_size": 13312,
+}  # fmt: skip
 MAMBA_ROW = hf.HfRow(
     arch="mamba",
     names={"attn_norm": "norm", **hf.renamed(MAMBA1, "mamba.", "mixer.")},
@@ -307,6 +353,26 @@ HF_ROWS: dict[str, hf.HfRow] = {
             "projectors_bias": (False,), "tie_word_embeddings": (False,), "hidden_act": ("silu",),
             "time_step_limit": NO_LIMIT,
         },
+    ),
+    "plamo2": hf.HfRow(
+        arch="plamo2",
+        names=PLAMO2,
+        layer="model.layers.layers.{i}.",
+        folds=PLAMO2_FOLDS,
+        keys={
+            **hf.KEYS, "attention.key_length": "hidden_size_per_head",
+            "attention.sliding_window": "attention_window_size",
+        },
+        counts={
+            "ssm.conv_kernel": "mamba_d_conv", "ssm.state_size": "mamba_d_state",
+            "ssm.time_step_rank": "mamba_num_heads",
+        },
+        products={"ssm.inner_size": ("mamba_num_heads", "hidden_size_per_head")},
+        derived={"ssm.group_count": lambda _: 0},  # read by llama.cpp
+        layer_types=_plamo2_types,
+        defaults=PLAMO2_DEFAULTS,
+        refused={"mamba_enabled": (True,), "full_attention_idx": ([],), "rms_norm_eps": (1e-6,)},
+        is_tied=True,
     ),
     "nemotron_h": NEMOTRON_H_ROW,
     "nemotron_h_moe": replace(
