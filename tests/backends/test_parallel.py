@@ -46,7 +46,9 @@ CRIA = Path(camelid.__file__).with_name("data") / "cria.gguf"
 # Words of a reason -> families that run on one device for it.
 REASONS = {
     "layers of kind 'mamba'": "mamba mamba_bias falcon_mamba jamba",
-    "layers of kind 'mamba2'": "granitemoehybrid granitemoehybrid_dense mamba2 mamba2_bias nemotron_h",
+    "layers of kind 'mamba2'": "granitemoehybrid granitemoehybrid_dense mamba2 mamba2_bias nemotron_h "
+    "nemotron_h_moe nemotron_h_moe_nano",
+    "layers of kind 'mamba_heads'": "plamo2",
     "layers of kind 'attention_mamba2'": "falcon_h1 falcon_h1_norm",
     "layers of kind 'single'": "nemotron_h_bias",
     "layers of kind 'delta'": "qwen3_next qwen3_5 qwen3_5_moe",
@@ -61,6 +63,7 @@ REASONS = {
     "norms whole rows inside a block": "bitnet",
     "norms all heads together": "olmo2 olmo3 olmoe minimax_m2",
     "a model with an encoder": "bert bert_ranking bloom_embedding gemma_embedding jina_bert "
+    "jina_bert_ranking nomic_bert_moe xlm_roberta_flash xlm_roberta_flash_ranking "
     "jina_embeddings_v3 llama_bidirec modernbert modernbert_ranking nomic_bert qwen3_embedding qwen3_ranking "
     "xlm_roberta xlm_roberta_ranking t5 flan_t5 mt5 umt5 t5encoder",
 }

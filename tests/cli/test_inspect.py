@@ -38,7 +38,8 @@ def inspect(path: Path) -> Json:
 # Tensors that are made, shared or padded at load, so that fewer or more numbers are used than published.
 MADE_OTHERWISE = {
     "apertus", "arwkv7", "arwkv7_gate", "gemma3n", "gemma_embedding", "grove_moe", "jais", "olmo",
-    "olmo_bias", "opt", "rwkv6", "rwkv6qwen2", "rwkv7", "xlm_roberta", "xlm_roberta_ranking",
+    "olmo_bias", "opt", "rwkv6", "rwkv6qwen2", "rwkv7", "xlm_roberta", "xlm_roberta_flash",
+    "xlm_roberta_flash_ranking", "xlm_roberta_ranking",
 }  # fmt: skip
 
 

@@ -110,10 +110,10 @@ def test_the_engine_ends_prefill_chunks_at_checkpoints() -> None:
     assert (first, second, third) == (80, 80 - 64, 80 - 68)
 
 
-FAMILIES = ["falcon_h1", "lfm2", "mamba2", "nemotron_h", "qwen3_next", "rwkv6", "rwkv7"]
-# A bound of the KV cache preempts no sequence of a model without one.
+FAMILIES = ["falcon_h1", "lfm2", "mamba2", "nemotron_h", "plamo2", "qwen3_next", "rwkv6", "rwkv7"]
+# A bound of the KV cache preempts no sequence of a model without one, or with windows alone.
 RUNS = [(name, how) for name in FAMILIES for how in ("begun alike", "prefix found", "speculated")]
-RUNS += [(name, "preempted") for name in FAMILIES if name not in ("mamba2", "rwkv6", "rwkv7")]
+RUNS += [(name, "preempted") for name in FAMILIES if name not in ("mamba2", "plamo2", "rwkv6", "rwkv7")]
 RUNS_ON_WEBGPU = [("mamba2", "prefix found"), ("qwen3_next", "speculated")]
 RUNS_ON_WEBGPU += [run for run in RUNS if run not in RUNS_ON_WEBGPU]
 

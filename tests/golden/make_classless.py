@@ -32,7 +32,7 @@ def run(case: HfCase, mutation: Mutation | None = None) -> list[Any]:
     changes = mutation.config if mutation else {}
     weights = weights_of(case, neutral=mutation.neutral if mutation else ())
     model = DEFINITIONS[case.model_type]({**case.config, **changes}, weights)
-    logits = [model.logits(ids) for ids in case.token_ids]
+    logits = [model.outputs(ids, case.token_types(ids)) for ids in case.token_ids]
     close = min(model.gaps, default=1.0)
     assert mutation or close > CLOSEST_EXPERTS, f"{case.name}: {close:.1e} apart; take another seed"
     assert all(np.isfinite(rows).all() for rows in logits)

@@ -41,7 +41,9 @@ def saved_shapes(row: VisionRow) -> dict[str, list[int]]:
 
 
 def model_of(folder: Path) -> Any:
-    options = {"dtype": torch.float64, "attn_implementation": "eager"}
+    options = {
+        "dtype": torch.float64, "attn_implementation": "eager", "experts_implementation": "eager",
+    }  # fmt: skip
     return AutoModelForImageTextToText.from_pretrained(folder, **options).eval()
 
 

@@ -51,6 +51,7 @@ REFUSED = {
     "qwen3_5_text": "other values",  # norm gains are 1 + weight, under the prefix language_model.
     "qwen3_5_moe_text": "other values",
     "llama4_text": "another name",  # as gpt_oss, without interleaving
+    "plamo2": "another name",  # gains of heads have no ending
     "rwkv6": "another name",  # as rwkv7
     "rwkv6qwen2": "another name",
     "rwkv_hybrid": "another name",

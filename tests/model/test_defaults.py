@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.hf_models import load_case, write_hf
-from tests.support.model.file_runs import load_gguf, load_hf
+from tests.golden.definitions import DEFINITIONS
+from tests.support.hf_models import load_case, nmse, weights_of, write_hf
+from tests.support.model.file_runs import load_gguf, load_hf, reference_logits
 
 from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import open_gguf
@@ -197,6 +198,15 @@ def test_plamos_unequal_sharing_is_refused(tmp_path: Path) -> None:
         load_hf(folder)
 
 
+def test_plamo2_files_of_llama_cpp_state_heads_by_layer_and_no_groups(tmp_path: Path) -> None:
+    convert(write_hf(tmp_path / "hf", load_case("plamo2")), tmp_path / "m.gguf")
+    header = open_gguf(tmp_path / "m.gguf")
+    stated = {"plamo2.attention.head_count": [0, 0, 4, 0], "plamo2.ssm.group_count": 0}
+    other = drive(read_model(replace(header, metadata=header.metadata | stated)), lambda *_: b"").spec
+    assert other == drive(read_model(header), lambda *_: b"").spec
+    assert {"blk.0.ssm_dt_norm", "blk.0.post_attention_norm", "blk.2.attn_q_norm.weight"} <= {*header.tensors}
+
+
 def test_minicpm_files_without_scales_have_those_of_the_published_model(tmp_path: Path) -> None:
     convert(write_hf(tmp_path / "hf", load_case("minicpm")), tmp_path / "m.gguf")
     header = open_gguf(tmp_path / "m.gguf")
@@ -209,14 +219,28 @@ def test_minicpm_files_without_scales_have_those_of_the_published_model(tmp_path
 
 @pytest.mark.parametrize(
     ("name", "model_type", "arch"),
-    [("bailing_moe_v2", "bailing_moe", "bailingmoe2"), ("jina_bert", "bert", "jina-bert-v2")],
+    [
+        ("bailing_moe_v2", "bailing_moe", "bailingmoe2"),
+        ("jina_bert", "bert", "jina-bert-v2"),
+        ("nomic_bert_moe", "nomic_bert", "nomic-bert-moe"),
+        ("xlm_roberta_flash", "xlm-roberta", "bert"),
+    ],
 )
 def test_a_class_with_the_model_type_of_another(
     name: str, model_type: str, arch: str, tmp_path: Path
 ) -> None:
-    """Ling 2 and Jina Embeddings 2 are published with the model_type of Ling 1 and of BERT."""
+    """Ling 2, Jina's models and Nomic Embed 2 are published with the model_type of other models."""
     folder = write_hf(tmp_path / "m", load_case(name), config_changes={"model_type": model_type})
     assert load_hf(folder).model.spec.arch == arch
+
+
+def test_llama_cpps_files_of_nomics_experts_have_no_bias_of_the_sum(tmp_path: Path) -> None:
+    case, bias = load_case("nomic_bert_moe"), "mlp.experts.bias"
+    kept = {name: shape for name, shape in case.tensors.items() if not name.endswith(bias)}
+    convert(write_hf(tmp_path / "hf", replace(case, tensors=kept)), tmp_path / "m.gguf")
+    oracle = DEFINITIONS[case.model_type](case.config, weights_of(case, neutral=[bias]))
+    want = [oracle.outputs(ids, case.token_types(ids)) for ids in case.token_ids]
+    assert nmse(reference_logits(load_gguf(tmp_path / "m.gguf"), case.token_ids), want) <= 1e-10
 
 
 def test_a_table_of_distances_is_bounded(tmp_path: Path) -> None:

@@ -35,7 +35,11 @@ from camelid.model.archs import HF_ROWS, row_name
 
 CASES = load_cases()
 LARGEST_FILE = 55_000
-SEEN_WITH_IMAGES = {"qwen2_5_vl_text", "qwen3_vl_text"}  # golden models of tests/golden/vision
+SEEN_WITH_IMAGES = {
+    "qwen2_5_vl_text",
+    "qwen3_vl_moe_text",
+    "qwen3_vl_text",
+}  # golden models of tests/golden/vision
 
 
 def test_every_row_has_a_file_and_every_architecture_a_row() -> None:
@@ -51,8 +55,9 @@ def test_weights_have_the_bits_that_transformers_ran(case: HfCase) -> None:
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_golden_file_is_complete_and_small(case: HfCase) -> None:
     assert (FOLDER / f"{case.name}.json").stat().st_size <= LARGEST_FILE
-    vocab, width = case.config["vocab_size"], case.config.get("d_model", 0)
-    hidden_size = case.config.get("hidden_size", width)
+    vocab = case.config["vocab_size"]
+    widths = (case.config.get(key, 0) for key in ("hidden_size", "d_model", "n_embd"))
+    hidden_size = next((width for width in widths if width), 0)
     n_labels = len(case.config.get("id2label", ()))
     shapes = {
         GENERATES: [(len(ids), vocab) for ids in case.token_ids],

@@ -14,7 +14,7 @@ import pytest
 from gguf import constants
 from tests.golden.mutation import Mutation
 from tests.golden.vision_cases import WRONG
-from tests.support.hf_models import nmse, write_hf
+from tests.support.hf_models import nmse, weights_of, write_hf, write_safetensors
 from tests.support.parity.adapters import need_driver
 from tests.support.vision_models import VisionCase, load_vision, load_visions, write_vision
 
@@ -99,6 +99,17 @@ def test_rows_and_logits_equal_those_of_transformers(case: VisionCase, backend: 
     errors = nmse(rows, case.rows), nmse([logits], [case.logits])
     print(f"{case} on {backend}: NMSE of rows {errors[0]:.1e}, of logits {errors[1]:.1e}")
     assert max(errors) <= MAX_NMSE
+
+
+def test_published_stacks_of_experts_are_turned(tmp_path: Path) -> None:
+    """Published stacks are [experts, in, out], those that transformers saves [experts, out, in]."""
+    case = load_vision("qwen3_vl_moe")
+    folder, weights = write_vision(tmp_path / "m", case), weights_of(case.model)
+    stacks = {name: value.swapaxes(1, 2).copy() for name, value in weights.items() if ".experts." in name}
+    assert len(stacks) == 6
+    write_safetensors(folder / "model.safetensors", weights | stacks)
+    _, logits = asyncio.run(results(folder, case))
+    assert nmse([logits], [case.logits]) <= MAX_NMSE
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

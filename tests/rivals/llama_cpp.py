@@ -59,6 +59,7 @@ READINGS: Mapping[str, Reading] = {
     ),
     "minicpm3": Reading("llama.cpp has one epsilon for all norms", {"rms_norm_eps": 1e-6}),
     "mistral": Reading(NO_WINDOW, rows=12),
+    "plamo2": Reading("llama.cpp has no window for plamo2", rows=10),
     "mixtral_window": Reading(NO_WINDOW, rows=12),
     "starcoder2": Reading(NO_WINDOW, rows=12),
     "falcon_mamba": Reading("llama.cpp has one epsilon for all norms", {"mixer_rms_eps": 1e-5}),
@@ -86,11 +87,16 @@ READINGS: Mapping[str, Reading] = {
 }
 PLAIN = Reading("")
 UNREAD: Mapping[str, str] = {
-    "jina_bert": "hidden states of encoders are not compared",
+    **dict.fromkeys(
+        ("jina_bert", "jina_bert_ranking", "xlm_roberta_flash", "xlm_roberta_flash_ranking"),
+        "hidden states and scores of encoders are not compared",
+    ),
+    "nomic_bert_moe": "llama.cpp does not open a nomic-bert-moe with a bias of its experts' sum",
     "lfm2_old": "llama.cpp does not open an lfm2 with biases",
     "mamba_bias": "llama.cpp does not open a mamba with biases of projections",
     "mamba2_bias": "llama.cpp does not open a mamba2 without a bias of the convolution",
     "nemotron_h_bias": "llama.cpp does not open a nemotron_h with biases of mamba2 layers",
+    "nemotron_h_moe": "llama.cpp does not open a nemotron_h_moe with biases of shared experts",
     "arcee_bias": "llama.cpp does not open an arcee with biases",
     "cogvlm2": "llama.cpp opens a cogvlm with as many heads of keys as of queries alone",
     "cohere_plus": "llama.cpp reads norms of heads of command-r from 64 layers on",

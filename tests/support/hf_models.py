@@ -55,9 +55,14 @@ ROUTER = ".router.proj.weight"  # of Gemma 4, which reads rows of length 1: its 
 # Mamba's, with decays from slow to fast; the scores of attention sinks; xIELU's
 VECTORS = {"A_log": 1.5, "dt_bias": 1.0, "D": 1.0, "sinks": 1.5, "alpha_p": 1.0, "alpha_n": 2.0, "eps": 1.0}
 STACKS = {"gate_up_proj": 3.5, "down_proj": 0.3}  # of gpt-oss, whose gates are clamped at 7
-AROUND_0 = "gemma(?!3n|4).*|qwen3_next|qwen3_5.*|nemotron"  # families whose norms are stored less 1
-AROUND_1 = (".linear_attn.", "vision_tower.")  # parts of such families whose norms are stored whole
+AROUND_0 = "gemma(?!3n|4).*|qwen3_next|qwen3_5.*|nemotron|plamo2"  # families whose norms are stored less 1
+AROUND_1 = (
+    ".linear_attn.",
+    "vision_tower.",
+    ".mixer.",
+)  # parts with norms that are stored whole
 GAINS_ALONE = (".layer_scalar", ".scale", ".per_expert_scale")  # without the ending of a norm's gain
+NORMS = ("norm.weight", "mixer.q_weight", "mixer.k_weight")
 EMBEDDINGS = (
     "embed_tokens",
     "shared",
@@ -289,7 +294,7 @@ def _neutral(case: HfCase, name: str) -> NDArray[np.float32]:
 
 def _middle(case: HfCase, name: str) -> float:
     """Norms scale by about 1; some families store the difference from 1."""
-    is_norm = name.endswith("weight") and (len(case.tensors[name]) == 1 or name.endswith("norm.weight"))
+    is_norm = name.endswith("weight") and (len(case.tensors[name]) == 1 or name.endswith(NORMS))
     is_norm = is_norm or name.endswith(GAINS_ALONE)
     is_around_0 = re.fullmatch(AROUND_0, case.config["model_type"]) and not any(
         part in name for part in AROUND_1

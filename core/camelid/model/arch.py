@@ -3,7 +3,7 @@
 A shape is a string of one letter per dimension, `tensors._sizes` gives each letter its number:
 A query heads, C hidden, D head_dim, E experts, F ffn, K key/value heads x head_dim, P context length, Q query
 heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, k key/value heads, 1 one.
-Experts that neighbours share: h their number, x their ffn.
+Experts that neighbours share: h their number, x their ffn. d latent of experts, m width of their inputs.
 Encoders: J width between two dense maps, L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
@@ -84,6 +84,20 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
         "ssm_d": "I",
         "ssm_out": "CI",
     },
+    # Mamba 1's inputs of the scan for Mamba 2's heads; the file repeats z and x once per head in `ssm_in`.
+    "mamba_heads": {
+        "ssm_z": "IC",
+        "ssm_in": "IC",
+        "ssm_conv1d": "UW",
+        "ssm_x": "xI",
+        "ssm_dt": "Hr",
+        "ssm_dt_norm": "r",
+        "ssm_b_norm": "s",
+        "ssm_c_norm": "s",
+        "ssm_a": "H",
+        "ssm_d": "H",
+        "ssm_out": "CI",
+    },
     "delta": {
         "attn_qkv": "UC",
         "attn_gate": "IC",
@@ -106,7 +120,7 @@ MIXER_TENSORS: Mapping[str, Shapes] = {
 }
 # Mixers whose layers have no KV cache.
 RECURRENT_MIXERS = (
-    *("mamba", "mamba2", "delta", "shortconv"),
+    *("mamba", "mamba2", "mamba_heads", "delta", "shortconv"),
     *("rwkv6", "gated_rwkv6", "rwkv7_first", "rwkv7"),
 )
 ROW_MIXERS = ("bidirectional", "causal")  # attention among the rows of a step, without a KV cache
@@ -133,8 +147,9 @@ MLP_TENSORS: Mapping[str, Shapes] = {
     },
     "": {},
 }
+EXPERT_GATES = ("ffn_gate_exps", "ffn_gate_shexp")  # absent beside plain MLPs
 KV_TENSORS = ("attn_k", "attn_v", "attn_k_norm")  # of no use in a layer that reads another layer's
-ABSENT = "JSglmpq"  # letters that are 0 in a model without the tensors that have them
+ABSENT = "JSeglmpq"  # letters that are 0 in a model without the tensors that have them
 QKV = ("attn_q", "attn_k", "attn_v")
 PLAIN_MLP = ("ffn_up", "ffn_down")
 GLU_NAMES = ("ffn_gate", "ffn_up", "ffn_down")
@@ -316,7 +331,9 @@ class Arch:
         """Shapes of one layer's tensors by name, without biases; tensors with a dimension of 0 are absent."""
         kind = self.mixers[0] if layer.mixer in ROW_MIXERS else layer.mixer
         mixer = {**MIXER_TENSORS[kind], **self.added.get(kind, {})}
-        mlp = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
+        gates = EXPERT_GATES if self.mlp == "mlp" else ()
+        own = {**MLP_TENSORS[layer.mlp], **self.added.get(layer.mlp, {})}
+        mlp = {name: shape for name, shape in own.items() if name not in gates}
         blocks = {"attn_norm": layer.mixer, "ffn_norm": layer.mlp}
         norms = {n: shape for n, shape in self.tensors.items() if not self.varies or blocks.get(n, n)}
         shared = KV_TENSORS if layer.kv_layer >= 0 else ()

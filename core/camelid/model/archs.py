@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from camelid.formats.settings import Config
 from camelid.model.arch import Arch
 from camelid.model.families import (
@@ -76,12 +78,21 @@ CLASSES = {
     "BailingMoeV2ForCausalLM": "bailing_moe_v2",
     "CogVLMForCausalLM": "cogvlm",
     "JinaBertForMaskedLM": "jina_bert",
+    "JinaBertForSequenceClassification": "jina_bert",
     "JinaBertModel": "jina_bert",
     "T5EncoderModel": "t5encoder",
+}
+# model_type -> the key of another row, of models whose config.json fulfils a condition.
+FORMS: dict[str, tuple[str, Callable[[Config], bool]]] = {
+    "nemotron_h": ("nemotron_h_moe", mamba.has_experts),
+    "nomic_bert": ("nomic_bert_moe", lambda config: bool(config.values.get("moe_every_n_layers"))),
+    "xlm-roberta": ("xlm_roberta_flash", lambda config: config.has("use_flash_attn")),
 }
 
 
 def row_name(config: Config) -> str:
-    """The key in `HF_ROWS` of a config.json: its model_type, or that of its class."""
+    """The key in `HF_ROWS` of a config.json: its model_type, or that of its class or form."""
     classes = config.texts("architectures")
-    return CLASSES.get(classes[0] if classes else "") or config.text("model_type")
+    name = CLASSES.get(classes[0] if classes else "") or config.text("model_type")
+    form, is_form = FORMS.get(name, ("", bool))
+    return form if form and is_form(config) else name

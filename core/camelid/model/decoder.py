@@ -34,6 +34,7 @@ from camelid.plan.tiers import TAIL_WINDOW, tail_of
 MIXER_STATES: dict[str, Callable[[ModelSpec], Tensors]] = {
     "mamba": mamba2_state,
     "mamba2": mamba2_state,
+    "mamba_heads": mamba2_state,
     "attention_mamba2": mamba2_state,
     "delta": delta_state,
     "shortconv": shortconv_state,

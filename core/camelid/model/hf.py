@@ -29,6 +29,7 @@ from camelid.plan.weights import Part, Weight, inline_f32
 
 FLOATS = ("f32", "f16", "bf16")
 TOKEN_TYPES = "tokenizer.ggml.token_type_count"  # llama.cpp opens no BERT without it
+MAX_LABELS = 1 << 12
 
 
 ENDINGS = (".weight", ".bias", "")  # per-head vectors such as A_log are published without an ending
@@ -75,7 +76,9 @@ def read_settings(directory: HfDirectory) -> HfSettings:
     if row.nested:
         config = replace(config, values={**config.values, **config.section(row.nested).values})
     values = {**row.defaults, **_renamed(config, row)}  # null is a stated value
-    return HfSettings(replace(config, values=values), row, max(len(directory.tensors), 1))
+    head = directory.tensors.get(f"{row.ranking.get('cls.output')}.weight")
+    n_labels = min(head.shape[0], MAX_LABELS) if head and head.shape else 0
+    return HfSettings(replace(config, values=values), row, max(len(directory.tensors), 1), n_labels)
 
 
 def _renamed(config: Config, row: HfRow) -> JsonObject:

@@ -38,8 +38,9 @@ def _metadata(files: EmbeddingFiles, settings: HfSettings) -> Iterator[tuple[str
     if files.answers:
         yield f"{arch}.classifier.output_labels", list(CARD_ANSWERS[: len(files.answers)])
     elif is_ranking:
-        labels = settings.config.get_dict("id2label") or {"0": "LABEL_0", "1": "LABEL_1"}
-        yield f"{arch}.classifier.output_labels", [str(label) for label in labels.values()]
+        labels = settings.config.get_dict("id2label").values()
+        unnamed = (f"LABEL_{i}" for i in range(settings.n_labels))
+        yield f"{arch}.classifier.output_labels", [*map(str, labels)] or [*unnamed]
     if files.max_tokens and files.max_tokens < settings.count("context_length"):
         yield f"{arch}.{MAX_LENGTH}", files.max_tokens
     for i, tensor in enumerate(files.dense):

@@ -42,6 +42,14 @@ def _stack(weight: Weight, settings: HfSettings) -> Weight:
     return replace(weight, shape=(n, n_rows // n, *weight.shape[1:]))
 
 
+def _outputs_first(weight: Weight, settings: HfSettings) -> Weight:
+    """A stack [experts, out, in], turned if its file has [experts, in, out]."""
+    is_down = "ffn_down" in weight.name
+    n_in = settings.count("expert_feed_forward_length" if is_down else "embedding_length")
+    is_turned = len(weight.shape) == 3 and weight.shape[1] == n_in != weight.shape[2]
+    return _turned(weight) if is_turned and not weight.has_planes else weight
+
+
 def _turned(weight: Weight) -> Weight:
     n, n_in, n_out = weight.shape
     return replace(weight, shape=(n, n_out, n_in)).then("transpose", n_in, n_out)
@@ -107,6 +115,11 @@ def _add_one(weight: Weight, _: HfSettings) -> Weight:
     if weight.name.endswith(".bias"):
         return weight
     return as_f32(weight).then("add", 1.0)
+
+
+def _add(weight: Weight, _: HfSettings, offset: float) -> Weight:
+    """gain = offset + weight, in float32."""
+    return as_f32(weight).then("add", offset)
 
 
 def _half(weight: Weight, i: int) -> Weight:
@@ -234,6 +247,7 @@ def _of_rkvwg(weight: Weight, _: HfSettings) -> Weight:
 FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "transpose": _transpose,
     "transpose_each": _transpose_each,
+    "outputs_first": _outputs_first,
     "stack": _stack,
     "even": lambda weight, _: _alternate(weight, 0),
     "odd": lambda weight, _: _alternate(weight, 1),
@@ -244,6 +258,8 @@ FOLDS: Mapping[str, Callable[[Weight, HfSettings], Weight]] = {
     "by_key_head": _by_key_head,
     "columns_by_key_head": _columns_by_key_head,
     "add_one": _add_one,
+    "add_fifth": partial(_add, offset=5**-1.0),
+    "add_fifth_of_root": partial(_add, offset=5**-1.5),
     "first_half": lambda weight, _: _half(weight, 0),
     "second_half": lambda weight, _: _half(weight, 1),
     "left_half": lambda weight, _: _side(weight, 0),

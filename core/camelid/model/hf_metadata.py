@@ -25,7 +25,7 @@ REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "is_decoder": (True
 
 ATTENTION, RECURRENT = (
     ("attention", FULL),
-    ("mamba", "linear_attention", "conv", "mlp"),
+    ("mamba", "linear_attention", "conv", "mlp", "moe"),
 )  # values of layer_types
 
 

@@ -29,6 +29,7 @@ EXPERTS = (
 
 
 MAX_STREAMS = 64
+HEADLESS = ("Model", "ForMaskedLM")  # endings of classes without a ranking head
 
 
 MAX_EXPERTS = 1 << 12  # published models have at most 512
@@ -49,6 +50,7 @@ class HfSettings:
     config: Config
     row: HfRow
     n_tensors: int  # bound of n_layers and n_experts: a false count is refused before it costs memory
+    n_labels: int = 0  # rows of the ranking head in the directory
 
     @property
     def arch(self) -> Arch:
@@ -129,8 +131,12 @@ class HfSettings:
 
     @cached_property
     def is_ranking(self) -> bool:
-        """True for a published class with a head that scores a text or a pair of texts."""
-        return any(name.endswith("ForSequenceClassification") for name in self.config.texts("architectures"))
+        """True for a published class with a head that scores a text or a pair of texts.
+
+        Jina's rerankers 1 are published as a class without a head.
+        """
+        classes = ("ForSequenceClassification", *(HEADLESS if self.n_labels else ()))
+        return any(name.endswith(classes) for name in self.config.texts("architectures"))
 
     @property
     def outer(self) -> Mapping[str, str]:

@@ -12,7 +12,7 @@ from camelid.model.blocks.cross import cross_attention
 from camelid.model.blocks.delta import delta
 from camelid.model.blocks.experts import experts
 from camelid.model.blocks.glu import glu, mlp, sparse_glu
-from camelid.model.blocks.mamba import attention_mamba2, mamba, mamba2
+from camelid.model.blocks.mamba import attention_mamba2, mamba, mamba2, mamba_heads
 from camelid.model.blocks.mla import mla
 from camelid.model.blocks.rwkv import channel_mix, rwkv7, rwkv7_first
 from camelid.model.blocks.rwkv6 import channel_mix6, gated_rwkv6, rwkv6
@@ -29,6 +29,7 @@ MIXERS: dict[str, Block] = {
     "causal": causal,
     "mamba": mamba,
     "mamba2": mamba2,
+    "mamba_heads": mamba_heads,
     "attention_mamba2": attention_mamba2,
     "delta": delta,
     "shortconv": shortconv,

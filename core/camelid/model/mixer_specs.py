@@ -12,6 +12,7 @@ from camelid.plan.op_rows_recurrent import MAX_WKV_WIDTH
 MAMBA2_MIXERS = ("mamba2", "attention_mamba2")
 HEADS_EPS = 64e-5  # of the norm of heads, which no file states
 RWKV6_MIXERS = ("rwkv6", "gated_rwkv6")
+MIN_DT_RANK = 64  # of PLaMo 2
 RWKV7_MIXERS = ("rwkv7_first", "rwkv7")
 
 
@@ -19,6 +20,8 @@ def read_ssm(metadata: MetadataReader, mixers: Collection[str]) -> SsmSpec | Non
     """Sizes of mamba or mamba2 layers, if any of these mixers has them."""
     if "mamba" in mixers:
         return _mamba(metadata)
+    if "mamba_heads" in mixers:
+        return _mamba_heads(metadata)
     return _mamba2(metadata) if {*MAMBA2_MIXERS} & {*mixers} else None
 
 
@@ -46,6 +49,19 @@ def _mamba(metadata: MetadataReader) -> SsmSpec:
         conv_width=metadata.count("ssm.conv_kernel", least=2),
         dt_rank=metadata.count("ssm.time_step_rank"),
         part_eps=_part_eps(metadata),
+    )
+
+
+def _mamba_heads(metadata: MetadataReader) -> SsmSpec:
+    """Sizes of mamba_heads layers; no file states the rank of their time steps."""
+    n_heads = metadata.count("ssm.time_step_rank")
+    return SsmSpec(
+        n_heads=n_heads,
+        head_dim=_head_dim(metadata, n_heads),
+        n_groups=1,
+        state_size=metadata.count("ssm.state_size"),
+        conv_width=metadata.count("ssm.conv_kernel", least=2),
+        dt_rank=max(MIN_DT_RANK, metadata.count("embedding_length") // 16),
     )
 
 

@@ -88,6 +88,7 @@ class ExpertsSpec:
     input instead of the results.
     `shared_size` is the width of an expert that runs for every row (0: none). `chunk_size` is the width of
     an expert that `chunk_experts` neighbours share, `chunk_scale` multiplies its result (0: none).
+    `latent_size` is the width of a latent that experts read and write (0: none, the hidden size).
     """
 
     n_experts: int
@@ -104,6 +105,7 @@ class ExpertsSpec:
     chunk_size: int = 0
     chunk_experts: int = 1
     chunk_scale: float = 1.0
+    latent_size: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

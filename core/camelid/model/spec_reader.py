@@ -46,7 +46,7 @@ REFUSED: Mapping[str, tuple[object, ...]] = {
 }
 # Keys of REFUSED that a mixer reads.
 OWN_KEYS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(("mamba", *MAMBA2_MIXERS), ("ssm.conv_kernel", "ssm.dt_b_c_rms")),
+    **dict.fromkeys(("mamba", "mamba_heads", *MAMBA2_MIXERS), ("ssm.conv_kernel", "ssm.dt_b_c_rms")),
     "delta": ("ssm.conv_kernel", "rope.dimension_sections"),  # sections of positions are equal for text
     "mla": ("attention.q_lora_rank", "attention.kv_lora_rank", "rope.scaling.yarn_log_multiplier"),
 }
@@ -185,6 +185,9 @@ def _n_heads(metadata: MetadataReader, arch: Arch, n_layers: int) -> int:
     """Attention heads; a model without attention, whose files state 0, has one that no layer reads."""
     if arch.varies:
         return most(metadata, "attention.head_count", n_layers)
+    if len(arch.mixers) > 1 and metadata.is_list("attention.head_count"):
+        heads = metadata.counts("attention.head_count", n_layers, 0)
+        return _of_some_layers(metadata, "attention.head_count", heads, 1)
     return metadata.count("attention.head_count", least=int(arch.has_attention)) or 1
 
 
@@ -261,7 +264,8 @@ def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
     n_used = metadata.count("expert_used_count")
     if n_used > n_experts:
         metadata.fail("expert_used_count", f"is {n_used}, but there are {n_experts} experts")
-    ffn_size = metadata.count("expert_feed_forward_length", metadata.count("feed_forward_length"))
+    stated = metadata.has("expert_feed_forward_length")
+    ffn_size = metadata.count("expert_feed_forward_length" if stated else "feed_forward_length")
     n_groups = metadata.count("expert_group_count", 1, least=0) or 1
     chunk_experts = metadata.count("experts_per_group", 1)
     if n_experts % chunk_experts:
@@ -281,6 +285,7 @@ def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
         chunk_size=metadata.count("expert_chunk_feed_forward_length", 0, least=0),
         chunk_experts=chunk_experts,
         chunk_scale=metadata.number("expert_group_scale", 1.0),
+        latent_size=metadata.count("moe_latent_size", 0, least=0),
     )
 
 

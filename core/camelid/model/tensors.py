@@ -117,6 +117,8 @@ def _sizes(spec: ModelSpec) -> Mapping[str, int]:
         "E": experts.n_experts if experts else 0, "X": experts.ffn_size if experts else 0,
         "S": experts.shared_size if experts else 0, "x": experts.chunk_size if experts else 0,
         "h": experts.n_experts // experts.chunk_experts if experts else 0,
+        "e": experts.latent_size if experts else 0,
+        "o": (experts and experts.latent_size) or spec.hidden_size,
         "A": spec.n_heads, "k": spec.n_kv_heads, "1": 1,
         "a": spec.n_streams, "b": spec.n_streams - 1, "c": spec.n_streams**2, "p": spec.input_size,
         "l": spec.n_layers * spec.input_size, "m": spec.hidden_size if spec.input_size else 0,

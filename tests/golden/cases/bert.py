@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.golden.case_row import CaseRow, Json, config
-from tests.golden.mutation import Mutation, common, key, without
+from tests.golden.mutation import Mutation, common, key, refused, without
 
 BERT_FACTS: Json = {
     "architectures": ["BertModel"],
@@ -35,11 +35,42 @@ ROBERTA: Json = {
     "eos_token_id": 2,
     "type_vocab_size": 1,
 }
+FLASH: Json = {**ROBERTA, "model_type": "xlm_roberta_flash", "use_flash_attn": True}
 NOMIC: Json = {
     "architectures": ["NomicBertModel"],
     "model_type": "nomic_bert",
     "hidden_act": "silu",
     "rope_parameters": {"rope_theta": 1000.0, "rope_type": "default"},
+}
+# The keys of the published code, which has no class in transformers.
+NOMIC_MOE: Json = {
+    "architectures": ["NomicBertModel"],
+    "activation_function": "gelu",
+    "causal": False,
+    "expert_choice_router": False,
+    "layer_norm_epsilon": 1e-5,
+    "max_trained_positions": 48,
+    "mlp_fc1_bias": True,
+    "mlp_fc2_bias": True,
+    "model_type": "nomic_bert_moe",
+    "moe_every_n_layers": 2,
+    "moe_normalize_expert_weights": False,
+    "moe_top_k": 2,
+    "n_embd": 64,
+    "n_head": 4,
+    "n_inner": 96,
+    "n_layer": 4,
+    "n_positions": 48,
+    "num_experts": 5,
+    "num_shared_experts": 0,
+    "prenorm": False,
+    "qkv_proj_bias": True,
+    "rotary_emb_base": 1000.0,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "torch_dtype": "float32",
+    "type_vocab_size": 1,
+    "vocab_size": 96,
 }
 JINA: Json = {
     **ROBERTA,
@@ -127,7 +158,19 @@ CASES: tuple[CaseRow, ...] = (
         config={**BERT_FACTS, **ROBERTA, **RANKS, "architectures": ["XLMRobertaForSequenceClassification"]},
     ),
     CaseRow(name="nomic_bert", seed=4004, config={**BERT_FACTS, **NOMIC}),
+    CaseRow(name="nomic_bert_moe", seed=4050, config=NOMIC_MOE),
     CaseRow(name="jina_bert", seed=4040, config={**BERT_FACTS, **JINA_2}),
+    CaseRow(
+        name="jina_bert_ranking",
+        seed=4041,
+        config={**BERT_FACTS, **JINA_2, **RANKS, "architectures": ["JinaBertForSequenceClassification"]},
+    ),
+    CaseRow(name="xlm_roberta_flash", seed=4060, config={**BERT_FACTS, **FLASH}),
+    CaseRow(
+        name="xlm_roberta_flash_ranking",
+        seed=4069,
+        config={**BERT_FACTS, **FLASH, **RANKS, "architectures": ["XLMRobertaForSequenceClassification"]},
+    ),
     CaseRow(name="jina_embeddings_v3", seed=4005, config={**BERT_FACTS, **JINA}),
     CaseRow(name="modernbert", seed=4006, config=MODERN),
     CaseRow(
@@ -174,6 +217,19 @@ WRONG: tuple[Mutation, ...] = (
     without("xlm_roberta_ranking", "no output bias", "classifier.out_proj.bias"),
     *encoder("nomic_bert", "emb_ln.weight", "token_type_embeddings.weight", "norm1.bias", "norm2.weight"),
     key("nomic_bert", "rope_parameters", {"rope_theta": 30.0, "rope_type": "default"}),
+    key("nomic_bert_moe", "layer_norm_epsilon", 0.05),
+    key("nomic_bert_moe", "rotary_emb_base", 30.0),
+    key("nomic_bert_moe", "moe_top_k", 1),
+    key("nomic_bert_moe", "n_head", 2),
+    refused("nomic_bert_moe", "moe_normalize_expert_weights", True),
+    refused("nomic_bert_moe", "activation_function", "relu"),
+    *(
+        without("nomic_bert_moe", f"no {name}", name)
+        for name in (
+            "router.layer.weight", "mlp.w2", "experts.bias", "fc1.bias", "fc2.bias", "Wqkv.bias",
+            "out_proj.bias", "token_type_embeddings.weight", "emb_ln.weight", "norm1.bias", "norm2.weight",
+        )
+    ),
     *encoder("jina_embeddings_v3", "emb_ln.bias", "Wqkv.bias", "out_proj.bias", "fc1.bias", "fc2.bias"),
     key("jina_bert", "layer_norm_eps", 0.05),
     key("jina_bert", "num_attention_heads", 4),
@@ -185,6 +241,14 @@ WRONG: tuple[Mutation, ...] = (
             "mlp.layernorm.bias", "attention.output.LayerNorm.weight", "token_type_embeddings.weight",
         )
     ),
+    without("jina_bert_ranking", "no pooler bias", "pooler.dense.bias"),
+    without("jina_bert_ranking", "no classifier bias", "classifier.bias"),
+    without("jina_bert_ranking", "no token types", "token_type_embeddings.weight"),
+    *encoder("xlm_roberta_flash", "position_embeddings.weight", "token_type_embeddings.weight"),
+    key("xlm_roberta_flash", "pad_token_id", 3),
+    without("xlm_roberta_flash", "no biases of attention", "Wqkv.bias"),
+    without("xlm_roberta_flash_ranking", "no dense bias", "classifier.dense.bias"),
+    without("xlm_roberta_flash_ranking", "no output bias", "classifier.out_proj.bias"),
     key("jina_embeddings_v3", "rope_parameters", {"rope_theta": 30.0, "rope_type": "default"}),
     key("modernbert", "norm_eps", 0.05),
     key("modernbert", "hidden_activation", "relu"),

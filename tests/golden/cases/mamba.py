@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tests.golden.case_row import CaseRow, config
-from tests.golden.mutation import Mutation, key, without
+from tests.golden.case_row import CaseRow, Json, config
+from tests.golden.mutation import Mutation, key, refused, without
 
 SCAN = {"conv_kernel": 4, "n_groups": 2, "chunk_size": 16, "hidden_dropout": 0.0}
 MAMBA2 = config(
@@ -127,6 +127,25 @@ NEMOTRON_H_BIAS = NEMOTRON_H | {
     "hybrid_override_pattern": "*M-", "mlp_bias": True, "num_hidden_layers": 3,
     "use_bias": True,
 }  # fmt: skip
+# Experts of two groups with a latent, biases beside them; Nemotron 3 Nano has neither.
+NEMOTRON_H_MOE = NEMOTRON_H | {
+    "hybrid_override_pattern": "ME*E", "mlp_bias": True, "moe_intermediate_size": 64, "moe_latent_size": 32,
+    "moe_shared_expert_intermediate_size": 96, "n_group": 2, "n_routed_experts": 6, "n_shared_experts": 1,
+    "norm_topk_prob": True, "num_experts_per_tok": 2, "routed_scaling_factor": 2.5, "topk_group": 1,
+}  # fmt: skip
+NEMOTRON_H_NANO = NEMOTRON_H_MOE | {
+    "mlp_bias": False, "moe_latent_size": None, "n_group": 1, "norm_topk_prob": False,
+    "hybrid_override_pattern": "ME*", "num_hidden_layers": 3,
+}  # fmt: skip
+# The third of four layers has attention, in a window.
+PLAMO2: Json = {
+    "architectures": ["Plamo2ForCausalLM"], "attention_window_size": 10, "bos_token_id": 1, "eos_token_id": 2,
+    "full_attention_idx": [], "hidden_size": 64, "hidden_size_per_head": 32, "intermediate_size": 96,
+    "mamba_chunk_size": 256, "mamba_d_conv": 4, "mamba_d_state": 16, "mamba_enabled": True,
+    "mamba_num_heads": 6, "mamba_step": 4, "max_position_embeddings": 128, "model_type": "plamo2",
+    "num_attention_heads": 4, "num_hidden_layers": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-6,
+    "tie_word_embeddings": True, "torch_dtype": "float32", "vocab_size": 96,
+}  # fmt: skip
 
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="mamba", seed=3005, config=MAMBA),
@@ -139,6 +158,9 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="falcon_h1_norm", seed=3021, config=FALCON_H1_NORM),
     CaseRow(name="nemotron_h", seed=3030, config=NEMOTRON_H),
     CaseRow(name="nemotron_h_bias", seed=3031, config=NEMOTRON_H_BIAS),
+    CaseRow(name="plamo2", seed=3050, config=PLAMO2),
+    CaseRow(name="nemotron_h_moe", seed=3046, config=NEMOTRON_H_MOE),
+    CaseRow(name="nemotron_h_moe_nano", seed=3042, config=NEMOTRON_H_NANO),
 )
 
 
@@ -219,4 +241,44 @@ WRONG: tuple[Mutation, ...] = (
     without("nemotron_h_bias", "out bias", "out_proj.bias"),
     without("nemotron_h_bias", "up bias", "up_proj.bias"),
     without("nemotron_h_bias", "down bias", "down_proj.bias"),
+    *(
+        key("nemotron_h_moe", *change)
+        for change in (
+            ("mlp_hidden_act", "relu"),
+            ("num_experts_per_tok", 1),
+            ("norm_topk_prob", False),
+            ("routed_scaling_factor", 1.0),
+            ("topk_group", 2),
+        )
+    ),
+    without("nemotron_h_moe", "bias of the router", "e_score_correction_bias"),
+    without("nemotron_h_moe", "experts", "experts.0.down_proj.weight"),
+    without("nemotron_h_moe", "shared expert", "shared_experts.down_proj.weight"),
+    without("nemotron_h_moe", "bias of the shared expert", "shared_experts.up_proj.bias"),
+    without("nemotron_h_moe", "bias of the latent", "fc1_latent_proj.bias"),
+    without("nemotron_h_moe", "bias behind the latent", "fc2_latent_proj.bias"),
+    *scan("plamo2"),
+    key("plamo2", "attention_window_size", 6),
+    refused("plamo2", "rms_norm_eps", 0.05),
+    *(
+        without("plamo2", name, name)
+        for name in (
+            "pre_mixer_norm.weight",
+            "post_mixer_norm.weight",
+            "pre_mlp_norm.weight",
+            "post_mlp_norm.weight",
+            "q_weight",
+            "k_weight",
+            "dt_norm_weight",
+            "B_norm_weight",
+            "C_norm_weight",
+            "bcdt_proj.weight",
+            "dt_proj.weight",
+            "o_proj.weight",
+            "mlp.down_proj.weight",
+        )
+    ),
+    key("nemotron_h_moe_nano", "norm_topk_prob", True),
+    key("nemotron_h_moe_nano", "routed_scaling_factor", 1.0),
+    without("nemotron_h_moe_nano", "shared expert", "shared_experts.down_proj.weight"),
 )

@@ -68,6 +68,10 @@ class Decoder:
     def is_tied(self) -> bool:
         return self.config.get("tie_word_embeddings", False)
 
+    def outputs(self, ids: Sequence[int], _types: Sequence[int]) -> Array:
+        """The logits; encoders override them, whose tokens have types."""
+        return self.logits(ids)
+
     def logits(self, ids: Sequence[int]) -> Array:
         """Logits of every row; [T, V]."""
         x = self.embed(ids)

@@ -1,4 +1,4 @@
-"""Definitions of RWKV-7, whose layers have a state in place of attention, and of ARWKV-7."""
+"""Definitions of models whose layers have a state in place of attention: RWKV-7, ARWKV-7, PLaMo 2."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from typing import ClassVar
 
 import numpy as np
 from tests.golden.definitions.decoder import Decoder, Shapes, biases
-from tests.golden.definitions.numbers import ACTS, Array, layer_norm
+from tests.golden.definitions.numbers import (
+    ACTS,
+    Array,
+    attend,
+    layer_norm,
+    rms_norm,
+    rotate,
+    silu,
+)
 
 MIXED = "rwkvag"
 
@@ -228,4 +236,128 @@ class Arwkv7(Rwkv7):
         return {**biases, **downs, **{f"{name}2": [rank, self.hidden] for name, rank in ranks.items()}}
 
 
-RECURRENT: dict[str, type[Decoder]] = {"rwkv7": Rwkv7, "rwkv_hybrid": Arwkv7}
+class Plamo2(Decoder):
+    """PLaMo 2 (arXiv 2509.04897): layers of Mamba 2's scan, with normed B, C and time steps of low rank, and
+    of attention in a window, with a gain for each head. Norms have offsets of their gains.
+    """
+
+    LAYER: ClassVar[str] = "model.layers.layers.{i}."
+    OFFSETS: ClassVar = {
+        "pre_mixer_norm": 1.0, "post_mixer_norm": 0.2, "pre_mlp_norm": 1.0, "post_mlp_norm": 5**-1.5,
+    }  # fmt: skip
+    HEAD_EPS = 1e-6
+
+    @property
+    def head_dim(self) -> int:
+        return self.config["hidden_size_per_head"]
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Heads of the scan, columns of a state, rank of time steps."""
+        return self.config["mamba_num_heads"], self.config["mamba_d_state"], max(64, self.hidden // 16)
+
+    def has_attention(self, i: int) -> bool:
+        step = self.config["mamba_step"]
+        return i % step == step // 2
+
+    def layer(self, x: Array, i: int) -> Array:
+        mixer = self.attention if self.has_attention(i) else self.mamba
+        x = x + self.offset(mixer(self.offset(x, i, "pre_mixer_norm"), i), i, "post_mixer_norm")
+        return x + self.offset(self.mlp(self.offset(x, i, "pre_mlp_norm"), i), i, "post_mlp_norm")
+
+    def head(self, x: Array) -> Array:
+        return x @ self.weights["model.embed_tokens.weight"].T
+
+    def norm(self, x: Array, name: str) -> Array:
+        return rms_norm(x, self.eps) * (1.0 + self.weights[name + ".weight"])
+
+    def offset(self, x: Array, i: int, name: str) -> Array:
+        return rms_norm(x, self.eps) * (self.OFFSETS[name] + self.tensor(i, f"{name}.weight"))
+
+    def tensor(self, i: int, name: str) -> Array:
+        return self.weights[self.LAYER.format(i=i) + name]
+
+    def attention(self, x: Array, i: int) -> Array:
+        n_q, n_kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        rows = x @ self.tensor(i, "mixer.qkv_proj.weight").T
+        q, k, v = (part.reshape(len(x), -1, self.head_dim) for part in np.split(rows, [n_q, n_q + n_kv], -1))
+        q = rotate(rms_norm(q, self.HEAD_EPS) * self.tensor(i, "mixer.q_weight"), 10000.0)
+        k = rotate(rms_norm(k, self.HEAD_EPS) * self.tensor(i, "mixer.k_weight"), 10000.0)
+        window = self.config["attention_window_size"]
+        return attend(q, k, v, window=window) @ self.tensor(i, "mixer.o_proj.weight").T
+
+    def mamba(self, h: Array, i: int) -> Array:
+        n_heads, n_state, _ = self.sizes
+        zx = (h @ self.tensor(i, "mixer.in_proj.weight").T).reshape(len(h), n_heads, -1)
+        z, x = np.split(zx, 2, axis=-1)  # [T, H, P] each
+        x = self.convolved(x.reshape(len(h), -1), self.tensor(i, "mixer.conv1d.weight")[:, 0])
+        bcdt = x @ self.tensor(i, "mixer.bcdt_proj.weight").T
+        parts = np.split(bcdt, [n_state, 2 * n_state], axis=-1)
+        b, c, dt = (
+            rms_norm(part, self.eps) * self.tensor(i, f"mixer.{name}_norm_weight")
+            for part, name in zip(parts, ("B", "C", "dt"), strict=True)
+        )
+        dt = np.logaddexp(
+            0.0, dt @ self.tensor(i, "mixer.dt_proj.weight").T + self.tensor(i, "mixer.dt_bias")
+        )
+        y = self.scanned(x.reshape(len(h), n_heads, -1), b, c, dt, i) * silu(z)
+        return y.reshape(len(h), -1) @ self.tensor(i, "mixer.out_proj.weight").T
+
+    @staticmethod
+    def convolved(x: Array, kernel: Array) -> Array:
+        """silu of the causal convolution of each column; x [T, I], kernel [I, W]."""
+        width = kernel.shape[1]
+        padded = np.concatenate([np.zeros((width - 1, x.shape[1])), x])
+        return silu(np.stack([(padded[t : t + width].T * kernel).sum(1) for t in range(len(x))]))
+
+    def scanned(self, x: Array, b: Array, c: Array, dt: Array, i: int) -> Array:
+        """State S [H, P, N] of each row: exp(dt a) S + dt x b; the result is S c + D x."""
+        decays, skip = -np.exp(self.tensor(i, "mixer.A_log")), self.tensor(i, "mixer.D")
+        state, rows = np.zeros((*x.shape[1:], b.shape[1])), list[Array]()
+        for row, b_t, c_t, dt_t in zip(x, b, c, dt, strict=True):
+            state = state * np.exp(dt_t * decays)[:, None, None]
+            state = state + np.einsum("h,hp,n->hpn", dt_t, row, b_t)
+            rows.append(state @ c_t + skip[:, None] * row)
+        return np.stack(rows)
+
+    def mlp(self, x: Array, i: int) -> Array:
+        gate, up = np.split(x @ self.tensor(i, "mlp.gate_up_proj.weight").T, 2, axis=-1)
+        return (silu(gate) * up) @ self.tensor(i, "mlp.down_proj.weight").T
+
+    def shapes(self) -> Shapes:
+        shapes = {"model.embed_tokens.weight": [self.vocab, self.hidden], "model.norm.weight": [self.hidden]}
+        for i in range(self.layers):
+            own = self.attention_shapes() if self.has_attention(i) else self.mamba_shapes()
+            inner = {f"mixer.{name}": shape for name, shape in own.items()}
+            inner |= {f"{name}.weight": [self.hidden] for name in self.OFFSETS}
+            inner["mlp.gate_up_proj.weight"] = [2 * self.ffn, self.hidden]
+            inner["mlp.down_proj.weight"] = [self.hidden, self.ffn]
+            shapes |= {self.LAYER.format(i=i) + name: shape for name, shape in inner.items()}
+        return dict(sorted(shapes.items()))
+
+    def attention_shapes(self) -> Shapes:
+        n_q, n_kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
+        return {
+            "qkv_proj.weight": [n_q + 2 * n_kv, self.hidden],
+            "o_proj.weight": [self.hidden, n_q],
+            "q_weight": [self.heads, self.head_dim],
+            "k_weight": [self.kv_heads, self.head_dim],
+        }
+
+    def mamba_shapes(self) -> Shapes:
+        n_heads, n_state, rank = self.sizes
+        inner = n_heads * self.head_dim
+        return {
+            "in_proj.weight": [2 * inner, self.hidden],
+            "conv1d.weight": [inner, 1, self.config["mamba_d_conv"]],
+            "bcdt_proj.weight": [rank + 2 * n_state, inner],
+            "dt_proj.weight": [n_heads, rank],
+            "out_proj.weight": [self.hidden, inner],
+            **{name: [n_heads] for name in ("dt_bias", "A_log", "D")},
+            "dt_norm_weight": [rank],
+            "B_norm_weight": [n_state],
+            "C_norm_weight": [n_state],
+        }
+
+
+RECURRENT: dict[str, type[Decoder]] = {"rwkv7": Rwkv7, "rwkv_hybrid": Arwkv7, "plamo2": Plamo2}

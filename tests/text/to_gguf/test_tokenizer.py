@@ -255,6 +255,18 @@ def test_robertas_special_tokens() -> None:
     assert ours.frame.around(ours.encode("llama")) == judge.encode("llama").ids
 
 
+@pytest.mark.parametrize("pair", ["<s> $A </s> </s> $B </s>", "<s> $A </s> $B </s>", ""])
+def test_pairs_with_two_separators_are_marked(pair: str) -> None:
+    judge = Tokenizer.from_str(byte_level("gpt-2").to_str())
+    ids = judge.get_vocab()
+    judge.post_processor = processors.RobertaProcessing(("</s>", ids["</s>"]), ("<s>", ids["<s>"]))
+    if pair:
+        ends = [(name, ids[name]) for name in ("<s>", "</s>")]
+        judge.post_processor = processors.TemplateProcessing("<s> $A </s>", pair, ends)
+    n_separators = judge.encode("a", "b").tokens.count("</s>") - 1
+    assert read(json.loads(judge.to_str())).get("add_sep_token", False) == (n_separators == 2)
+
+
 def test_types_follow_the_added_tokens() -> None:
     made = published(byte_level("gpt-2"))
     n = n_tokens(made)

@@ -61,6 +61,32 @@ def mamba(c: Lowering, h: View, i: int) -> View:
     return c.linear(c.plan.glu(z, y, "silu"), blk + "ssm_out", "o")
 
 
+def mamba_heads(c: Lowering, h: View, i: int) -> View:
+    """ssm_out(scan(x, B, C, dt) * silu(ssm_z(h))) (PLaMo 2, arXiv 2509.04897); [T, C] -> [T, C].
+
+    x = silu(conv(ssm_in(h))); B, C, dt = split(ssm_x(x)), normed; dt = ssm_dt(dt). A head has columns and one
+    decay, as in Mamba 2.
+    """
+    ssm, blk, state = _ssm(c.spec), f"blk.{i}.", StateRef(RECURRENT, i)
+    z = c.linear(h, blk + "ssm_z", "z")
+    x = c.plan.conv1d(
+        c.linear(h, blk + "ssm_in", "ssm"), c.weights[blk + "ssm_conv1d"], state=state, act="silu"
+    )
+    parts = c.split(c.linear(x, blk + "ssm_x", "dbc"), ssm.state_size, ssm.state_size, ssm.dt_rank)
+    b, k, dt = (c.norm(part, f"{blk}ssm_{n}_norm") for part, n in zip(parts, ("b", "c", "dt"), strict=True))
+    y = c.plan.scan_mamba2(
+        x,
+        b=b,
+        c=k,
+        dt=c.linear(dt, blk + "ssm_dt", "dt"),
+        state=state,
+        n_groups=1,
+        a=c.weights[blk + "ssm_a"],
+        d=c.weights[blk + "ssm_d"],
+    )  # [T, H*P]
+    return c.linear(c.plan.glu(z, y, "silu"), blk + "ssm_out", "o")
+
+
 def _normed(c: Lowering, x: View, name: str) -> View:
     """x, normed with the gain `name` or without gain, if the model has such norms."""
     eps = _ssm(c.spec).part_eps

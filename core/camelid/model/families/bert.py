@@ -51,6 +51,20 @@ NOMIC: hf.Names = {
     "ffn_down": "mlp.fc2",
     "layer_output_norm": "norm2",
 }
+# Every second layer has experts, stored one below the other, and one bias of their sum.
+NOMIC_MOE: hf.Names = {
+    **{name: inner for name, inner in NOMIC.items() if not name.startswith("ffn")},
+    "ffn_up": "mlp.fc1",
+    "ffn_down": "mlp.fc2",
+    "ffn_gate_inp": "mlp.router.layer",
+    "ffn_up_exps.weight": "mlp.experts.mlp.w1",
+    "ffn_down_exps.weight": "mlp.experts.mlp.w2",
+    "ffn_exps.bias": "mlp.experts.bias",
+}
+NOMIC_MOE_KEYS: hf.Names = {
+    **KEYS, "hidden_activation": "activation_function", "expert_used_count": "moe_top_k",
+    "expert_feed_forward_length": "moe_intermediate_size",
+}  # fmt: skip
 JINA: hf.Names = {
     "attn_qkv": "mixer.Wqkv",
     "attn_output": "mixer.out_proj",
@@ -93,6 +107,12 @@ NOMIC_REFUSED: hf.Refused = {
     "rotary_emb_scale_base": (), "use_rms_norm": (False,), "causal": (False,), "num_experts": (0,),
     "moe_every_n_layers": (0,),
 }  # fmt: skip
+NOMIC_MOE_REFUSED: hf.Refused = {
+    **{key: values for key, values in NOMIC_REFUSED.items() if not key.endswith(("_bias", "experts"))},
+    "activation_function": ("gelu",), "moe_every_n_layers": (2,), "moe_normalize_expert_weights": (False,),
+    "num_shared_experts": (0,), "expert_choice_router": (False,), "rotary_scaling_factor": (),
+    "qkv_proj_bias": (True,), "mlp_fc1_bias": (True,), "mlp_fc2_bias": (True,),
+}  # fmt: skip
 MODERN_ALIASES: hf.Names = {
     "global_rope_theta": "rope_theta", "local_rope_theta": "rope_local_base_freq",
     "local_attention": "sliding_window", "global_attn_every_n_layers": "sliding_window_pattern",
@@ -132,15 +152,31 @@ TURNED = replace(BERT_ARCH, rope_style="neox", has_positions=False, optional_out
 BERT_ROW = hf.HfRow(
     arch="bert", names=BERT, keys=KEYS, defaults={"layer_norm_eps": 1e-12}, refused=REFUSED, is_tied=True
 )
+POOLED: hf.Names = {"cls": "bert.pooler.dense", "cls.output": "classifier"}
+XLM_ROBERTA = replace(
+    BERT_ROW,
+    outer=prefixed("roberta."),
+    ranking={"cls": "classifier.dense", "cls.output": "classifier.out_proj"},
+    layer="roberta.encoder.layer.{i}.",
+    folds={"position_embd": "after_padding"},
+    defaults={"layer_norm_eps": 1e-12, "pad_token_id": 1},
+    ignored=("roberta.pooler.", "lm_head.", ".position_ids"),
+    counts_padding=True,
+)
 
 ARCHS: dict[str, Arch] = {
     "bert": BERT_ARCH,
     "nomic-bert": replace(TURNED, mlp="glu", act="silu", biases=("token_embd_norm", *BERT_NORMS)),
+    "nomic-bert-moe": replace(
+        TURNED,
+        normalizes=False,
+        optional={"ffn_exps.bias": "C"},  # llama.cpp's files lack it
+        refused={"moe_every_n_layers": (2,)},
+    ),
     "jina-bert-v2": replace(
         BERT_ARCH,
         mlp="glu",
         max_alibi_bias=8.0,
-        optional_outer={"token_types": "TC"},
         has_positions=False,
         splits={**FUSED_QKV, **FUSED_GATE_UP},
         biases=("token_embd_norm", *BERT_NORMS, *ATTENTION, "ffn_down"),
@@ -169,19 +205,17 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "bert": replace(
         BERT_ROW,
         outer=prefixed("bert."),
-        ranking={"cls": "bert.pooler.dense", "cls.output": "classifier"},
+        ranking=POOLED,
         layer="bert.encoder.layer.{i}.",
         ignored=("bert.pooler.", "cls.", ".position_ids"),
     ),
-    "xlm-roberta": replace(
-        BERT_ROW,
-        outer=prefixed("roberta."),
-        ranking={"cls": "classifier.dense", "cls.output": "classifier.out_proj"},
-        layer="roberta.encoder.layer.{i}.",
-        folds={"position_embd": "after_padding"},
-        defaults={"layer_norm_eps": 1e-12, "pad_token_id": 1},
-        ignored=("roberta.pooler.", "lm_head.", ".position_ids"),
-        counts_padding=True,
+    "xlm-roberta": XLM_ROBERTA,
+    # The published code of Jina's rerankers 2, whose model_type is that of XLM-RoBERTa.
+    "xlm_roberta_flash": replace(
+        XLM_ROBERTA,
+        names=JINA,
+        outer=prefixed("roberta.", token_embd_norm="emb_ln"),
+        layer="roberta.encoder.layers.{i}.",
     ),
     "nomic_bert": replace(
         BERT_ROW,
@@ -194,11 +228,26 @@ HF_ROWS: dict[str, hf.HfRow] = {
         refused=NOMIC_REFUSED,
         ignored=("nomic_bert.pooler.", "cls.", ".inv_freq"),
     ),
+    "nomic_bert_moe": replace(
+        BERT_ROW,
+        arch="nomic-bert-moe",
+        names=NOMIC_MOE,
+        outer=prefixed("nomic_bert.", token_embd_norm="emb_ln"),
+        layer="nomic_bert.encoder.layers.{i}.",
+        folds={"ffn_up_exps": "stack", "ffn_down_exps": "stack transpose_each"},
+        aliases=NOMIC_ALIASES,
+        keys=NOMIC_MOE_KEYS,
+        counts={"moe_every_n_layers": "moe_every_n_layers"},
+        defaults={"layer_norm_eps": 1e-5, "moe_every_n_layers": 2, "moe_top_k": 2},
+        refused=NOMIC_MOE_REFUSED,
+        ignored=("nomic_bert.pooler.", "cls.", ".inv_freq"),
+    ),
     "jina_bert": replace(
         BERT_ROW,
         arch="jina-bert-v2",
         names=JINA2,
         outer=prefixed("bert."),
+        ranking=POOLED,
         layer="bert.encoder.layer.{i}.",
         keys={**KEYS, "hidden_activation": "feed_forward_type"},
         acts={"geglu": "gelu_erf", "reglu": "relu"},

@@ -60,6 +60,7 @@ QWEN_NEXT_DEFAULTS = {
     "linear_conv_kernel_dim": 4, "linear_key_head_dim": 128, "linear_value_head_dim": 128,
     "linear_num_key_heads": 16, "linear_num_value_heads": 32,
 }  # fmt: skip
+QWEN3_VL = Arch(rope_style="neox", added={"attention": HEAD_NORMS}, axes="interleaved")
 MAX_SECTION = 1 << 12
 
 
@@ -93,7 +94,8 @@ ARCHS: dict[str, Arch] = {
     ),
     # Qwen2.5-VL and Qwen3-VL: rows of images turn by time, height and width.
     "qwen2vl": Arch(rope_style="neox", biases=QKV, axes="sections"),
-    "qwen3vl": Arch(rope_style="neox", added={"attention": HEAD_NORMS}, axes="interleaved"),
+    "qwen3vl": QWEN3_VL,
+    "qwen3vlmoe": QWEN3_VL,
     "qwen3next": QWEN3_NEXT,
     "qwen35": QWEN35,
     "qwen35moe": QWEN35,
@@ -132,6 +134,28 @@ QWEN35_ROW = hf.HfRow(
     refused=hf.SILU,
     ignored=(".rotary_emb.inv_freq", "mtp."),
 )
+QWEN3_VL_EXPERTS: hf.Names = {
+    "ffn_gate_inp": "mlp.gate",
+    "ffn_gate_exps.weight": "mlp.experts.gate_up_proj",
+    "ffn_up_exps.weight": "mlp.experts.gate_up_proj",
+    "ffn_down_exps.weight": "mlp.experts.down_proj",
+}
+# Published stacks are [experts, in, out], those that transformers saves [experts, out, in].
+QWEN3_VL_FOLDS: hf.Names = {
+    "ffn_gate_exps": "outputs_first first_half",
+    "ffn_up_exps": "outputs_first second_half",
+    "ffn_down_exps": "outputs_first",
+}
+QWEN3_VL_MOE_DEFAULTS = {
+    "num_key_value_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408,
+    "rope_theta": 500000.0,
+}  # fmt: skip
+QWEN3_VL_ROW = hf.HfRow(
+    arch="qwen3vl",
+    names={**hf.LLAMA, **hf.HEAD_NORMS},
+    defaults={"num_key_value_heads": 32, "head_dim": 128},
+    derived={**MROPE, "n_deepstack_layers": n_deepstack},
+)
 HF_ROWS: dict[str, hf.HfRow] = {
     "qwen2": hf.HfRow(arch="qwen2", defaults=hf.QWEN_DEFAULTS, has_window_switch=True),
     "qwen3": hf.HfRow(
@@ -144,11 +168,14 @@ HF_ROWS: dict[str, hf.HfRow] = {
     "qwen2_5_vl_text": hf.HfRow(
         arch="qwen2vl", defaults=hf.QWEN_DEFAULTS, derived=MROPE, has_window_switch=True
     ),
-    "qwen3_vl_text": hf.HfRow(
-        arch="qwen3vl",
-        names={**hf.LLAMA, **hf.HEAD_NORMS},
-        defaults={"num_key_value_heads": 32, "head_dim": 128},
-        derived={**MROPE, "n_deepstack_layers": n_deepstack},
+    "qwen3_vl_text": QWEN3_VL_ROW,
+    "qwen3_vl_moe_text": replace(
+        QWEN3_VL_ROW,
+        arch="qwen3vlmoe",
+        names={**hf.PRE_NORMS, **hf.ATTENTION, **hf.HEAD_NORMS, **QWEN3_VL_EXPERTS},
+        folds=QWEN3_VL_FOLDS,
+        defaults=QWEN3_VL_MOE_DEFAULTS,
+        refused={"decoder_sparse_step": (1,), "mlp_only_layers": ([],), "norm_topk_prob": (True,)},
     ),
     "qwen3_moe": hf.HfRow(
         arch="qwen3moe",

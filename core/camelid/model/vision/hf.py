@@ -367,3 +367,4 @@ HF_TOWERS: dict[str, HfTower] = {
         folds={"v.patch_embd": "frames"},
     ),
 }  # fmt: skip
+HF_TOWERS["qwen3_vl_moe"] = replace(HF_TOWERS["qwen3_vl"], text="qwen3_vl_moe_text")

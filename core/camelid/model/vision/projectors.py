@@ -78,7 +78,7 @@ PROJECTORS: dict[str, Projector] = {
         axes=True,
     ),
     "qwen3vl_merger": Projector(
-        archs=("qwen3vl",),
+        archs=("qwen3vl", "qwen3vlmoe"),
         prompt=QWEN,
         tensors={**NORMS, **LINEAR_LAYER, **MLP},
         taps={"norm": "M", "fc1": "MM", "fc2": "OM"},

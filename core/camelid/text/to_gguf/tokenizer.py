@@ -21,7 +21,7 @@ from camelid.text.to_gguf.wordpiece import wordpiece_fields
 from camelid.text.tokenizers.control_tokens import ENDS
 from camelid.text.tokenizers.hf.files import TokenizerFiles
 from camelid.text.tokenizers.hf.models import kind_of
-from camelid.text.tokenizers.hf.processors import read_processor
+from camelid.text.tokenizers.hf.processors import doubles_separator, read_processor
 from camelid.text.tokenizers.hf.roles import read_settings, role_ids, with_control_tokens
 from camelid.text.tokenizers.hf.tokenizer import checked_size
 from camelid.text.tokenizers.hf.values import Json, mapping, unicode
@@ -54,6 +54,7 @@ KINDS = {
     "mask_token_id": "uint32",
     "add_bos_token": "bool",
     "add_eos_token": "bool",
+    "add_sep_token": "bool",
     "add_space_prefix": "bool",
     "remove_extra_whitespaces": "bool",
     "precompiled_charsmap": "array[uint8]",
@@ -150,6 +151,7 @@ def _special_fields(of: Published) -> dict[str, object]:
         "padding_token_id": next(iter(ids["pad"]), None),
         "add_bos_token": bool(before),
         "add_eos_token": bool(after),
+        "add_sep_token": doubles_separator(of.tokenizer) or None,  # only pairs of texts read it
     }
 
 

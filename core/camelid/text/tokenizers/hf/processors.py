@@ -46,6 +46,19 @@ def read_processor(tokenizer: Json) -> TokensAround:
     return around
 
 
+def doubles_separator(tokenizer: Json) -> bool:
+    """True if two tokens separate the texts of a pair, as in RoBERTa."""
+    return any(_has_two(kind, step) for kind, step in steps(tokenizer, "post_processor", "processors"))
+
+
+def _has_two(kind: str, step: Json) -> bool:
+    if kind != "TemplateProcessing":
+        return kind == "RobertaProcessing"
+    pieces = [mapping(piece, "post_processor.pair") for piece in array(step.get("pair") or [], "pair")]
+    texts = [i for i, piece in enumerate(pieces) if "Sequence" in piece]
+    return len(texts) == 2 and texts[1] - texts[0] > 2
+
+
 def _cls_and_sep(step: Json) -> TokensAround:
     return TokensAround((_name(step.get("cls"), "cls"),), (_name(step.get("sep"), "sep"),))
 
