@@ -177,7 +177,8 @@ class Arch:
     files those in `optional_outer`. Tensors in `no_ending` lack the ending `.weight`. Tensors in `biases`
     have a bias, those in `optional_biases` may have one. `ones` are vectors of 1, which no file stores: gains
     of norms without one, the lerp of a row before. `splits` cuts fused tensors; a tensor in `interleaved`
-    repeats its parts once per head, counted by that letter; of a stack, each matrix is cut. `stacks` are the
+    repeats its parts once per head, counted by that letter; of a stack, each matrix is cut, or
+    each part of one row is a matrix. `stacks` are the
     prefixes of a model's stacks of layers in names: of an encoder and a decoder, if there are two. The first
     layer of a stack has the tensors in `first`, others may. Files without a gate have MLPs of the activation
     `plain_act`, if it is named.

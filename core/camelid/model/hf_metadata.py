@@ -173,7 +173,7 @@ def _windowed(settings: HfSettings) -> list[bool]:
     """True for layers with a sliding window."""
     config, n_layers = settings.config, settings.n_layers
     local = CHUNKED if settings.arch.is_chunked else SLIDING
-    if config.has("layer_types") or settings.row.layer_types:
+    if config.has("layer_types") or (settings.row.layer_types and len(settings.arch.mixers) == 1):
         types = settings.layer_types
         unknown = {*types} - {local, FULL}
         if unknown or len(types) != n_layers:

@@ -176,7 +176,10 @@ def _rwkv_sizes(rwkv: RwkvSpec | None) -> Mapping[str, int]:
 
 
 def _split(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
-    """The tensors, with fused ones cut into their parts. A fused tensor has the rows of all its parts."""
+    """The tensors, with fused ones cut into their parts.
+
+    A fused tensor has the rows of all its parts; of a stack each matrix has them, or each part is one matrix.
+    """
     out = dict(tensors)
     for prefix, sizes in {"": _sizes(spec), **_layer_sizes(spec, arch)}.items():
         for name, parts in arch.splits.items():
@@ -186,20 +189,20 @@ def _split(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[s
             n_repeats = sizes[arch.interleaved.get(name, "1")]
             for ending in ("weight", "bias"):
                 fused = out.get(f"{prefix}{name}.{ending}")
-                if fused is not None and _n_rows(fused) == sum(counts):
+                if fused is not None and fused.shape[_axis(fused, counts)] == sum(counts):
                     del out[fused.name]
                     out |= _cut(fused, [f"{prefix}{part}.{ending}" for part, _ in parts], counts, n_repeats)
     return out
 
 
-def _n_rows(weight: Weight) -> int:
-    """Rows of a matrix, or of each matrix of a stack."""
-    return weight.shape[1] if len(weight.shape) == 3 else weight.shape[0]
+def _axis(fused: Weight, counts: list[int]) -> int:
+    """The axis that is cut: 1 for a stack whose matrices are cut, else 0."""
+    return int(len(fused.shape) == 3 and {*counts} != {1})
 
 
 def _cut(fused: Weight, names: list[str], counts: list[int], n_repeats: int) -> dict[str, Weight]:
     """The parts by name. The file repeats the sequence of parts `n_repeats` times, once per head."""
-    if len(fused.shape) == 3:
+    if _axis(fused, counts):
         spans = zip(names, accumulate(counts), counts, strict=True)
         return {name: cut_each(fused, name, end - n, n) for name, end, n in spans}
     sizes = [count // n_repeats for count in counts]
