@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cuda.rig import open_rig
-from tests.support.native.cases_basic import delta_case, mamba2_case, own_cases, rwkv7_case
+from tests.support.native.cases_basic import delta_case, mamba2_case, own_cases, rwkv6_case, rwkv7_case
 from tests.support.parity.case_tools import array, empty
 from tests.support.parity.cases_encoder import encoder_cases, places
 from tests.support.parity.cases_sampling import LARGE, case, limited
@@ -30,6 +30,8 @@ def wide_cases() -> Iterator[OpCase]:
     for width in (130, 512):
         yield mamba2_case(4, width, 9, 2, 1, places((3, 1)))
         yield delta_case(4, width, 9, 2, 1, places((3, 1)))
+    yield rwkv6_case(4, 256, 1, 1, places((3, 1)))
+    yield rwkv6_case(4, 130, 2, 1, places((3, 1)), u=False)
     yield rwkv7_case(4, 256, 1, places((3, 1)))
 
 

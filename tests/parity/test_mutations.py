@@ -180,6 +180,8 @@ MUTATIONS: dict[str, tuple[str, str]] = {
     "scan_mamba2": ("sum += sums[at + l]", "sum += sums[at]"),
     "scan_delta": ("by, sum.z, decay * sum.y", "by, sum.z, sum.y"),
     "scan_sums": ("sum += sums[at + l]", "sum += sums[at]"),
+    "rwkv6_inputs": ("query * u[c] * key", "query * key"),
+    "scan_rwkv6": ("place.key + place.row % COLS", "place.row"),
     "rwkv7_key": ("a - 1.0", "a"),
     "rwkv7_inputs": ("= rate * unit", "= unit"),
     "scan_rwkv7": ("part[i] * one.decay, one.correction, one.key)", "part[i], one.correction, one.key)"),

@@ -71,6 +71,10 @@ def _wkv_grid(op: Op, c: Context) -> Grid:
     return (tiles(_wkv_width(op, "y"), STATE_ROWS), op.integer("n_heads"), sequences)
 
 
+def _wkv6_values(op: Op, _: Context) -> Values:
+    return {"width": _wkv_width(op, "y"), "heads_each": op.view("r").cols // op.view("k").cols}
+
+
 def _bonus_values(op: Op, _: Context) -> Values:
     return {"width": _wkv_width(op, "x"), "heads": op.integer("n_heads")}
 
@@ -119,6 +123,7 @@ KERNELS: dict[str, OpKernels] = {
     "token_shift": OpKernels(
         (Kernel("recurrent", width_grid("x"), _shift_values, name="token_shift"),), ("part",)
     ),
+    "scan_rwkv6": OpKernels((Kernel("rwkv6", _wkv_grid, _wkv6_values, name="scan_rwkv6"),), ("n_heads",)),
     "scan_rwkv7": OpKernels(
         (Kernel("rwkv7", _wkv_grid, lambda op, c: {"width": _wkv_width(op, "y")}, name="scan_rwkv7"),),
         ("n_heads",),

@@ -38,7 +38,7 @@ PROMISE = "A"
 # MLX's own ops with sums. On a GPU the number of rows chooses their kernel, and so the order of sums.
 WITHOUT = (
     "attend_rows", "bonus_rwkv7", "conv1d", "length", "mix", "pool", "scan_delta", "scan_mamba2",
-    "scan_rwkv7",
+    "scan_rwkv6", "scan_rwkv7",
 )  # fmt: skip
 
 

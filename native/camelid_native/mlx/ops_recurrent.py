@@ -106,6 +106,25 @@ def _put_columns(op: Op, f: Trace, start: int, value: Array) -> None:
     f.put(_key(op), slots, mx.concatenate([held[:, :start], value, held[:, end:]], axis=1))
 
 
+def op_scan_rwkv6(op: Op, f: Trace) -> None:
+    """RWKV-6 (Peng et al., arXiv 2404.05892), and without `u` gated linear attention."""
+    r, w = (_heads(f.read(op.view(role)), op.integer("n_heads")) for role in "rw")  # [T, H, D] each
+    n_rows, n_heads, width = r.shape
+    n_key_heads = op.view("k").cols // width
+    k, v = (_spread(f.read(op.view(role)), n_key_heads, n_heads) for role in "kv")  # [T, H, D] each
+    rate, has_u = mx.exp(w), op.has("u")
+    decay, key = mx.exp(-rate), k if has_u else -mx.expm1(-rate) * k
+    bonus = (r * f.weights.vector(op.weight("u")).reshape(n_heads, -1) * k).sum(axis=-1) if has_u else None
+
+    def step(state: Array, t: int) -> tuple[Array, Array]:  # [H, V, K]
+        after = state * decay[t][:, None] + v[t][..., None] * key[t][:, None]
+        y = ((state if has_u else after) * r[t][:, None]).sum(axis=-1)
+        return after, y if bonus is None else y + v[t] * bonus[t][:, None]
+
+    y = _each_row(op, f, step, (n_heads, width, width))
+    f.write(op.view("y"), y.reshape(n_rows, -1))
+
+
 def op_scan_rwkv7(op: Op, f: Trace) -> None:
     """RWKV-7's generalized delta rule (Peng et al., arXiv 2503.14456)."""
     n_heads = op.integer("n_heads")

@@ -42,6 +42,7 @@ def recurrent_cases() -> Iterator[OpCase]:
     yield from mamba2_cases()
     yield from delta_cases()
     yield from shift_cases()
+    yield from rwkv6_cases()
     yield from rwkv7_cases()
     yield from bonus_cases()
 
@@ -118,6 +119,29 @@ def shift_cases() -> Iterator[OpCase]:
                 weights={"lerp": weight("f32", 115, n_mixed, cols)},
                 attrs={"part": part},
                 **_slots(rows, 2 * cols),
+            )
+
+
+def rwkv6_cases() -> Iterator[OpCase]:
+    """State rows on one lane and several, of odd sizes and of the most columns; keys of one head and of
+    several; decays from almost 1 to almost 0.
+    """
+    for rows in SEQUENCES:
+        n = sum(rows["lengths"])
+        for n_heads, n_keys, cols in ((3, 3, 8), (4, 2, 50), (2, 1, 64), (1, 1, 256)):
+            weights = {"u": f32(array(116, n_heads, cols))} if n_heads == n_keys else {}
+            yield OpCase(
+                op="scan_rwkv6",
+                views={
+                    "y": empty(n, n_heads * cols),
+                    "r": array(110, n, n_heads * cols),
+                    "w": array(108, n, n_heads * cols, scale=3.0),
+                    "k": array(111, n, n_keys * cols),
+                    "v": array(105, n, n_keys * cols),
+                },
+                weights=weights,
+                attrs={"n_heads": n_heads},
+                **_slots(rows, n_heads * cols * cols),
             )
 
 

@@ -166,15 +166,14 @@ def recurrent_rows() -> Iterator[CaseRow]:
                   dt=(n, 4), beta=np.abs(normal("beta", n, 4)) % np.float32(1.0), a=negative_a, dt_bias=(4,),
                   scale=0.35, n_key_heads=2, slots=(slots, 4 * 8 * 8), **lengths)  # fmt: skip
         yield row("token_shift", y=(n, 30), x=(n, 10), lerp=(3, 10), part=1, slots=(slots, 20), **lengths)
-        yield row("scan_rwkv6", y=(n, 24), r=(n, 24), w=(n, 24), k=(n, 24), v=(n, 24), u=(3, 8), n_heads=3,
-                  slots=(slots, 24 * 8), **lengths)  # fmt: skip
-        yield row("scan_rwkv6", y=(n, 32), r=(n, 32), w=(n, 32), k=(n, 16), v=(n, 16), n_heads=4,
-                  slots=(slots, 32 * 8), **lengths)  # fmt: skip
         for width in (8, 64):  # 64: the state matrix is more than a kernel's thread takes at once
             cols = 3 * width
             k_k = normal("lengths", 3, width) * np.array([[1.0], [1e-8], [0.0]], np.float32)  # lengths of u
             rate = np.abs(normal("rate", n, cols)) % np.float32(1.0)
             views = dict.fromkeys(("y", "r", "w", "k", "v"), (n, cols))
+            yield row("scan_rwkv6", **views, u=(3, width), n_heads=3, slots=(slots, cols * width), **lengths)
+            yield row("scan_rwkv6", **views | dict.fromkeys("kv", (n, width)), n_heads=3,
+                      slots=(slots, cols * width), **lengths)  # fmt: skip
             yield row("scan_rwkv7", **views, a=rate, k_k=k_k.ravel(), k_a=(cols,), n_heads=3,
                       slots=(slots, cols * width), **lengths)  # fmt: skip
         yield row("bonus_rwkv7", x=(n, 24), r=(n, 24), k=(n, 24), v=(n, 24), a=(n, 24), k_a=(24,), r_k=(24,),

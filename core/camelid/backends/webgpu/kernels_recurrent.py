@@ -22,13 +22,16 @@ from camelid.plan.step import StepLayout
 
 SEQUENCES_WORD = StepLayout.header_word("sequences")
 MOST_COLS = 16  # columns of a state row that one lane has; see scan.wgsl
-# Roles of a scan's values, keys and queries, and the attribute with the number of groups of keys.
+# Roles of a scan's values, keys and queries, and the attribute with the number of groups of keys. The
+# inputs of scan_rwkv6 have a key for each column of r.
 SCANS: Mapping[str, tuple[str, str, str, str]] = {
     "scan_mamba2": ("x", "b", "c", "n_groups"),
     "scan_delta": ("v", "k", "q", "n_key_heads"),
+    "scan_rwkv6": ("v", "r", "r", "n_heads"),
     "scan_rwkv7": ("v", "k", "r", "n_heads"),
 }
-RWKV7_INPUTS = 5  # vectors of a row of `inputs` in rwkv7_inputs.wgsl
+# Vectors of a row of `inputs` in rwkv6_inputs.wgsl and rwkv7_inputs.wgsl.
+WKV_INPUTS = {"scan_rwkv6": 4, "scan_rwkv7": 5}
 
 
 def _slot_constants(op: Op, c: Context) -> Constants:
@@ -72,7 +75,14 @@ def _row_lanes(op: Op) -> int:
 
 
 def _heads(op: Op) -> int:
-    return op.integer("n_heads") if op.name == "scan_rwkv7" else op.view("dt").cols
+    return op.integer("n_heads") if op.name in WKV_INPUTS else op.view("dt").cols
+
+
+def _heads_per_key(op: Op) -> int:
+    _, _, _, groups = SCANS[op.name]
+    return (
+        op.view("r").cols // op.view("k").cols if op.name in WKV_INPUTS else _heads(op) // op.integer(groups)
+    )
 
 
 def _is_by_column(op: Op) -> bool:
@@ -86,23 +96,23 @@ def _refuses_scan(op: Op, plan: Plan) -> str:
 
 
 def _input_floats(op: Op) -> int:
-    """Floats of a row of `inputs` in scan_inputs.wgsl and rwkv7_inputs.wgsl."""
+    """Floats of a row of `inputs` in scan_inputs.wgsl, rwkv6_inputs.wgsl and rwkv7_inputs.wgsl."""
     _, keys, _, _ = SCANS[op.name]
-    if op.name == "scan_rwkv7":
-        return RWKV7_INPUTS * op.view(keys).cols
+    if op.name in WKV_INPUTS:
+        return WKV_INPUTS[op.name] * op.view(keys).cols
     return 2 * op.view(keys).cols + op.view("dt").cols * (1 if _is_by_column(op) else 2)
 
 
 def _scan_constants(op: Op, c: Context) -> Constants:
-    values, keys, queries, groups = SCANS[op.name]
+    values, keys, queries, _ = SCANS[op.name]
     places: Constants = {}
     for name, role in (("X", values), ("KEYS", keys), ("QUERIES", queries)):
         places |= {f"{name}_STRIDE": op.view(role).stride, f"{name}_OFFSET": op.view(role).offset}
     return places | {
-        "STATE_ROWS": op.view(values).cols,
+        "STATE_ROWS": op.view("y").cols,
         "COLS": _cols(op),
         "EACH": _row_lanes(op),
-        "HEADS_PER_KEY": _heads(op) // op.integer(groups),
+        "HEADS_PER_KEY": _heads_per_key(op),
         "KEY_FLOATS": op.view(keys).cols,
         "HEADS": _heads(op),
         "INPUT_FLOATS": _input_floats(op),
@@ -140,6 +150,10 @@ INPUTS = Kernel(
     ("scratch+", "b|k", "c|q", "dt", "beta?", "a", "dt_bias?"),
     _scan_constants, _inputs_grid, access="read",
 )  # fmt: skip
+RWKV6 = Kernel(
+    ("fine_exp", "rwkv6_inputs"), ("scratch+", "r", "w", "k", "u?"),
+    _scan_constants, width_grid("r"), access="read",
+)  # fmt: skip
 RWKV7 = Kernel(
     ("fine_exp", "reduce", "rwkv7_key", "rwkv7_inputs"), ("scratch+", "r", "w", "k", "a", "k_k", "k_a"),
     _scan_constants, _head_grid("y"), access="read",
@@ -169,6 +183,12 @@ KERNELS: dict[str, Kernel] = {
     ),
     "token_shift": Kernel(("slots", "token_shift"), ("y", "x", "lerp", "state.shift+"), _shift_constants,
                           width_grid("x"), attrs=("part",), refuses=_refuses_slots),
+    "scan_rwkv6": _scan(
+        ("n_heads",), ("y", "r", "w", "k", "v", "u?", "state.scan+"),
+        RWKV6,
+        Kernel(("slots", "scan", "scan_sums", "scan_rwkv6"), ("y", "v", "scratch", "state.scan+"),
+               _scan_constants, _scan_grid),
+    ),
     "scan_rwkv7": _scan(
         ("n_heads",), ("y", "r", "w", "k", "v", "a", "k_k", "k_a", "state.scan+"),
         RWKV7,

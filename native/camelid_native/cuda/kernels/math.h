@@ -8,19 +8,33 @@
 DEVICE float infinity_() { return as_float(0x7F800000u); }
 DEVICE float power2(int n) { return as_float((u32)(n + 127) << 23); }  /* 2^n for -126 <= n <= 127 */
 
-DEVICE float exp_(float x) {
-    if (is_nan(x)) return x;
-    const float v = max_(min_(x, 89.0f), -104.0f);
-    const float whole = rint_(v * 1.44269504f);
-    const float r = (v - whole * 0.693359375f) + whole * 2.12194440e-4f;
+/* exp(x) = (1 + the result) * 2^n, with the result from about -0.3 to 0.42. */
+DEVICE float exp_parts(float x, int *n) {
+    const float whole = rint_(x * 1.44269504f);
+    const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
     float p = 0.00138200796f;
     p = fma_(p, r, 0.00836868398f);
     p = fma_(p, r, 0.0416682735f);
     p = fma_(p, r, 0.166665211f);
     p = fma_(p, r, 0.49999994f);
-    p = fma_(r * r, p, r) + 1.0f;
-    const int n = (int)whole, half = n >> 1;  /* 2^n in two factors: it may be infinite or subnormal */
+    *n = (int)whole;
+    return fma_(r * r, p, r);
+}
+
+DEVICE float exp_(float x) {
+    if (is_nan(x)) return x;
+    int n;
+    const float p = exp_parts(max_(min_(x, 89.0f), -104.0f), &n) + 1.0f;
+    const int half = n >> 1;  /* 2^n in two factors: it may be infinite or subnormal */
     return p * power2(half) * power2(n - half);
+}
+
+/* exp(x) - 1 for x <= 0, in all digits also near 0. */
+DEVICE float expm1_negative(float x) {
+    if (is_nan(x)) return x;
+    int n;
+    const float part = exp_parts(max_(x, -40.0f), &n), power = power2(n);
+    return fma_(power, part, power - 1.0f);
 }
 
 /* log(1 + f) + whole * log 2, with 1 + f from sqrt(1/2) to sqrt(2). */
