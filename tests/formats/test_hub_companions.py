@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.support.vision_chat import write_chat_ggufs, write_chat_model
 from tests.support.vision_models import image_of, png_of
 
 import camelid
-from camelid.errors import ModelFormatError, UnsupportedModelError
+from camelid.errors import ModelFormatError
 from camelid.formats import hf_config, hf_weights, sentence_transformers
 from camelid.formats.hub.ids import choose_files, choose_mmproj
 from camelid.loading.identity import Identity
@@ -193,9 +194,10 @@ def seen(model: str, **options: Any) -> str:
 
 
 @pytest.mark.faults
-def test_a_tower_that_cannot_be_read_can_be_left_out(hub: Hub, default_cache: Path) -> None:
+def test_a_fetched_tower_that_cannot_be_read_is_left_out_with_a_note(hub: Hub, default_cache: Path) -> None:
     cria = (Path(camelid.__file__).parent / "data" / "cria.gguf").read_bytes()
     hub.add("o/r", {"m.gguf": cria, "mmproj.gguf": cria})
-    with pytest.raises(UnsupportedModelError, match=r"expected 'clip'.*without the tower \(--no-mmproj\)"):
-        camelid.load("o/r", backend="reference")
-    camelid.load("o/r", backend="reference", mmproj_auto=False).close()
+    with camelid.load("o/r", backend="reference") as llm:
+        assert re.search(r"; no images: .*expected 'clip'", llm.backend_note)
+    with camelid.load("o/r", backend="reference", mmproj_auto=False) as llm:
+        assert "no images" not in llm.backend_note

@@ -1,7 +1,7 @@
 """llama.cpp's embeddings of the converted encoders, from every row or from the pooled one.
 
-`python -m tests.rivals.encoders [NAME...]` prints the NMSE of the golden values to them. Dense maps after a
-pooling are left out: llama.cpp's graph of them is for one model alone.
+`python -m tests.rivals.encoders [NAME...]` prints the NMSE of Camelid's embeddings to them. Neither side
+applies the dense maps after a pooling.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from tests.rivals.llama_cpp import F32, Reading
-from tests.support.hf_models import HfCase, load_cases, nmse, write_hf
+from tests.rivals.llama_cpp import F32, UNREAD, Reading
+from tests.support.hf_models import ENCODES, HfCase, load_cases, nmse, write_hf
 from tests.support.model.file_runs import load_gguf, reference_logits
 
 from camelid.loading.convert import convert
@@ -32,8 +32,8 @@ PLAIN = Reading("")
 
 
 def encoders() -> list[HfCase]:
-    """The cases whose values are embeddings."""
-    return [case for case in load_cases() if case.head == "Model"]
+    """The cases whose values are embeddings, in files that llama.cpp opens."""
+    return [case for case in load_cases() if case.head == ENCODES and case.name not in UNREAD]
 
 
 def llama_rows(path: Path, ids: Sequence[int]) -> NDArray[np.float32]:  # [T, C]

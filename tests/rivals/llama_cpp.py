@@ -86,11 +86,11 @@ READINGS: Mapping[str, Reading] = {
     "deepseek_v3": Reading(BETAS, {"rope_scaling": YARN}),
 }
 PLAIN = Reading("")
+NOT_COMPARED: Mapping[str, str] = dict.fromkeys(
+    ("jina_bert", "jina_bert_ranking", "xlm_roberta_flash", "xlm_roberta_flash_ranking"),
+    "no logits: tests.rivals.encoders compares embeddings",
+)
 UNREAD: Mapping[str, str] = {
-    **dict.fromkeys(
-        ("jina_bert", "jina_bert_ranking", "xlm_roberta_flash", "xlm_roberta_flash_ranking"),
-        "hidden states and scores of encoders are not compared",
-    ),
     "nomic_bert_moe": "llama.cpp does not open a nomic-bert-moe with a bias of its experts' sum",
     "lfm2_old": "llama.cpp does not open an lfm2 with biases",
     "mamba_bias": "llama.cpp does not open a mamba with biases of projections",

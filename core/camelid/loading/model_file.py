@@ -14,7 +14,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
-from camelid.errors import ModelFormatError, RequestError, UnsupportedModelError
+from camelid.errors import ModelFormatError, RequestError, TensorShapeError, UnsupportedModelError
 from camelid.formats.gguf import Gguf, fetch_gguf
 from camelid.formats.hub.ids import HubId, parse_hub_id
 from camelid.formats.progress import Progress
@@ -177,7 +177,10 @@ async def fetch_files(
 
 @dataclass(frozen=True, slots=True)
 class ModelFile:
-    """A model whose header has been read and checked. `origins` are the sources of its weights, by name."""
+    """A model whose header has been read and checked.
+
+    `origins` are the sources of its weights, by name. `note` states the reason why it takes no images.
+    """
 
     name: str
     n_bytes: int
@@ -186,6 +189,7 @@ class ModelFile:
     origins: Mapping[str, ModelSource]
     directory: HfDirectory | None = None
     tower: Tower | None = None
+    note: str = ""
 
     @property
     def sources(self) -> dict[str, Any]:
@@ -263,9 +267,18 @@ async def open_model(
     """
     is_open = mmproj_auto and mmproj is None
     path, fetched = await fetch_files(model, with_mmproj=is_open, progress=progress)
-    tower = mmproj if fetched is None else fetched
     file = await _open_text(path)
-    return _with_rows(await _with_tower(file, tower) if tower is not None else file)
+    if fetched is not None:
+        return await _with_fetched(file, fetched)
+    return _with_rows(await _with_tower(file, mmproj) if mmproj is not None else file)
+
+
+async def _with_fetched(file: ModelFile, mmproj: ModelName) -> ModelFile:
+    """The model with the tower that nobody named; without it and with a note if the tower cannot be used."""
+    try:
+        return _with_rows(await _with_tower(file, mmproj))
+    except (UnsupportedModelError, ModelFormatError, TensorShapeError) as error:
+        return replace(_with_rows(file), note=f"no images: {error.message}")
 
 
 async def _with_tower(file: ModelFile, mmproj: ModelName) -> ModelFile:
@@ -274,12 +287,7 @@ async def _with_tower(file: ModelFile, mmproj: ModelName) -> ModelFile:
         raise RequestError(f"{file.name} has a vision tower of its own; leave mmproj out", field="mmproj")
     source = find_source(mmproj)
     checkpoint = checkpoint_of_gguf(await read_header(source), source=MMPROJ)
-    try:
-        tower = read_tower(checkpoint)
-    except UnsupportedModelError as error:
-        way_out = "; without the tower (--no-mmproj) the model takes text alone"
-        raise UnsupportedModelError(error.message + way_out, **error.facts) from error
-    return replace(file, tower=tower, origins={**file.origins, MMPROJ: source})
+    return replace(file, tower=read_tower(checkpoint), origins={**file.origins, MMPROJ: source})
 
 
 def _with_rows(file: ModelFile) -> ModelFile:

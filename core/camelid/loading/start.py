@@ -107,7 +107,7 @@ async def start(
         await backend.close()
         raise
     report("ready", len(STAGES), len(STAGES))
-    note = f"{chosen.note}; {tower.note}" if tower else chosen.note
+    note = "; ".join(filter(None, [chosen.note, tower.note if tower else "", file.note]))
     return RunningModel(file, backend, note, deployment, engine, options, tower)
 
 

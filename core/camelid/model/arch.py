@@ -3,13 +3,13 @@
 A shape is a string of one letter per dimension, `tensors._sizes` gives each letter its number:
 A query heads, C hidden, D head_dim, E experts, F ffn, K key/value heads x head_dim, P context length, Q query
 heads x head_dim, S ffn of the shared expert, V vocabulary, X ffn of one expert, k key/value heads, 1 one.
-Experts that neighbours share: h their number, x their ffn. d latent of experts, m width of their inputs.
+Experts that neighbours share: h their number, x their ffn. e latent of experts, o width of their inputs.
 Encoders: J width between two dense maps, L labels of the ranking head, T token types.
 Recurrent mixers: B key heads, G groups, H heads, I heads x head_dim, N width of a norm's group, U channels of
 the convolution, W width of the convolution, Z rows of the input projection; Mamba 1: r rank of time steps, s
-columns of a state, x rows of the projection to time steps, B and C. RWKV: d key heads x head_dim, f mixed
-inputs; ranks w of decays, i of in-context learning rates, v of values, g of gates, m of mixes, y of all mixes
-together.
+columns of a state, x rows of the projection to time steps, B and C. RWKV: H heads, N head_dim, d key heads x
+head_dim, f mixed inputs; ranks w of decays, i of in-context learning rates, v of values, g of gates, m of
+mixes, y of all mixes together.
 Relative positions: t buckets of distances.
 Latent attention: J query heads x head_dim without a low rank (else 0), M width of a cached row, O heads x
 value floats, R rank of keys and values, Y floats of a head's values, n unrotated floats of a query head,
@@ -29,6 +29,7 @@ from camelid.plan.weights import Weight
 
 Shapes: TypeAlias = Mapping[str, str]
 
+MIXED = "wkvrg"  # letters of RWKV-6's mixed inputs, in GGUF's order
 ATTENTION: Shapes = {"attn_q": "QC", "attn_k": "KC", "attn_v": "KC", "attn_output": "CQ"}
 OUTER: Shapes = {"token_embd": "VC", "output_norm": "C"}
 BERT_OUTER: Shapes = {"token_embd": "VC", "token_embd_norm": "C"}
@@ -54,8 +55,8 @@ SCAN: Shapes = {
 }  # fmt: skip
 RWKV6: Shapes = {
     "time_mix_lerp_x": "C", "time_mix_w1": "yC",
-    **{f"time_mix_lerp_{letter}": "C" for letter in "wkvrg"},
-    **{f"time_mix_w2_{letter}": "Cm" for letter in "wkvrg"},
+    **{f"time_mix_lerp_{letter}": "C" for letter in MIXED},
+    **{f"time_mix_w2_{letter}": "Cm" for letter in MIXED},
     "time_mix_decay": "C", "time_mix_decay_w1": "wC", "time_mix_decay_w2": "Cw",
     "time_mix_receptance": "CC", "time_mix_key": "dC", "time_mix_value": "dC", "time_mix_gate": "CC",
     "time_mix_output": "CC",
@@ -175,12 +176,12 @@ class Arch:
     Tensors. `tensors` are the layer's tensors outside mixer and MLP; `added` extends MIXER_TENSORS and
     MLP_TENSORS by kind; `outer` are the tensors outside layers. Layers may have those in `optional`,
     files those in `optional_outer`. Tensors in `no_ending` lack the ending `.weight`. Tensors in `biases`
-    have a bias, those in `optional_biases` may have one. `ones` are vectors of 1, which no file stores: gains
-    of norms without one, the lerp of a row before. `splits` cuts fused tensors; a tensor in `interleaved`
-    repeats its parts once per head, counted by that letter; of a stack, each matrix is cut, or
-    each part of one row is a matrix. `stacks` are the
-    prefixes of a model's stacks of layers in names: of an encoder and a decoder, if there are two. The first
-    layer of a stack has the tensors in `first`, others may. Files without a gate have MLPs of the activation
+    have a bias, those in `optional_biases` may have one. `ones` are vectors of 1, which no file stores: the
+    gains of norms that have none, and the lerp by which `token_shift` returns the row before. `splits` cuts
+    fused tensors: their rows, the rows of each matrix of a stack, or a stack into its matrices. A tensor in
+    `interleaved` repeats its parts once per head, counted by that letter. `stacks` are the prefixes of a
+    model's stacks of layers in names: of an encoder and a decoder, if there are two. The first layer of a
+    stack has the tensors in `first`, others may. Files without a gate have MLPs of the activation
     `plain_act`, if it is named.
     Experts. `gate` is the router's gate, `normalizes` its normalization of probs, `n_shared` the shared
     experts, in files that state none. With `weighs_input`, probs multiply what experts read.

@@ -92,7 +92,7 @@ def _kv_tensors(spec: ModelSpec) -> Tensors:
 
 
 def _own_groups(spec: ModelSpec) -> list[str]:
-    """State groups of layers with fewer KV heads than others."""
+    """State groups of full-attention layers with fewer KV heads than the most."""
     named = {layer.state_group: None for layer in spec.layers}
     return [group for group in named if group.startswith(f"{KV}_")]
 

@@ -76,9 +76,23 @@ def read_settings(directory: HfDirectory) -> HfSettings:
     if row.nested:
         config = replace(config, values={**config.values, **config.section(row.nested).values})
     values = {**row.defaults, **_renamed(config, row)}  # null is a stated value
-    head = directory.tensors.get(f"{row.ranking.get('cls.output')}.weight")
-    n_labels = min(head.shape[0], MAX_LABELS) if head and head.shape else 0
-    return HfSettings(replace(config, values=values), row, max(len(directory.tensors), 1), n_labels)
+    n_tensors, n_labels = max(len(directory.tensors), 1), _n_labels(directory, row)
+    return HfSettings(replace(config, values=values), row, n_tensors, n_labels)
+
+
+def _n_labels(directory: HfDirectory, row: HfRow) -> int:
+    """Rows of the ranking head in the directory; 0 without one. Raises TensorShapeError for too many."""
+    name = row.ranking.get("cls.output")
+    head = directory.tensors.get(f"{name}.weight") if name else None
+    n_labels = head.shape[0] if head and head.shape else 0
+    if n_labels > MAX_LABELS:
+        raise TensorShapeError(
+            f"{name}.weight: {n_labels} labels, expected at most {MAX_LABELS}",
+            name=f"{name}.weight",
+            got=n_labels,
+            want=MAX_LABELS,
+        )
+    return n_labels
 
 
 def _renamed(config: Config, row: HfRow) -> JsonObject:

@@ -110,11 +110,9 @@ def _columns_by_key_head(weight: Weight, settings: HfSettings) -> Weight:
     return swap_columns(weight, n_heads // n_keys, n_keys)
 
 
-def _add_one(weight: Weight, _: HfSettings) -> Weight:
+def _add_one(weight: Weight, settings: HfSettings) -> Weight:
     """gain = 1 + weight, in float32: bf16 would round the small weights away. A bias stays as it is."""
-    if weight.name.endswith(".bias"):
-        return weight
-    return as_f32(weight).then("add", 1.0)
+    return weight if weight.name.endswith(".bias") else _add(weight, settings, 1.0)
 
 
 def _add(weight: Weight, _: HfSettings, offset: float) -> Weight:

@@ -36,6 +36,7 @@ def hf_metadata(settings: HfSettings, *, name: str) -> Metadata:
     impossible one.
     """
     _check_refused(settings)
+    assert settings.n_layers, "bounded by the tensors before a row makes lists of so many numbers"
     arch = settings.row.arch
     own = {f"{arch}.{key}": value for part in PARTS for key, value in part(settings)}
     return {"general.architecture": arch, "general.name": name, **own}

@@ -1,9 +1,9 @@
 """Row type of `HF_ROWS`, and the tensor names, config.json keys and folds that rows share.
 
 Tensor maps go from GGUF name to published name, both relative to their layer except in `outer`; `{e}` is the
-expert index, `{q}` and `{k}` that of a query and key head, `{abc}` each of its letters, and these tensors
-are stacked. A fold changes a tensor at load. Folds are exact (rows permuted, a matrix transposed or
-cut in two, 1 added to a norm's gain), except the exponential of a decay.
+expert index, `{q}` and `{k}` that of a query and key head, `{wkvrg}` each of these letters in turn, and
+these tensors are stacked. A fold changes a tensor at load. Folds are exact (rows permuted, a matrix
+transposed or cut in two, 1 added to a norm's gain), except the exponential of a decay.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ class HfRow:
     `encoder_layer`; `names`, `named_by` and `layer` are the decoder's. `folds` maps a GGUF name to one or
     more folds (`hf_folds.FOLDS`), in order, `scales` to factors of its rows, from config.json and the number
     of rows. Tensors that begin or end with an item of `ignored` are not weights.
-    Keys. `nested` is the section of config.json that holds the text model's keys, before those outside it.
+    Keys. `nested` names the section of config.json with the text model's keys, which override those outside.
     `aliases` are other names of config.json keys; keys of the dicts in `sections` are read as
     `section.key`. `keys`, `numbers`, `counts` and `products` map GGUF keys to config.json keys: `numbers` are
     optional floats, `counts` integers, `products` integers multiplied from two keys, `derived` values of

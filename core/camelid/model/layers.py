@@ -166,7 +166,7 @@ def altup(c: Lowering, x: View, i: int) -> View:
 def with_input(c: Lowering, x: View, i: int) -> View:
     """x += mixer; x += MLP; x += the token's embedding for the layer; x *= the layer's scale (Gemma 4).
 
-    Experts are beside a dense MLP, each of both with its own norms. Their router reads the stream.
+    A layer of experts also has a dense MLP; both have their own norms. The router reads the stream.
     """
     layer, blk = c.layer(i), f"blk.{i}."
     y = MIXERS[layer.mixer](c, c.norm(x, blk + "attn_norm"), i)

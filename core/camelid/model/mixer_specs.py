@@ -93,7 +93,8 @@ def read_delta(metadata: MetadataReader, arch: Arch) -> DeltaSpec:
 def read_rwkv(metadata: MetadataReader, mixers: Collection[str], hidden_size: int) -> RwkvSpec | None:
     """Sizes of RWKV layers, if any of these mixers has them.
 
-    RWKV-7 with layer norms has the same epsilon of heads where they have 64 columns, as in published models.
+    The norm of heads has `head_dim` times the model's epsilon in RWKV-7, and HEADS_EPS in RWKV-6 and in
+    models whose other norms are RMS norms; for heads of 64 columns both are 64e-5.
     """
     if not {*RWKV6_MIXERS, *RWKV7_MIXERS} & {*mixers}:
         return None

@@ -27,6 +27,7 @@ def with_own_counts(metadata: MetadataReader, layers: Sequence[LayerSpec]) -> tu
     kv_heads = metadata.counts(KV_HEADS, n, most(metadata, HEADS, n))
     widths = metadata.counts(WIDTH, n, 0)
     _check(metadata, heads, kv_heads)
+    _check_layers(metadata, layers, kv_heads, widths)
     keys = list(zip(layers, heads, kv_heads, widths, strict=True))
     groups = {layer.state_group for layer in layers}
     most_kv = {g: max(key[2] for key in keys if key[0].state_group == g) for g in groups}
@@ -38,6 +39,21 @@ def _check(metadata: MetadataReader, heads: Sequence[int], kv_heads: Sequence[in
     for n_heads, n_kv_heads in zip(heads, kv_heads, strict=True):
         if n_kv_heads and (n_heads % n_kv_heads or not n_heads):
             metadata.fail(HEADS, f"is {n_heads} in a layer with {n_kv_heads} KV heads, expected a multiple")
+
+
+def _check_layers(
+    metadata: MetadataReader, layers: Sequence[LayerSpec], kv_heads: Sequence[int], widths: Sequence[int]
+) -> None:
+    """Raises ModelFormatError for numbers that the residual, the window or the KV cache excludes."""
+    most_in_window = max((n for layer, n in zip(layers, kv_heads, strict=True) if layer.window), default=0)
+    for layer, n, width in zip(layers, kv_heads, widths, strict=True):
+        if layer.residual != "sequential" and not (n and width):
+            metadata.fail(WIDTH if n else KV_HEADS, "is 0 in a layer, expected at least 1")
+        if layer.window and n != most_in_window:
+            metadata.fail(KV_HEADS, f"is {n} in a layer with a window, expected {most_in_window} in each")
+        if layer.kv_layer >= 0 and n != kv_heads[layer.kv_layer]:
+            owner = f"{kv_heads[layer.kv_layer]} as in layer {layer.kv_layer}, whose keys and values it reads"
+            metadata.fail(KV_HEADS, f"is {n} in a layer, expected {owner}")
 
 
 def _varied(layer: LayerSpec, n_heads: int, n_kv_heads: int, width: int, most_kv: int) -> LayerSpec:

@@ -162,9 +162,9 @@ class DeltaSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RwkvSpec:
-    """Sizes of RWKV layers: `n_heads` of `head_dim`, `n_key_heads` of keys and values, a norm of heads with
-    the epsilon `norm_eps`, and the ranks of the matrix pairs that give decays, in-context learning rates, the
-    share of the first layer's values, gates (RWKV-7), and mixes (RWKV-6)."""
+    """Sizes of RWKV layers: `n_heads` of `head_dim`, `n_key_heads` of keys and values, an optional norm of
+    heads with the epsilon `norm_eps`, and the ranks of the matrix pairs that give decays, in-context learning
+    rates, the share of the first layer's values, gates (RWKV-7), and mixes (RWKV-6)."""
 
     n_heads: int
     n_key_heads: int

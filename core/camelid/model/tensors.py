@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import accumulate, dropwhile
 
 from camelid.errors import TensorShapeError, UnsupportedModelError
-from camelid.model.arch import ABSENT, ELEMENTWISE, KV_TENSORS, NO_ENDING, Arch, Shapes
+from camelid.model.arch import ABSENT, ELEMENTWISE, KV_TENSORS, MIXED, NO_ENDING, Arch, Shapes
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.latent import split_kv_b
 from camelid.model.metadata_reader import MetadataReader
@@ -170,7 +170,7 @@ def _rwkv_sizes(rwkv: RwkvSpec | None) -> Mapping[str, int]:
         return {}
     return {
         "f": N_MIXED + bool(rwkv.gate_rank), "w": rwkv.decay_rank, "i": rwkv.rate_rank,
-        "v": rwkv.value_rank, "g": rwkv.gate_rank, "m": rwkv.mix_rank, "y": 5 * rwkv.mix_rank,
+        "v": rwkv.value_rank, "g": rwkv.gate_rank, "m": rwkv.mix_rank, "y": len(MIXED) * rwkv.mix_rank,
         "H": rwkv.n_heads, "N": rwkv.head_dim, "d": rwkv.n_key_heads * rwkv.head_dim,
     }  # fmt: skip
 
@@ -178,7 +178,7 @@ def _rwkv_sizes(rwkv: RwkvSpec | None) -> Mapping[str, int]:
 def _split(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
     """The tensors, with fused ones cut into their parts.
 
-    A fused tensor has the rows of all its parts; of a stack each matrix has them, or each part is one matrix.
+    Cut are the rows of a matrix, the rows of each matrix of a stack, or a stack into its matrices.
     """
     out = dict(tensors)
     for prefix, sizes in {"": _sizes(spec), **_layer_sizes(spec, arch)}.items():
@@ -189,7 +189,7 @@ def _split(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[s
             n_repeats = sizes[arch.interleaved.get(name, "1")]
             for ending in ("weight", "bias"):
                 fused = out.get(f"{prefix}{name}.{ending}")
-                if fused is not None and fused.shape[_axis(fused, counts)] == sum(counts):
+                if fused is not None and fused.shape and fused.shape[_axis(fused, counts)] == sum(counts):
                     del out[fused.name]
                     out |= _cut(fused, [f"{prefix}{part}.{ending}" for part, _ in parts], counts, n_repeats)
     return out

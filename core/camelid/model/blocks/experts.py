@@ -42,8 +42,7 @@ def experts(c: Lowering, h: View, i: int) -> View:
     if blk + "ffn_up_shexp" in c.weights:
         c.plan.add(y, _shared(c, h, i))
     if blk + "ffn_exps.bias" in c.weights:
-        ones = inline_f32("ones", [1.0] * y.cols, (y.cols,))
-        y = c.plan.affine(y, ones, c.weights[blk + "ffn_exps.bias"])
+        y = c.plan.affine(y, inline_f32("one", [1.0], (1,)), c.weights[blk + "ffn_exps.bias"])
     return c.summed(y)
 
 

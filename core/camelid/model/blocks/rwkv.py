@@ -46,7 +46,7 @@ def rwkv_state(spec: ModelSpec) -> Tensors:
 def _mixed(c: Lowering, h: View, i: int) -> dict[str, View]:
     """The inputs of the time mix by letter, each h mixed with the row before it in its own way; [T, C]."""
     lerp, state = c.weights[f"blk.{i}.time_mix_lerp_fused"], StateRef(RECURRENT, i)
-    y = c.plan.token_shift(h, lerp, state=state, part=TIME)  # [T, 6*C]
+    y = c.plan.token_shift(h, lerp, state=state, part=TIME)  # [T, n*C], n letters: 5 or 6
     return dict(zip("rwkvag"[: lerp.rows], c.split(y, *[h.cols] * lerp.rows), strict=True))
 
 

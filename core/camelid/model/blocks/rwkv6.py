@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from camelid.model.arch import MIXED
 from camelid.model.blocks.rwkv import CHANNEL, TIME, low_rank, norm_heads, sizes
 from camelid.model.lowering import RECURRENT, Lowering
 from camelid.plan.plan import StateRef, View
 from camelid.plan.weights import Weight
-
-MIXED = "wkvrg"  # letters of the mixed inputs, in GGUF's order
 
 
 def rwkv6(c: Lowering, h: View, i: int) -> View:

@@ -111,7 +111,7 @@ GEMMA4_COUNTS: hf.Names = {
 GEMMA4_DEFAULTS = {
     "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512, "sliding_window": 512,
     "hidden_size_per_layer_input": 256, "num_kv_shared_layers": 0,
-    "final_logit_softcapping": None,  # written as 0: llama.cpp bounds logits of files that state none
+    "final_logit_softcapping": None,  # written as 0, as files that state none have a softcap of 30
     "rope_parameters": {
         "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.25, "rope_theta": 1e6},
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
@@ -200,6 +200,7 @@ ARCHS: dict[str, Arch] = {
         attention_scale=1.0,
         local_theta=10000.0,
         scales_embeddings=True,
+        softcaps=(0.0, 30.0),
     ),
     "gemma3n": Arch(
         rope_style="neox",

@@ -40,7 +40,7 @@ ARCHS: dict[str, Arch] = {
         max_alibi_bias=8.0,
         scale_power=-1.0,
     ),
-    "refact": Arch(rope_style="", norm_kind="layer", max_alibi_bias=8.0),  # files name the norms' epsilon rms
+    "refact": Arch(rope_style="", norm_kind="layer", max_alibi_bias=8.0),  # files have the key of RMS norms
     # StableLM 2 12B: no ffn_norm, and norms of heads with a row per head.
     "stablelm": Arch(
         rope_style="neox",
@@ -61,7 +61,7 @@ def _jais_embeddings(config: Config, n_rows: int) -> hf.Runs:
 
 
 def _refact_width(config: Config) -> MetadataValue:
-    """Two thirds of the stated width, or of four times the stream's, up to a multiple of 256."""
+    """Two thirds of the stated width, or of four times the hidden size, up to a multiple of 256."""
     inner = config.count("n_inner", 4 * config.count("n_embd"))
     return -(-(2 * inner // 3) // 256) * 256
 
@@ -124,7 +124,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         outer=hf.GPT_OUTER,
         layer="transformer.h.{i}.",
         folds={"attn_k": "first_half", "attn_v": "second_half", **hf.HALVES},
-        keys={**hf.GPT2_KEYS, "hidden_activation": "hidden_act"},  # the MLP's is no setting
+        keys={**hf.GPT2_KEYS, "hidden_activation": "hidden_act"},  # config.json names no activation
         derived={"attention.head_count_kv": lambda _: 1, "feed_forward_length": _refact_width},
     ),
     "starcoder2": hf.HfRow(

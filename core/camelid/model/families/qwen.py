@@ -134,18 +134,9 @@ QWEN35_ROW = hf.HfRow(
     refused=hf.SILU,
     ignored=(".rotary_emb.inv_freq", "mtp."),
 )
-QWEN3_VL_EXPERTS: hf.Names = {
-    "ffn_gate_inp": "mlp.gate",
-    "ffn_gate_exps.weight": "mlp.experts.gate_up_proj",
-    "ffn_up_exps.weight": "mlp.experts.gate_up_proj",
-    "ffn_down_exps.weight": "mlp.experts.down_proj",
-}
+QWEN3_VL_EXPERTS: hf.Names = {"ffn_gate_inp": "mlp.gate", **hf.FUSED_EXPERTS}
 # Published stacks are [experts, in, out], those that transformers saves [experts, out, in].
-QWEN3_VL_FOLDS: hf.Names = {
-    "ffn_gate_exps": "outputs_first first_half",
-    "ffn_up_exps": "outputs_first second_half",
-    "ffn_down_exps": "outputs_first",
-}
+QWEN3_VL_FOLDS = hf.expert_folds("outputs_first first_half", "outputs_first second_half", "outputs_first")
 QWEN3_VL_MOE_DEFAULTS = {
     "num_key_value_heads": 16, "num_experts": 60, "num_experts_per_tok": 4, "moe_intermediate_size": 1408,
     "rope_theta": 500000.0,

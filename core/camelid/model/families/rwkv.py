@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from camelid.formats.gguf_header import MetadataValue
 from camelid.formats.settings import Config
 from camelid.model import hf_rows as hf
-from camelid.model.arch import OUTER, PRE_NORMS, Arch
+from camelid.model.arch import MIXED, OUTER, PRE_NORMS, Arch
 
 NORMS = ("token_embd_norm", "output_norm", *PRE_NORMS, "time_mix_ln")
 SECOND_NORM = {"attn_norm_2": (("ffn_norm", "C"),)}  # llama.cpp's name
-MIXED = "wkvrg"  # letters of RWKV-6's mixed inputs, in GGUF's order
 MIXES = {
     "time_mix_lerp_fused": tuple((f"time_mix_lerp_{letter}", "1") for letter in MIXED),
     "time_mix_w2": tuple((f"time_mix_w2_{letter}", "1") for letter in MIXED),
