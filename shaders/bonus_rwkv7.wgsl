@@ -19,7 +19,7 @@ override V_OFFSET: u32 = 0u;
 override A_STRIDE: u32 = 0u;
 override A_OFFSET: u32 = 0u;
 
-fn share_of(row: u32, c: u32) -> f32 {
+fn product_at(row: u32, c: u32) -> f32 {
   let key = rwkv7_key(k[row * K_STRIDE + K_OFFSET + c], a[row * A_STRIDE + A_OFFSET + c], k_a[c]);
   return r[row * R_STRIDE + R_OFFSET + c] * r_k[c] * key;
 }
@@ -29,7 +29,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(local_invocation_index
   let row = group.y;
   let first = group.x * COLS;
   var own = 0.0;
-  for (var c = first + lane; c < first + COLS; c += LANES) { own += share_of(row, c); }
+  for (var c = first + lane; c < first + COLS; c += LANES) { own += product_at(row, c); }
   let share = workgroup_sum(own, lane);
   for (var c = first + lane; c < first + COLS; c += LANES) {
     let at = row * X_STRIDE + X_OFFSET + c;

@@ -1,10 +1,10 @@
 // router: ids = the SLOTS largest of score + bias, the largest first, ties to the lowest id; probs = scores
-// of these ids, divided by their sum if NORMALIZE, times SCALE, times gain if there is one. GATE 0: score = softmax(logits); 1:
-// sigmoid(logits); 2: score = logits, and probs = softmax over the chosen; 3: score = logits, and each prob
-// is the softmax of the chosen expert over the experts near it, without earlier choices. Without a bias the
-// logits are compared instead of the scores: both have the same order, but f32 scores tie where they
-// saturate. Experts form GROUPS groups of neighbours; only those of the GROUPS_USED groups whose two largest
-// score + bias have the largest sum are compared.  grid: one workgroup per row.
+// of these ids, divided by their sum if NORMALIZE, times SCALE, times gain if there is one. GATE 0: score =
+// softmax(logits); 1: sigmoid(logits); 2: score = logits, and probs = softmax over the chosen; 3: score =
+// logits, and each prob is the softmax of the chosen expert over the experts near it, without earlier
+// choices. Without a bias the logits are compared instead of the scores: both have the same order, but f32
+// scores tie where they saturate. Experts form GROUPS groups of neighbours; only those of the GROUPS_USED
+// groups whose two largest score + bias have the largest sum are compared.  grid: one workgroup per row.
 @group(0) @binding(1) var<storage, read_write> ids: array<f32>;
 @group(0) @binding(2) var<storage, read_write> probs: array<f32>;
 @group(0) @binding(3) var<storage, read_write> logits: array<f32>;

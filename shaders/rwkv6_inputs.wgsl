@@ -1,6 +1,6 @@
-// rwkv6_inputs: the inputs of scan_rwkv6 that the state rows of a head share: inputs[t] = key, decay, and two vectors
-// of y = S @ read + v * sum(own) with the S before the row, each of KEY_FLOATS columns. With u, read = r and
-// own = r * u * k; without, key = (1 - decay) * k, read = decay * r and own = r * key.
+// rwkv6_inputs: for each row of the step, the vectors that all state rows of a head need in scan_rwkv6: inputs[t] =
+// key, decay, and two vectors of y = S @ read + v * sum(own) with the S before the row, each of KEY_FLOATS columns.
+// With u, read = r and own = r * u * k; without, key = (1 - decay) * k, read = decay * r and own = r * key.
 // grid: (tiles of 64 columns, rows).
 @group(0) @binding(1) var<storage, read_write> inputs: array<f32>;
 @group(0) @binding(2) var<storage, read> r: array<f32>;
@@ -21,7 +21,7 @@ override K_STRIDE: u32 = 0u;
 override K_OFFSET: u32 = 0u;
 
 // 1 - exp(-v) for v >= 0, in all digits also near 0, where it is v - v^2 / 2 + v^3 / 6 - ...; NaN stays NaN.
-fn share_of(v: f32) -> f32 {
+fn one_minus_exp(v: f32) -> f32 {
   let high = fma(-v, fma(-v, fma(-v, 1.0 / 40320.0, 1.0 / 5040.0), 1.0 / 720.0), 1.0 / 120.0);
   let series = fma(-v, fma(-v, fma(-v, fma(-v, high, 1.0 / 24.0), 1.0 / 6.0), 0.5), 1.0);
   return select(1.0 - fine_exp(-v), v * series, v < 0.5);
@@ -35,7 +35,8 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
   let rate = fine_exp(w[id.y * W_STRIDE + W_OFFSET + c]);
   let decay = fine_exp(-rate);
   let query = r[id.y * R_STRIDE + R_OFFSET + c];
-  var all = vec4(share_of(rate) * key, decay, decay * query, query * share_of(rate) * key);
+  let entering = one_minus_exp(rate) * key;
+  var all = vec4(entering, decay, decay * query, query * entering);
   if (HAS_U) { all = vec4(key, decay, query, query * u[c] * key); }
   for (var i = 0u; i < 4u; i++) { inputs[id.y * INPUT_FLOATS + i * KEY_FLOATS + c] = all[i]; }
 }

@@ -1,5 +1,5 @@
-// rwkv7_inputs: the inputs of scan_rwkv7 that the state rows of a head share: inputs[t] = u (k_k * k of length 1),
-// a * u, key, decay and r, each of KEY_FLOATS columns.  grid: (heads, rows).
+// rwkv7_inputs: for each row of the step, the vectors that all state rows of a head need in scan_rwkv7: inputs[t] =
+// u (k_k * k of length 1), a * u, key, decay and r, each of KEY_FLOATS columns.  grid: (heads, rows).
 @group(0) @binding(1) var<storage, read_write> inputs: array<f32>;
 @group(0) @binding(2) var<storage, read> r: array<f32>;
 @group(0) @binding(3) var<storage, read> w: array<f32>;

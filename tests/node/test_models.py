@@ -120,6 +120,7 @@ ADDRESSES = {
     r"C:\m\x.gguf": "A file of this device can be dropped here",
     "https://h.example/models/": "names no file; expected an address like",
     "https://h.example/a%2Fb.gguf": "names no file",
+    "https://h.example/mmproj-m-F16.gguf": "mmproj-m-F16.gguf is a vision tower alone. Open it together",
     "https://me:secret@h.example/x.gguf": "contains a user name or password",
     "https://h.example/100%.gguf": "'https://h.example/100%.gguf' has a percent sign",
     "https://h.example/%FF.gguf": "write %25 for the sign itself",

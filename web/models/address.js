@@ -1,7 +1,7 @@
 // From what a visitor types to a model's files: a hub id by the hub's listing, or an address.
 
 import {
-  abbreviated, chooseFiles, chooseTower, decoded, hubName, isUnsafe, parseHubId, partNames,
+  abbreviated, chooseFiles, chooseTower, decoded, hubName, isTower, isUnsafe, parseHubId, partNames,
 } from "./hub_id.js";
 import { Interrupted, retried, statusError, unreachable } from "./requests.js";
 import { ModelError } from "./texts.js";
@@ -44,6 +44,7 @@ export function fromAddress(address, base) {
   const url = urlOf(address, base);
   const name = decoded(url.pathname.split("/").at(-1), address);
   if (isUnsafe(name)) throw new ModelError("no-name", { text: shortened(address) });
+  if (isTower(name)) throw new ModelError("drop-tower-alone", { name });
   const files = partNames(name).map((part) => {
     const own = new URL(url);
     own.pathname = own.pathname.replace(/[^/]*$/, encodeURIComponent(part));

@@ -123,7 +123,7 @@ class View {
   /** Opens a stored model, unless another tab deleted it. */
   async #openStored(key, name) {
     const handles = await opened(key);
-    if (handles) return this.#openHandles(handles, name);
+    if (handles) return this.#openHandles(handles, name, this.#at.images.checked);
     await this.#fillStored();
     throw new ModelError("stored.gone", { name });
   }
@@ -160,7 +160,7 @@ class View {
     const { made, tell, end } = progressRow(job.name, () => job.stop.abort());
     this.#at.jobs.append(made);
     job.listeners.add(() => tell(job.name, job.progress, line(job.progress)));
-    const opened = (handles) => opens && !this.#isGone && this.#openHandles(handles, job.name);
+    const opened = (handles) => opens && !this.#isGone && this.#openHandles(handles, job.name, job.withTower);
     const failed = (error) => (job.stop.signal.aborted ? this.#sayStopped(job) : this.#fail(error));
     void job.ended.then(opened, failed).finally(() => {
       end();
@@ -177,9 +177,9 @@ class View {
     this.#open(model, name, mmproj);
   }
 
-  /** Opens a stored model; its vision tower too, where images are wanted. */
-  #openHandles({ model, mmproj }, name) {
-    this.#open(model, name, this.#at.images.checked ? mmproj : undefined);
+  /** Opens a stored model, with its vision tower or without. */
+  #openHandles({ model, mmproj }, name, withTower) {
+    this.#open(model, name, withTower ? mmproj : undefined);
   }
 
   #open(model, name, mmproj) {
@@ -208,14 +208,16 @@ class View {
 }
 
 /**
- * A download of this tab. `ended` resolves to handles of the files.
- * @typedef {{address: string, name: string, stop: AbortController, listeners: Set<() => void>,
- *   progress: import("./downloads.js").Progress | null, ended: Promise<import("./store.js").Handles>}} Job
+ * A download of this tab. `ended` resolves to handles of the files. `withTower` is the box at the start.
+ * @typedef {{address: string, name: string, withTower: boolean, stop: AbortController,
+ *   listeners: Set<() => void>, progress: import("./downloads.js").Progress | null,
+ *   ended: Promise<import("./store.js").Handles>}} Job
  */
 
 /** Starts a job of an address. @returns {Job} */
 function startJob({ address, found, withTower }, say) {
-  const job = { address, name: found?.name ?? address, stop: new AbortController(), progress: null };
+  const name = found?.name ?? address;
+  const job = { address, name, withTower, stop: new AbortController(), progress: null };
   job.listeners = new Set();
   const find = (signal) => found ?? findOrStored(address, { withTower, signal }, say);
   job.ended = runJob(job, find).finally(() => running.delete(address));

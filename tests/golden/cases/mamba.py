@@ -1,4 +1,4 @@
-"""Golden models of Mamba 1 and 2 and their hybrids with attention: Jamba, Falcon-H1, Nemotron-H."""
+"""Golden models of Mamba 1 and 2 and their hybrids with attention: Jamba, Falcon-H1, Nemotron-H, PLaMo 2."""
 
 from __future__ import annotations
 
@@ -158,9 +158,9 @@ CASES: tuple[CaseRow, ...] = (
     CaseRow(name="falcon_h1_norm", seed=3021, config=FALCON_H1_NORM),
     CaseRow(name="nemotron_h", seed=3030, config=NEMOTRON_H),
     CaseRow(name="nemotron_h_bias", seed=3031, config=NEMOTRON_H_BIAS),
-    CaseRow(name="plamo2", seed=3050, config=PLAMO2),
     CaseRow(name="nemotron_h_moe", seed=3046, config=NEMOTRON_H_MOE),
     CaseRow(name="nemotron_h_moe_nano", seed=3042, config=NEMOTRON_H_NANO),
+    CaseRow(name="plamo2", seed=3050, config=PLAMO2),
 )
 
 
@@ -257,6 +257,9 @@ WRONG: tuple[Mutation, ...] = (
     without("nemotron_h_moe", "bias of the shared expert", "shared_experts.up_proj.bias"),
     without("nemotron_h_moe", "bias of the latent", "fc1_latent_proj.bias"),
     without("nemotron_h_moe", "bias behind the latent", "fc2_latent_proj.bias"),
+    key("nemotron_h_moe_nano", "norm_topk_prob", True),
+    key("nemotron_h_moe_nano", "routed_scaling_factor", 1.0),
+    without("nemotron_h_moe_nano", "shared expert", "shared_experts.down_proj.weight"),
     *scan("plamo2"),
     key("plamo2", "attention_window_size", 6),
     refused("plamo2", "rms_norm_eps", 0.05),
@@ -278,7 +281,4 @@ WRONG: tuple[Mutation, ...] = (
             "mlp.down_proj.weight",
         )
     ),
-    key("nemotron_h_moe_nano", "norm_topk_prob", True),
-    key("nemotron_h_moe_nano", "routed_scaling_factor", 1.0),
-    without("nemotron_h_moe_nano", "shared expert", "shared_experts.down_proj.weight"),
 )

@@ -1,5 +1,5 @@
-"""Golden mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic, Grove,
-Grok-1."""
+"""Golden mixtures of experts that transformers has no class for: DeepSeek 1, Ling 1 and 2, Arctic,
+Grove, Grok-1."""
 
 from __future__ import annotations
 
@@ -87,6 +87,16 @@ SMALLTHINKER = config(
     sliding_window_layout=[0, 1, 1, 1, 0],
     sliding_window_size=12,
 )
+for name in ("hidden_act", "intermediate_size"):
+    SMALLTHINKER.pop(name)
+# As SmallThinker 4B: no window, rotation in every layer.
+SMALLTHINKER_4B = SMALLTHINKER | {
+    "moe_primary_router_apply_softmax": True,
+    "num_hidden_layers": 3,
+    "rope_layout": [1, 1, 1],
+    "sliding_window_layout": [0, 0, 0],
+    "tie_word_embeddings": True,
+}
 GROK = config(
     "Grok1ModelForCausalLM",
     "grok-1",
@@ -100,17 +110,7 @@ GROK = config(
     router_logit_softcapping=2.0,
     tie_word_embeddings=True,
 )
-GROK.pop("hidden_act")  # no setting
-for name in ("hidden_act", "intermediate_size"):
-    SMALLTHINKER.pop(name)
-# As SmallThinker 4B: no window, rotation in every layer.
-SMALLTHINKER_4B = SMALLTHINKER | {
-    "moe_primary_router_apply_softmax": True,
-    "num_hidden_layers": 3,
-    "rope_layout": [1, 1, 1],
-    "sliding_window_layout": [0, 0, 0],
-    "tie_word_embeddings": True,
-}
+GROK.pop("hidden_act")  # its activation is fixed
 GROVE = config(
     "GroveMoeForCausalLM",
     "grove_moe",

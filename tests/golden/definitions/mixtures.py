@@ -1,5 +1,4 @@
-"""Definitions of mixtures of experts: DeepSeek 1 and OCR, Ling 1 and 2, Arctic, Grove MoE,
-Grok-1."""
+"""Definitions of mixtures of experts: DeepSeek 1 and OCR, Ling 1 and 2, Arctic, Grove MoE, Grok-1."""
 
 from __future__ import annotations
 

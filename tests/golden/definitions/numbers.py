@@ -38,6 +38,10 @@ def relu(x: Array) -> Array:
     return np.maximum(x, 0.0)
 
 
+def sigmoid(x: Array) -> Array:
+    return 1.0 / (1.0 + np.exp(-x))
+
+
 ACTS: Mapping[str, Callable[[Array], Array]] = {
     "silu": silu,
     "swish": silu,
@@ -48,6 +52,11 @@ ACTS: Mapping[str, Callable[[Array], Array]] = {
     "relu": relu,
     "relu2": lambda x: relu(x) ** 2,
 }
+
+
+def before(x: Array) -> Array:
+    """The row before each row; zeros before the first."""
+    return np.vstack([np.zeros_like(x[:1]), x[:-1]])
 
 
 def softmax(x: Array) -> Array:

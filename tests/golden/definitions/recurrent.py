@@ -11,17 +11,15 @@ from tests.golden.definitions.numbers import (
     ACTS,
     Array,
     attend,
+    before,
     layer_norm,
     rms_norm,
     rotate,
+    sigmoid,
     silu,
 )
 
 MIXED = "rwkvag"
-
-
-def sigmoid(x: Array) -> Array:
-    return 1.0 / (1.0 + np.exp(-x))
 
 
 class Rwkv7(Decoder):
@@ -90,8 +88,7 @@ class Rwkv7(Decoder):
         return self.linear(act(self.linear(x, self.of(i, f"{name}_down"))), self.of(i, f"{name}_up"))
 
     def attention(self, x: Array, i: int) -> Array:
-        before = np.vstack([np.zeros_like(x[:1]), x[:-1]])
-        mixed = {letter: self.mix(x, before, self.part(i, f"x_{letter}")) for letter in self.letters}
+        mixed = {letter: self.mix(x, before(x), self.part(i, f"x_{letter}")) for letter in self.letters}
         r, k, v = (self.linear(mixed[name], self.of(i, f"{name}_proj")) for name in "rkv")
         if self.first_values is None:
             self.first_values = v
@@ -129,8 +126,7 @@ class Rwkv7(Decoder):
         return np.stack(rows)
 
     def mlp(self, x: Array, i: int) -> Array:
-        before = np.vstack([np.zeros_like(x[:1]), x[:-1]])
-        k = self.linear(self.mix(x, before, self.part(i, "ffn_x_k")), self.of(i, "key"))
+        k = self.linear(self.mix(x, before(x), self.part(i, "ffn_x_k")), self.of(i, "key"))
         return self.linear(self.act(k), self.of(i, "value"))
 
     def shapes(self) -> Shapes:

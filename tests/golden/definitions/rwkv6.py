@@ -6,19 +6,10 @@ from typing import ClassVar
 
 import numpy as np
 from tests.golden.definitions.decoder import Decoder, Shapes, biases
-from tests.golden.definitions.numbers import Array, layer_norm, relu, rotate, silu
+from tests.golden.definitions.numbers import Array, before, layer_norm, relu, rotate, sigmoid, silu
 
 MIXED = "wkvrg"
 BONUS = "time_faaaa"
-
-
-def sigmoid(x: Array) -> Array:
-    return 1.0 / (1.0 + np.exp(-x))
-
-
-def before(x: Array) -> Array:
-    """The row before each row; zeros before the first."""
-    return np.vstack([np.zeros_like(x[:1]), x[:-1]])
 
 
 class Mixed(Decoder):

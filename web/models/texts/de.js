@@ -12,7 +12,7 @@ export default {
   "address": "Hub-Kennung oder Adresse",
   "address.hint": "owner/repo, owner/repo:Q4_K_M, owner/repo/datei.gguf, owner/repo@revision oder eine URL",
   "address.open": "Öffnen",
-  "address.images": " Mit dem Bildteil des Modells (mmproj), falls vorhanden, für Bilder",
+  "address.images": "Mit dem Bildteil des Modells (mmproj), falls vorhanden, für Bilder",
   "drop": "Eine .gguf-Datei, ihre Teile oder einen Ordner hier ablegen, für Bilder mit einer mmproj-Datei",
   "drop.files": "Dateien wählen",
   "drop.folder": "Ordner wählen",

@@ -12,7 +12,7 @@ export const EN = {
   "address": "Hub id or address",
   "address.hint": "owner/repo, owner/repo:Q4_K_M, owner/repo/file.gguf, owner/repo@revision, or a URL",
   "address.open": "Open",
-  "address.images": " With the vision tower of the model (mmproj), if it has one, for images",
+  "address.images": "With the vision tower of the model (mmproj), if it has one, for images",
   "drop": "Drop a .gguf file, its parts or a folder here, with an mmproj file for images",
   "drop.files": "Choose files",
   "drop.folder": "Choose a folder",

@@ -12,7 +12,7 @@ export default {
   "address": "Identifiant du hub ou adresse",
   "address.hint": "owner/repo, owner/repo:Q4_K_M, owner/repo/fichier.gguf, owner/repo@revision ou une URL",
   "address.open": "Ouvrir",
-  "address.images": " Avec la partie visuelle du modèle (mmproj), s’il y en a une, pour des images",
+  "address.images": "Avec la partie visuelle du modèle (mmproj), s’il y en a une, pour des images",
   "drop": "Déposez ici un fichier .gguf, ses parties ou un dossier, avec un fichier mmproj pour les images",
   "drop.files": "Choisir des fichiers",
   "drop.folder": "Choisir un dossier",

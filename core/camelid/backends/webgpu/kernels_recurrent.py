@@ -79,10 +79,9 @@ def _heads(op: Op) -> int:
 
 
 def _heads_per_key(op: Op) -> int:
-    _, _, _, groups = SCANS[op.name]
-    return (
-        op.view("r").cols // op.view("k").cols if op.name in WKV_INPUTS else _heads(op) // op.integer(groups)
-    )
+    if op.name in WKV_INPUTS:
+        return op.view("r").cols // op.view("k").cols
+    return _heads(op) // op.integer(SCANS[op.name][3])
 
 
 def _is_by_column(op: Op) -> bool:
