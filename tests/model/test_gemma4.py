@@ -11,7 +11,7 @@ import pytest
 from tests.support.hf_models import HfCase, load_case, nmse, weights_of, write_hf, write_safetensors
 from tests.support.model.file_runs import load_hf, reference_logits
 
-from camelid.errors import CamelidError, TensorShapeError, UnsupportedModelError
+from camelid.errors import TensorShapeError, UnsupportedModelError
 from camelid.formats.hf_config import open_hf
 from camelid.model.hf import read_settings
 from camelid.model.hf_metadata import hf_metadata
@@ -53,17 +53,23 @@ def test_head_sizes_of_single_layers_are_refused_by_name(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "facts",
-    [{"global_head_dim": 16}, {"head_dim": 32}, {"use_double_wide_mlp": False}],
+    ("facts", "tensor"),
+    [
+        ({"global_head_dim": 16}, "blk.1.attn_q"),
+        ({"head_dim": 32}, "blk.0.attn_q"),
+        ({"use_double_wide_mlp": False}, "blk.3.ffn_gate"),
+    ],
 )
-def test_sizes_of_other_layers_do_not_fit_the_tensors(facts: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(TensorShapeError):
+def test_sizes_of_other_layers_do_not_fit_the_tensors(
+    facts: dict[str, Any], tensor: str, tmp_path: Path
+) -> None:
+    with pytest.raises(TensorShapeError, match=tensor):
         load_hf(write_hf(tmp_path / "m", load_case("gemma4"), config_changes=facts))
 
 
 def test_full_layers_without_values_of_their_own_need_the_setting(tmp_path: Path) -> None:
     facts = {"attention_k_eq_v": False}  # KV heads of full layers are then those of the others
-    with pytest.raises(CamelidError):
+    with pytest.raises(TensorShapeError, match=r"blk\.1\.attn_k"):
         load_hf(write_hf(tmp_path / "m", load_case("gemma4_moe"), config_changes=facts))
 
 
