@@ -121,6 +121,7 @@ rivals: .venv/.test .venv/.rivals
 	@$(KERNELS)
 	@$(MODULE) tests.rivals.llama_cpp $(ARGS)
 	@$(MODULE) tests.rivals.encoders
+	@$(MODULE) tests.rivals.adapters
 
 arm64: .venv/.arm64
 	@PYTHONPATH=native $(BIN)/python -m camelid_native.build --quiet --zig --target linux-aarch64 --out build/native

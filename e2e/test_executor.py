@@ -118,6 +118,26 @@ async def huge_buffer_is_named(host: PageHost, page: Page) -> None:
         await host.allocate(program(name="pools", kind="allocate", buffers=buffers, groups=[]))
 
 
+async def added_groups_keep_buffers_and_programs(host: PageHost, page: Page) -> None:
+    def groups(names: list[str], **more: Any) -> Json:
+        usage = ["storage", "copy_src", "copy_dst"]
+        buffers = [{"name": name, "bytes": 16, "usage": usage} for name in names]
+        parts: Json = {"modules": {}, "layouts": {}, "pipelines": [], "groups": [], "commands": []}
+        return {"name": "allocate", "kind": "allocate", "buffers": buffers, **parts, **more}
+
+    await host.open(SWIFTSHADER)
+    await host.allocate(groups(["state/kv"]))
+    await host.write_state("state/kv", 0, bytes(range(16)))
+    number = await host.compile(program())
+    await host.allocate(groups(["state/adapters.0.0/0"], dropped=[]))
+    await host.write_state("state/adapters.0.0/0", 0, bytes([7] * 16))
+    assert await host.read_state("state/kv", 0, 16) == bytes(range(16))
+    assert struct.unpack("<I", await host.read(host.run(number, step(4, 5)))) == (10,)
+    await host.allocate(groups(["state/kv"], dropped=["state/adapters.0.0/0"]))
+    assert await host.read_state("state/kv", 0, 16) == bytes(16)
+    assert "state/adapters.0.0/0" not in await page.evaluate("() => executor.memory()")
+
+
 async def missing_buffer_is_named(host: PageHost, page: Page) -> None:
     await host.open(SWIFTSHADER)
     groups = [{"layout": "rw", "bindings": [["step", 0, 16], ["weight/q", 0, 16]]}]
@@ -284,6 +304,7 @@ CHECKS: list[Check] = [
     bad_shader_is_named,
     bad_constant_is_named,
     huge_buffer_is_named,
+    added_groups_keep_buffers_and_programs,
     missing_buffer_is_named,
     missing_source_is_named,
     upload_of_odd_length_fills_up_with_zeros,

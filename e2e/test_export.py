@@ -196,6 +196,7 @@ def test_a_cut_file_is_told(name: str, seen: Seen) -> None:
     assert re.fullmatch(r"This page's file ends after [\d.]+ of [\d.]+ MB: .*", seen.cut[name])
 
 
+@pytest.mark.exhaustive
 def test_firefox_answers_alike(seen: Seen, site: Path) -> None:
     address = f"{(site.parent / 'chat.html').as_uri()}?{ON_CPU}&max_tokens={MAX_TOKENS}"
     with open_firefox() as firefox:
@@ -219,6 +220,7 @@ def installed(site: Path) -> Path:
     return python
 
 
+@pytest.mark.exhaustive
 def test_an_installation_serves_the_page(installed: Path) -> None:
     command = (installed.parent / "camelid", "web", "--port", "0")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
@@ -239,6 +241,7 @@ async def answer_at(address: str) -> Visit:
         return await visit(browser, address, "installed")
 
 
+@pytest.mark.exhaustive
 def test_an_installation_exports_the_same_file(installed: Path, site: Path, seen: Seen) -> None:
     file = site.parent / "again.html"
     run(installed.parent / "camelid", "web", "--export", file)

@@ -131,6 +131,7 @@ def firsts(hub: Hub) -> list[int]:
     return [int(headers["range"][6:].split("-")[0]) for headers in hub.downloads()]
 
 
+@pytest.mark.exhaustive
 def test_a_storage_that_is_filled_during_a_download_keeps_what_can_go_on(
     page: Firefox, stage: tuple[str, Hub]
 ) -> None:
@@ -156,6 +157,7 @@ def test_a_storage_that_is_filled_during_a_download_keeps_what_can_go_on(
     assert page("notes")["errors"] == []
 
 
+@pytest.mark.exhaustive
 def test_a_model_of_unknown_size_that_does_not_fit_leaves_nothing(
     page: Firefox, stage: tuple[str, Hub]
 ) -> None:
@@ -179,6 +181,7 @@ def test_a_model_of_unknown_size_that_does_not_fit_leaves_nothing(
     assert page("notes")["errors"] == []
 
 
+@pytest.mark.exhaustive
 def test_a_reservation_that_the_browser_refuses_is_told_in_numbers(
     firefox: Firefox, site: Path, tmp_path: Path
 ) -> None:

@@ -209,11 +209,13 @@ def test_a_wrong_setting_of_the_address_is_refused(site: tuple[Path, str]) -> No
     assert text == "The address sets threads to 'many', which is no value of it." and not can_open
 
 
+@pytest.mark.exhaustive
 def test_a_model_ends_one_that_still_loads(seen: Seen, site: tuple[Path, str], model: Path) -> None:
     results, n_workers = asyncio.run(reopened(site[1], model))
     assert results == seen.typed and n_workers == seen.workers
 
 
+@pytest.mark.exhaustive
 def test_the_page_works_without_a_network_and_in_german(
     seen: Seen, site: tuple[Path, str], model: Path
 ) -> None:

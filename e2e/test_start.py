@@ -140,6 +140,7 @@ async def visit_again(address: str) -> list[tuple[int, list[int]]]:
     return found
 
 
+@pytest.mark.exhaustive
 def test_a_returning_visit_compiles_pipelines_before_python_needs_them(folder: Path) -> None:
     """A device is opened for the kept record; the executor takes it, unless it needs another one."""
     link_site(folder / "site", folder / "probed", probed_worker())

@@ -184,6 +184,7 @@ def test_a_model_that_is_gone_is_an_error_and_can_be_opened_again(
         assert "404" in end and "load the model again" in end
 
 
+@pytest.mark.exhaustive
 def test_a_tab_that_does_not_answer_is_left_with_a_word(address: str, wanted: list[list[int]]) -> None:
     seen = asyncio.run(asyncio.wait_for(pause(address), LIMIT_S))
     assert SILENT_S / 2 < seen["turn_s"] < 3 * SILENT_S
@@ -198,6 +199,7 @@ def test_a_tab_that_does_not_answer_is_left_with_a_word(address: str, wanted: li
     assert seen["answers"] == 3 * [wanted[0]], "the last of them after the pause, in the paused tab"
 
 
+@pytest.mark.exhaustive
 def test_lost_messages_are_told(address: str, wanted: list[list[int]]) -> None:
     seen = asyncio.run(asyncio.wait_for(pause_shortly(address), LIMIT_S))
     assert "lost touch" in seen["end"] and seen["end"].endswith("ask again")

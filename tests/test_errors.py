@@ -19,6 +19,7 @@ from camelid.errors import CamelidError
 from camelid.formats.gguf import Gguf, GgufTensor, read_gguf
 from camelid.formats.hub.fetch import fetch
 from camelid.formats.quants import quant, row_bytes
+from camelid.learning.store.store import Store
 from camelid.model.read import read_model
 from camelid.plan.ops import check_op
 from camelid.plan.plan import Op
@@ -70,6 +71,7 @@ RAISERS: dict[str, Callable[[], object]] = {
     "RequestError": lambda: SamplingParams.from_options({"top_k": "1"}),
     "TemplateError": lambda: compile_template("{{ a..b }}"),
     "UnsupportedModelError": lambda: quant("q3_9"),
+    "LearningError": lambda: Store.open("local", "0" * 32, CORE / "errors.py"),
     "WitnessError": lambda: verify(CORE),
 }
 # Further reviewed messages: (class, words that it must contain, raiser).

@@ -31,6 +31,8 @@ LEFT_OUT = tuple(json.loads((CORE.parents[1] / "web/bytecode/left_out.json").rea
 # File (or a folder with its slash) -> third-party modules that it may import.
 DOORS: dict[str, set[str]] = {
     "backends/reference/": {"numpy"},
+    "loading/adapters/": {"numpy"},
+    "backends/common/halves.py": {"numpy"},
     "backends/common/join_groups.py": {"numpy"},
     "backends/common/load_ops.py": {"numpy"},
     "backends/common/observer.py": {"numpy"},
@@ -45,6 +47,8 @@ DOORS: dict[str, set[str]] = {
     "backends/remote/": {"zmq"},
     "backends/webgpu/host_python.py": {"wgpu"},
     "backends/webgpu/host_browser.py": {"js", "pyodide"},
+    "learning/numpy_kernels.py": {"numpy"},
+    "learning/trained/": {"numpy"},
     "page/images.py": {"js", "pyodide"},
     "cli/": {"click", "rich"},
     "cli/perplexity_kl.py": {"numpy"},

@@ -90,9 +90,12 @@ export class Executor {
     });
   }
 
-  /** Creates a section's buffers, zeroed. */
+  /** Creates a section's buffers, zeroed, after freeing those that it drops. Programs of other buffers stay valid. */
   allocate(section) {
-    return this.#build(section, (build) => build.finish());
+    return this.#build(section, (build) => {
+      for (const name of section.dropped ?? []) this.#destroy(name);
+      return build.finish();
+    });
   }
 
   /**

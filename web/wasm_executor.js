@@ -64,9 +64,13 @@ export class WasmExecutor {
     });
   }
 
-  /** Allocates zeroed memory for states. Frees the old states; old programs and tickets become invalid. */
+  /**
+   * Allocates zeroed memory for states. Frees the old states, unless the section adds to them; old programs and
+   * tickets then become invalid.
+   */
   allocate(section) {
     return this.#build(section, () => {}, async () => {
+      if (section.adds) return;
       await this.#queue.add(() => {}).done();
       this.#free(({ kind }) => kind !== "load");
       this.#programs.fill(null);

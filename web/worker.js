@@ -14,6 +14,8 @@ import { WasmExecutor } from "./wasm_executor.js";
 // Globals that core/camelid/backends/webgpu/host_browser.py and core/camelid/page/images.py use.
 globalThis.camelid = { Executor, WasmExecutor, openImage, openSource };
 
+const MAX_CONFIG_BYTES = 16 << 20; // of an adapter_config.json, which lists modules at most
+
 let loading = null; // the message of the call that loads the model
 let opening = null; // promise of the model
 let started = [0, 2]; // steps of Python's start: done, in all
@@ -24,6 +26,7 @@ python.catch(() => {}); // load() reports the error
 const METHODS = {
   load,
   restore,
+  load_adapter: loadAdapter,
   cancel: async ({ of }) => (await opening)?.cancel(of),
   read: async ({ of, n }) => (await opening)?.read(of, n),
 };
@@ -63,6 +66,18 @@ async function load({ id, files, mmproj, options }) {
 async function restore({ id, file }) {
   const { host_browser } = await python;
   await call({ id, method: "restore" }, host_browser.BrowserSource(await openSource(file)));
+}
+
+/** Loads an adapter: a GGUF, or safetensors with the text of their adapter_config.json. */
+async function loadAdapter({ id, file, config, ...given }) {
+  const { host_browser } = await python;
+  const text = config ? await textOf(await openSource(config)) : "";
+  const source = host_browser.BrowserSource(await openSource(file));
+  await call({ id, method: "load_adapter", config: text, ...given }, source);
+}
+
+async function textOf(source) {
+  return new TextDecoder().decode(await source.read(0, Math.min(source.size, MAX_CONFIG_BYTES)));
 }
 
 /** Forwards a call to Python, which sends events, result and errors; the bytes of a file are sent here. */

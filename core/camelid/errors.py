@@ -9,6 +9,7 @@ CamelidError
 │   └── ContextOverflowError  prompt and answer do not fit the context
 ├── FetchError              a download from a hub failed
 ├── WitnessError            a witness log is damaged or cannot be written
+├── LearningError           a learning store is damaged or cannot be written
 ├── OutOfMemoryError        a buffer or pool does not fit the device or the bound set at load
 ├── BackendError            a backend cannot run here, or an extra is missing
 │   └── DeviceLostError     the device was lost; state must be rebuilt
@@ -69,6 +70,11 @@ class FetchError(CamelidError):
 
 class WitnessError(CamelidError):
     """A witness log is damaged or cannot be written. Facts: path; line if known."""
+
+
+class LearningError(CamelidError):
+    """A learning store is damaged, or cannot be read or written. Facts: path; reason (full, damaged, busy,
+    refused, disk, newer, other, failed)."""
 
 
 class OutOfMemoryError(CamelidError):

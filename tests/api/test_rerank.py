@@ -28,7 +28,6 @@ from camelid.requests.embedding import Encoder
 from camelid.text.templates.named import RERANK
 
 SCORES = json.loads((Path(make_rerank.__file__).parent / "rerank.json").read_text())
-RAW = {"normalize": False}
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def test_scores_equal_those_of_the_oracle(layout: str, form: str, backend: str, 
         path = tmp_path / "m.gguf"
     want = np.array(SCORES[layout])
     with camelid.load(str(path), backend=backend, adapter=adapter) as loaded:
-        got = np.array(loaded.rerank(QUERY, documents(layout), **RAW))
+        got = np.array(loaded.rerank(QUERY, documents(layout), normalize=False))
         assert np.square(got - want).sum() / np.square(want - want.mean()).sum() <= 1e-10
         assert np.allclose(loaded.rerank(QUERY, documents(layout)), 1 / (1 + np.exp(-want)), atol=1e-5)
 

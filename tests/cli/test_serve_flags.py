@@ -115,8 +115,9 @@ def test_a_refused_flag_says_why(started: list[Configured], flag: Any) -> None:
     assert started == []
 
 
-def test_adapters_are_refused_in_these_words() -> None:
-    assert "--lora is not supported: no adapter can be loaded yet" in invoke("--lora", "x.gguf").output
+def test_control_vectors_are_refused_in_these_words() -> None:
+    words = "--control-vector is not supported: control vectors cannot be applied"
+    assert words in invoke("--control-vector", "x.gguf").output
 
 
 @pytest.mark.parametrize(

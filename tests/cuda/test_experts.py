@@ -99,7 +99,7 @@ def test_every_type(kind: str) -> None:
     check(cases, many=False)
 
 
-@pytest.mark.parametrize("n_experts", TILES)
+@pytest.mark.parametrize("n_experts", share_of(TILES, 2))
 def test_every_size_of_a_tile(n_experts: int) -> None:
     cases = [
         case_of(kind, n_experts, parts=parts) for kind in ("q4_0", "q6_k", "f16") for parts in (1, SLOTS)
@@ -109,7 +109,7 @@ def test_every_size_of_a_tile(n_experts: int) -> None:
     check(cases)
 
 
-@pytest.mark.parametrize(("order", "wave"), share_of([("7", "32"), ("3", "64"), ("1", "32")], 2))
+@pytest.mark.parametrize(("order", "wave"), share_of([("7", "32"), ("3", "64"), ("1", "32")]))
 def test_order_of_threads_changes_no_bit(order: str, wave: str, monkeypatch: pytest.MonkeyPatch) -> None:
     cases = [case_of("q4_0"), case_of("q4_0", 60, 200)]
     want = plain(cases)
@@ -157,7 +157,7 @@ def model() -> Loaded:
     return Loaded(Model(spec, weights), {})
 
 
-@pytest.mark.parametrize("chunk", [13, 1])
+@pytest.mark.parametrize("chunk", share_of([13, 1]))
 def test_fused_ops_and_twins_change_no_bit(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows by tiles, and rows alone."""
     fused, loaded = open_rig().capabilities().fused, model()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.cuda.rig import open_rig
 from tests.parity.test_batch import MATRICES
-from tests.support.exhaustive import share_of
+from tests.support.exhaustive import every, share_of
 from tests.support.parity.case_tools import array, empty, vector, weight
 from tests.support.parity.cases import qkv_cases
 from tests.support.parity.compare import run_on
@@ -74,7 +74,7 @@ def check(cases: list[OpCase]) -> None:
         assert all(np.isfinite(view).all() and view.any() for view in got.views.values())
 
 
-@pytest.mark.parametrize("kind", share_of(ROUNDED, len(ROUNDED)))
+@pytest.mark.parametrize("kind", every(4, ROUNDED))
 def test_every_type(kind: str) -> None:
     check([case_of("linear", kind)])
 

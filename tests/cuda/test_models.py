@@ -63,14 +63,14 @@ def test_stages_on_two_devices_run_at_once() -> None:
     assert mismatches(CRIA, prompts, asyncio.run(staged_answers(CRIA, open_rig, prompts)), want) == []
 
 
-@pytest.mark.parametrize("case", every(8, CASES), ids=str)
+@pytest.mark.parametrize("case", every(24, CASES), ids=str)
 def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(open_rig, case, "", tmp_path, fused=open_rig().capabilities().fused)
 
 
 @pytest.mark.parametrize("wave", share_of(["32", "64"]))
 @pytest.mark.parametrize("sampling", [GREEDY, DRAWN])
-@pytest.mark.parametrize("situation", COMPANY)
+@pytest.mark.parametrize("situation", share_of(COMPANY))
 def test_company_changes_no_bit(
     situation: str, sampling: Any, wave: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

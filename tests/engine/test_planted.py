@@ -12,6 +12,7 @@ from tests.support.engine_fuzz import Failure, attempt
 from tests.support.engine_scenario import Action, Ask, Config, Scenario
 
 from camelid.engine import engine
+from camelid.engine.adapters import AdapterSlots, RowKeys
 from camelid.engine.allocation import UnitPool
 from camelid.engine.checkpoints import RecurrentSlots
 from camelid.engine.kv_cache import KVCacheManager
@@ -69,6 +70,16 @@ GUARDS = {
     "found, with penalties": scenario(
         submit(), FINISH, submit(OTHER), FINISH, submit((*PROMPT, 5), sampling="penalised"), parallel=1
     ),
+    "adapters in turn": scenario(
+        submit(adapter=1), FINISH, submit(adapter=2), FINISH, submit(adapter=1), FINISH, submit(), slots=1,
+    ),
+    "adapters at once": scenario(submit(adapter=1), submit(adapter=2), submit(), Action("gather", n=20)),
+    "activated": scenario(
+        submit(), FINISH, submit(adapter=1, invocation=6), FINISH, submit(adapter=2, invocation=6), FINISH,
+        submit(), parallel=1,
+    ),
+    "activated at first": scenario(submit(adapter=1, invocation=6), submit(OTHER)),
+    "adapter, vanished": scenario(submit(adapter=1), READ, Action("vanish"), READ, submit(adapter=1)),
     "fork, mask late": scenario(
         submit(MASKED, guided=5, **LONG), Action("read", n=1), Action("step", n=1), Action("fork", n=1)
     ),
@@ -288,13 +299,28 @@ BUGS = (
 )  # fmt: skip
 
 
+BUGS_OF_ADAPTERS = (
+    Bug("rows of another adapter in the cache", "adapters in turn",
+        patched(RowKeys, "salt", lambda right: lambda self, salt: salt)),
+    Bug("an evicted slot is not written", "adapters in turn", patched(AdapterSlots, "write", no_history)),
+    Bug("slots kept by finished requests", "adapters at once", patched(AdapterSlots, "release", nothing)),
+    Bug("one slot for all", "adapters at once",
+        patched(Sequence, "active_slot", lambda right: property(lambda self: 1))),
+    Bug("activated from the first row on", "activated at first",
+        patched(Sequence, "active_slot", lambda right: property(lambda self: self.adapter_slot))),
+    Bug("rows behind the activation in the cache", "activated",
+        patched(RowKeys, "ids", lambda right: lambda self, token_ids: token_ids)),
+    Bug("a lost device's slots", "adapter, vanished", patched(AdapterSlots, "clear", nothing)),
+)  # fmt: skip
+
+
 @pytest.mark.parametrize("guard", GUARDS)
 def test_guard_is_green(guard: str) -> None:
     outcome = attempt(GUARDS[guard])
     assert not isinstance(outcome, Failure), str(outcome)
 
 
-@pytest.mark.parametrize("bug", BUGS, ids=str)
+@pytest.mark.parametrize("bug", (*BUGS, *BUGS_OF_ADAPTERS), ids=str)
 def test_planted_bug_turns_its_guard_red(bug: Bug, monkeypatch: pytest.MonkeyPatch) -> None:
     bug.plant(monkeypatch)
     outcome = attempt(GUARDS[bug.guard])

@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import safetensors
+from tests.fuzz import adapters
 from tests.fuzz.llama import llama_bytes, llama_values
 from tests.fuzz.mutate import GGUF_WORDS, JSON_WORDS, Make, damaged
 from tests.fuzz.published import config_bytes, parse_published
@@ -264,6 +265,11 @@ TARGETS: tuple[Target, ...] = (
     row("tokenizer.json as GGUF", [SEED_PUBLISHED], parse_tokenizer, text=True),
     row("tokenizer in gguf", [SEED_WORDS], parse_words, text=True),
     Target("imatrix", damaged(imatrix_files(), words=GGUF_WORDS), parse_imatrix),
+    row("peft config", [adapters.PEFT_CONFIG], adapters.parse_peft_config, text=True),
+    row("peft weights", [adapters.weights_of(adapters.PEFT_TENSORS)], adapters.parse_peft_weights),
+    row("mlx-lm config", [adapters.MLX_CONFIG], adapters.parse_mlx_config, text=True),
+    row("mlx-lm weights", [adapters.weights_of(adapters.MLX_TENSORS)], adapters.parse_mlx_weights),
+    Target("gguf adapter", damaged([adapters.gguf_of()], words=GGUF_WORDS), adapters.parse_gguf_adapter),
     row("session bytes", [SESSION], parse_session),
     row("session header", [SESSION_HEADER], parse_session, text=True, frame=session_framed),
     row("json", [CONFIG, INDEX, *HEADERS], parse_json, text=True),

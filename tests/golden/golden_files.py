@@ -1,4 +1,4 @@
-"""Parts that the scripts of archs/*.json share: token ids, the files' text, and the comparison with them."""
+"""Parts that the scripts of archs/*.json share: token ids, seeds, the files' text, comparison with them."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,35 @@ from tests.support import hf_models
 from tests.support.hf_models import HfCase, load_case, nmse, weights_crc32
 
 ALLOWED = 1e-11  # NMSE between machines; float32 norms round about 1e-14
+SEEDS = 500  # bound of a search
 STORED = ("config", "seed", "weights_crc32", "tensors", "token_ids")
+
+
+class CloseExpertsError(AssertionError):
+    """Rounding may change a choice of experts with this seed."""
+
+
+def check_gap(row: CaseRow | HfCase, gap: float, least: float) -> None:
+    """Raises CloseExpertsError if the last chosen expert and the first of the others are too close."""
+    if gap <= least:
+        raise CloseExpertsError(
+            f"{row.name}: seed {row.seed} has experts {gap:.1e} apart, least {least:.0e}; "
+            f"find another by --seed-search {row.name}"
+        )
+
+
+def search_seed(row: CaseRow, golden: Callable[[CaseRow], HfCase]) -> bool:
+    """Prints the first seed, from the row's on, whose choices of experts are stable; False if none is."""
+    for seed in range(row.seed, row.seed + SEEDS):
+        try:
+            golden(replace(row, seed=seed))
+        except CloseExpertsError as error:
+            print(str(error).partition(";")[0], flush=True)
+        else:
+            print(f"{row.name}: seed {seed} fits")
+            return True
+    print(f"{row.name}: no seed from {row.seed} to {row.seed + SEEDS - 1} fits; lower the number of tokens")
+    return False
 
 
 def bare_case(row: CaseRow, tensors: dict[str, list[int]]) -> HfCase:

@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.fixture(autouse=True)
-def restored() -> Iterator[None]:
+def none_left_open() -> Iterator[None]:
     """Fails a test that leaves a backend on the rig open: later tests of MLX would run the rig's kernels."""
     yield
     rig = sys.modules.get("tests.metal.on_rig")

@@ -54,7 +54,8 @@ def with_nan(program: MlxProgram, view: View, data: bytes) -> mx.array:  # [capa
 class MetalOnRig(MlxBackend):
     """A backend whose kernels the rig creates from its opening to its close.
 
-    MLX's own functions return when the last of several backends closes, in whatever order they close.
+    While several are open, all use the rig of the last one opened. MLX's own functions return when the last
+    of them closes, in whatever order they close.
     """
 
     _open: ClassVar[set[MetalOnRig]] = set()

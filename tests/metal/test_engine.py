@@ -64,7 +64,7 @@ def few(case: HfCase) -> HfCase:
 NARROW = "gemma3n"  # its routers have rows of 3
 
 
-@pytest.mark.parametrize("case", every(8, [case for case in load_cases() if case.name != NARROW]), ids=str)
+@pytest.mark.parametrize("case", every(24, [case for case in load_cases() if case.name != NARROW]), ids=str)
 def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(MetalOnRig, few(case), "", tmp_path, fused=FUSED)
 
@@ -74,7 +74,7 @@ def test_narrow_matrices_are_refused_by_name(tmp_path: Path) -> None:
         check_logits(MetalOnRig, few(load_case(NARROW)), "", tmp_path, fused=FUSED)
 
 
-@pytest.mark.parametrize("name", share_of(sorted(path.name for path in FOLDER.iterdir()), 3))
+@pytest.mark.parametrize("name", share_of(sorted(path.name for path in FOLDER.iterdir())))
 def test_directories_of_mlx_have_the_logits_of_mlx_lm(name: str) -> None:
     ids = [ids[:LENGTH] for ids in stored_ids(name)]
     got = asyncio.run(run(MetalOnRig(), load_hf(FOLDER / name), ids, 5, fused=FUSED))
@@ -83,7 +83,7 @@ def test_directories_of_mlx_have_the_logits_of_mlx_lm(name: str) -> None:
 
 
 @pytest.mark.parametrize("sampling", share_of([DRAWN, GREEDY]))
-@pytest.mark.parametrize("situation", COMPANY)
+@pytest.mark.parametrize("situation", share_of(COMPANY))
 def test_company_changes_no_bit(situation: str, sampling: Any, tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "tiny.gguf", seed=3, hidden=64, head_dim=16, ffn=96, context=512)
     case = opened_case(tmp_path / "tiny.gguf", backend="mlx", sampling=sampling)

@@ -10,10 +10,13 @@ from tests.metal.rig import Source
 from tests.metal.samples import sources
 from tests.metal.spaces import complaints, has_clang
 
-from camelid_native.mlx.metal import attention, experts, products, rows, sampling
+from camelid_native.mlx.metal import adapters, attention, experts, products, rows, sampling
 from camelid_native.mlx.metal.launch import Kernel
 
-pytestmark = pytest.mark.skipif(not has_clang(), reason="no clang: pip install ziglang")
+pytestmark = [
+    pytest.mark.exhaustive,
+    pytest.mark.skipif(not has_clang(), reason="no clang: pip install ziglang"),
+]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +25,7 @@ def texts() -> Mapping[str, Source]:
 
 
 def test_the_sample_has_every_kernel(texts: Mapping[str, Source]) -> None:
-    modules = (products, attention, experts, rows, sampling)
+    modules = (products, adapters, attention, experts, rows, sampling)
     values = (value for module in modules for value in vars(module).values())
     bodies = {value.body[-1] for value in values if isinstance(value, Kernel)}
     assert bodies == {source.name for source in texts.values()}

@@ -50,6 +50,7 @@ def extra_over(n_laps: int) -> int:
     return asyncio.run(laps())
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_peak_memory_is_flat_over_a_thousand_steps() -> None:
     extra = extra_over(N_LAPS)

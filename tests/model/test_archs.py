@@ -101,6 +101,14 @@ def test_a_stored_output_matrix_is_used(tmp_path: Path) -> None:
     assert nmse(alone(load_hf(folder), case), case.logits) <= MAX_NMSE
 
 
+@pytest.mark.parametrize("name", ["gpt_neox", "mt5", "t5", "t5encoder", "umt5"])
+def test_save_pretrained_writes_that_a_model_is_no_decoder(name: str, tmp_path: Path) -> None:
+    """The classes of these models read the key in no layer, or set it for each stack."""
+    case = load_case(name)
+    folder = write_hf(tmp_path / "m", case, config_changes={"is_decoder": False})
+    assert nmse(alone(load_hf(folder), case), case.logits) <= MAX_NMSE
+
+
 def without_modules(folder: Path, **facts: object) -> Path:
     """llama_bidirec with config.json's pooling alone, or with none."""
     case = load_case("llama_bidirec")

@@ -11,7 +11,7 @@ const RELAXED_SINCE = 11.4; // earlier: hidden, and Liftoff's dot product is wro
 const OLD_FLAGS = ["--experimental-wasm-relaxed-simd", "--no-liftoff"];
 const FORM_PANELS = 2;
 // From abi.h: sizes of records; offsets of an op's views and weights, and of a program's scratch and rows.
-const OP_BYTES = 448, PROGRAM_BYTES = 80, VIEWS = 8, VIEW_BYTES = 24, WEIGHTS = 152, SCRATCH = 16, ROWS = 72;
+const OP_BYTES = 496, PROGRAM_BYTES = 80, VIEWS = 8, VIEW_BYTES = 24, WEIGHTS = 200, SCRATCH = 16, ROWS = 72;
 const PAGE = 65536, STACK_BYTES = 1 << 20, STEP_BYTES = 64;
 
 if (V8 < RELAXED_SINCE) OLD_FLAGS.forEach((flag) => setFlagsFromString(flag));

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 from tests.support.gguf_files import write_tiny_llama
+from tests.support.random_adapters import random_adapter
+from tests.support.served_adapters import write_gguf_adapter
 from tests.support.tiny_encoders import write_encoder
 
 import camelid
@@ -64,6 +66,37 @@ def talk(path: Path, work: Callable[[Client], Awaitable[None]]) -> Client:
 
     asyncio.run(visit())
     return client
+
+
+def test_adapters_of_a_page(path: Path, tmp_path: Path) -> None:
+    """The answers of the library with the same adapters."""
+    with camelid.load(path, backend="reference") as llm:
+        adapter = random_adapter(llm, 1)
+        gguf = write_gguf_adapter(tmp_path / "a.gguf", llm, adapter)
+        llm.load_adapter(adapter, name="own")
+        want = llm.generate("the llama", adapter="own", **GREEDY).token_ids
+        base = llm.generate("the llama", **GREEDY).token_ids
+    assert want != base
+
+    async def work(client: Client) -> None:
+        given = {"name": "own", "scale": 1.0, "applies": False, "config": ""}
+        await client.model.call(1, "load_adapter", json.dumps(given), find_source(gguf))
+        assert client.told[1][-1]["value"] == "own"
+        done = await client.call(2, "generate", prompt="the llama", options=GREEDY | {"adapter": "own"})
+        plain = await client.call(3, "generate", prompt="the llama", options=GREEDY)
+        assert done["token_ids"] == want and plain["token_ids"] == base
+        (shown,) = await client.call(4, "adapters")
+        assert (shown["name"], shown["rank"], shown["applied"]) == ("own", 3, 0.0)
+        assert await client.call(5, "unload_adapter", name="own") is None
+        refused = await client.call(6, "generate", prompt="the llama", options={"adapter": "own"})
+        assert refused["name"] == "RequestError" and "unknown" in refused["message"]
+        await client.model.call(7, "load_adapter", json.dumps(given), find_source(path))
+        assert "'adapter' is expected" in client.told[7][-1]["error"]["message"]
+        broken = json.dumps(given | {"config": "{"})
+        await client.model.call(8, "load_adapter", broken, find_source(gguf))
+        assert client.told[8][-1]["error"]["name"] == "ModelFormatError"
+
+    talk(path, work)
 
 
 def test_an_answer_is_its_events(path: Path) -> None:

@@ -80,7 +80,7 @@ def outputs(driver: str, cases: Sequence[OpCase]) -> list[Any]:
 
 @pytest.mark.parametrize("driver", share_of(DRIVERS))
 @pytest.mark.parametrize("type_", share_of(reversed(TYPES), 2))
-@pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
+@pytest.mark.parametrize("lanes", share_of([GPU_LANES, SOFTWARE_LANES]))
 @pytest.mark.parametrize("op", MATRICES)
 def test_a_batch_changes_no_bit_of_a_row(
     op: str, lanes: int, type_: str, driver: str, monkeypatch: pytest.MonkeyPatch
@@ -139,7 +139,7 @@ def quads_of(case: OpCase) -> int:
     return context.quads(op)
 
 
-@pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
+@pytest.mark.parametrize("lanes", share_of([GPU_LANES, SOFTWARE_LANES]))
 def test_a_batch_changes_no_bit_of_a_query_key_or_value(lanes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("camelid.backends.webgpu.backend.SOFTWARE_LANES", lanes)
     for case in (*qkv_cases(), *norm_rope_cases()):

@@ -236,6 +236,7 @@ def test_streams_continue_on_a_fresh_device(model: Path) -> None:
     assert all("Parent device is lost" in text and "open again after" in text for text in told), told
 
 
+@pytest.mark.exhaustive
 def test_weights_on_the_device_have_the_files_size(tmp_path: Path) -> None:
     write_tiny_llama(wide := tmp_path / "wide.gguf", seed=5, n_layers=3, context=512)
 

@@ -97,8 +97,8 @@ ERRORS = (
     ("linear_narrow", "linear", "FIRST_ROW + id.x", "id.x"),
     ("embed", "embed", "PLACES - 1u) - FIRST_ROW", "PLACES - 1u)"),
     ("embed_position", "embed_position", "place - FIRST_ROW", "place"),
-    ("linear_add_norm", "linear_add_norm", "z[to + SQUARES_AT", "z[to + N"),
-    ("linear_add_norm", "linear_add_norm", "gain[FIRST_ROW + ", "gain["),
+    ("norm_behind", "linear_add_norm", "z[to + SQUARES_AT", "z[to + N"),
+    ("norm_behind", "linear_add_norm", "gain[GAIN_AT + ", "gain["),
     ("linear_experts", "linear_experts", "group.z) - FIRST_EXPERT", "group.z)"),
     ("linear_experts", "linear_experts", "group.z * Y_SLOT", "group.z * N"),
 )

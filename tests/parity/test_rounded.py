@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.parity.test_batch import alone, case_of
 from tests.parity.test_ops import WAYS
-from tests.support.exhaustive import exhaustive
+from tests.support.exhaustive import exhaustive, share_of
 from tests.support.parity.adapters import need_driver
 from tests.support.parity.cases import one_of_each_kind, shaders_of
 from tests.support.parity.compare import TOLERANCE, errors, run_on
@@ -65,7 +65,7 @@ def test_rounded_activations_differ_from_float_ones() -> None:
 
 
 @pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
-@pytest.mark.parametrize("type_", ["q8_0", "q4_0", "q4_k", "iq2_xs", "iq4_nl", "nvfp4"])
+@pytest.mark.parametrize("type_", share_of(["q8_0", "q4_k", "q4_0", "iq2_xs", "iq4_nl", "nvfp4"], 2))
 @pytest.mark.parametrize("op", ["norm_linear_glu", "linear_add_norm"])
 def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, lanes: int) -> None:
     case = case_of(op, type_, 1024)

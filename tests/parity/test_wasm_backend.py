@@ -292,7 +292,7 @@ def _staged(made: Doubling, inputs: tuple[str, ...] = (), outputs: tuple[str, ..
 
 
 def test_sections_are_plain_data_and_complete(host: NodeHost) -> None:
-    """Hosts receive JSON. Every address of a record is listed: of 6 views, of 3 weights, and for 2 states two
+    """Hosts receive JSON. Every address of a record is listed: of 8 views, of 3 weights, and for 2 states two
     tensors and a table.
     """
     seen: list[Json] = []
@@ -311,7 +311,7 @@ def test_sections_are_plain_data_and_complete(host: NodeHost) -> None:
     fields = {buffer["name"].split("/")[0]: buffer.get("addresses") for buffer in section["buffers"]}
     assert fields["arena"] is None and fields["program"] == {"each": 80, "fields": [0, 16]}
     records = fields["records"]
-    assert records["each"] == ctypes.sizeof(OpRecord) and len(records["fields"]) == 6 + 3 + 2 * (2 + 1)
+    assert records["each"] == ctypes.sizeof(OpRecord) and len(records["fields"]) == 8 + 3 + 2 * (2 + 1)
 
 
 def test_counters_move(host: NodeHost) -> None:

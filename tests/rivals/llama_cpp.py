@@ -88,6 +88,10 @@ NOT_COMPARED: Mapping[str, str] = {
         ("jina_bert", "jina_bert_ranking", "xlm_roberta_flash", "xlm_roberta_flash_ranking"),
         "no logits: tests.rivals.encoders compares embeddings",
     ),
+    **dict.fromkeys(
+        ("afmoe_global", "cohere2_global", "exaone4_global", "exaone_moe_global"),
+        "llama.cpp reads no key of layers without rotation",
+    ),
     "gemma4": "llama.cpp shares keys in the published order of layers alone, and aborts with another",
 }
 UNREAD: Mapping[str, str] = {
@@ -132,16 +136,17 @@ def convert_case(name: str, folder: Path, to: str) -> Path:
     return target
 
 
-def llama_logits(path: Path, sequences: Sequence[Sequence[int]]) -> Logits:
-    """llama.cpp's logits of every row; sequences run separately."""
+def llama_logits(path: Path, sequences: Sequence[Sequence[int]], *, adapter: Path | None = None) -> Logits:
+    """llama.cpp's logits of every row, perhaps with an adapter; sequences run separately."""
     rival: Any = import_module("llama_cpp")  # installed by `make rivals`
     rows: Logits = []
     for ids in sequences:
         n_rows = -(-len(ids) // LEAST_CONTEXT) * LEAST_CONTEXT
         sizes = {"n_ctx": n_rows, "n_batch": n_rows, "n_threads": 1, "n_threads_batch": 1}
         model = rival.Llama(
-            str(path), logits_all=True, verbose=False, type_k=F32, type_v=F32, swa_full=True, **sizes
-        )
+            str(path), logits_all=True, verbose=False, type_k=F32, type_v=F32, swa_full=True, **sizes,
+            lora_path=str(adapter) if adapter else None,
+        )  # fmt: skip
         model.eval(list(ids))
         rows.append(np.array(model.scores[: len(ids)]))
         model.close()

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from tests.rivals import encoders
+from tests.rivals import adapters, encoders
 from tests.rivals.llama_cpp import NOT_COMPARED, UNREAD, compare
 from tests.support.hf_models import HfCase, decoders
 
@@ -32,6 +32,12 @@ def test_logits_agree(name: str, to: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("case", encoders.encoders(), ids=str)
 def test_embeddings_agree(case: HfCase, tmp_path: Path) -> None:
     assert encoders.compare(case, tmp_path) <= BOUNDS["f32"]
+
+
+@pytest.mark.parametrize("name", [case.name for case in adapters.cases()])
+def test_adapters_agree(name: str, tmp_path: Path) -> None:
+    own, without = adapters.compare(name, tmp_path)
+    assert own <= BOUNDS["f32"] < without
 
 
 @pytest.mark.parametrize("name", UNREAD)

@@ -17,7 +17,7 @@ from tests.support.samplers_oracle import Case, drawn, ranked, softmax, survivin
 from camelid.backends.reference.sampling import philox
 from camelid.errors import RequestError
 from camelid.sampling.drawing import PURPOSE_DRAW, PURPOSE_XTC, DrawNoise
-from camelid.sampling.host import HostSampler, NeedsAllLogits, Scores, largest_indices, top_logprobs, winner
+from camelid.sampling.host import HostSampler, NeedsAllLogits, Scores, largest_indices, winner
 from camelid.sampling.params import SamplingParams
 from camelid.sampling.samplers import SAMPLERS
 from camelid.sampling.survivors import Survivors, UnlistedTokens
@@ -262,7 +262,7 @@ def test_the_likeliest_tokens_have_logprobs() -> None:
     row = row_of(logits)
     whole = row._replace(candidates=None, logits=all_of(logits).logits)
     probs = np.log(softmax(logits.astype(np.float32).astype(np.float64)))
-    for found in (top_logprobs(row, 7), top_logprobs(whole, 7)):
+    for found in (Scores.of_row(row).top_logprobs(7), Scores.of_row(whole).top_logprobs(7)):
         assert [i for i, _ in found] == ranked(logits)[:7].tolist()
         assert [value for _, value in found] == pytest.approx(probs[ranked(logits)[:7]].tolist(), abs=1e-5)
     best = int(ranked(logits)[0])
@@ -271,7 +271,7 @@ def test_the_likeliest_tokens_have_logprobs() -> None:
 
 
 def test_more_alternatives_than_tokens_are_all_tokens() -> None:
-    assert len(top_logprobs(row_of(LOGITS), 20)) == 14
+    assert len(Scores.of_row(row_of(LOGITS)).top_logprobs(20)) == 14
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ import pytest
 from camelid.errors import ModelFormatError, RequestError
 from camelid.formats.gguf import Gguf
 from camelid.plan.step import StepSampling
-from camelid.requests.build import check_names, file_defaults
+from camelid.requests.build import check_names
+from camelid.requests.file_defaults import file_defaults
 from camelid.sampling.options import SamplingOptions
 from camelid.sampling.params import CHECKS, DEFAULT_ORDER, ORDERS, SamplingParams
 

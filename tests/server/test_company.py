@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from tests.support.exhaustive import share_of
 from tests.support.served_here import ServedHere, served_here
 
 N_REQUESTS, N_CLIENTS = 200, 32
@@ -105,7 +106,7 @@ def joined(parts: list[dict[str, Any]]) -> Any:
     return "".join(texts), reasons, lists
 
 
-@pytest.mark.parametrize("options", [{}, {"kv_rows": 2048}], ids=["roomy", "preempted"])
+@pytest.mark.parametrize("options", share_of([{}, {"kv_rows": 2048}]), ids=["roomy", "preempted"])
 def test_company_changes_no_bit(options: dict[str, Any]) -> None:
     rng = random.Random(22)
     requests = [random_request(rng) for _ in range(N_REQUESTS)]

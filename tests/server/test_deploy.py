@@ -17,7 +17,8 @@ from tests.support.served import ROOT, served
 
 from camelid.server.http.guard import PUBLIC
 from camelid.server.http.keys import KeyRing, read_key_file
-from camelid.server.settings import PREFIX, ROWS
+from camelid.server.setting_rows import PREFIX
+from camelid.server.settings import ROWS
 from camelid.server.sources import configure
 
 DEPLOY = ROOT / "deploy"
@@ -84,7 +85,7 @@ def test_the_keys_of_the_readme_are_read(tmp_path: Path) -> None:
     file = tmp_path / "api-keys"
     file.write_text(written[1])
     alone, alice, ops = read_key_file(file)
-    assert alone.scopes == ops.scopes == {"use", "admin"}
+    assert (alone.scopes, ops.scopes) == ({"use", "learn", "admin"}, {"use", "admin"})
     assert (alice.name, alice.scopes) == ("alice", {"use"})
     assert (alice.requests_per_minute, alice.tokens_per_minute, alice.concurrency) == (60, 100_000, 4)
     assert KeyRing([ops]).find("ops-secret") == ops

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tests.support.exhaustive import every
 from tests.support.served_here import ServedHere, served_here
 from tests.support.undisturbed import undisturbed
 
@@ -62,7 +63,7 @@ def bodies(route: Route) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("route", TABLES.values(), ids=name_of)
+@pytest.mark.parametrize("route", every(2, [*TABLES.values()]), ids=name_of)
 def test_a_hostile_value_is_no_fault(served: ServedHere, route: Route) -> None:
     path = route.path.replace("{id}", "0").replace("{digest}", "x")
     with undisturbed(served.http):

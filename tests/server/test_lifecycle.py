@@ -205,7 +205,7 @@ def failed_start(*arguments: str) -> str:
         (["--memory", "1M"], "all models may hold 1,000,000"),
         (["--tls-cert", "/nowhere", "--tls-key", "/nowhere"], "the TLS certificate /nowhere"),
         (["--host", "203.0.113.1", "--no-auth"], "cannot listen on 203.0.113.1"),
-        (["a=cria", "a=cria"], "two models have the name 'a'"),
+        (["a=cria", "a=cria"], "two models or adapters have the name 'a'"),
     ],
 )
 def test_a_start_that_fails_says_why(arguments: list[str], line: str) -> None:

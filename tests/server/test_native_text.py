@@ -121,9 +121,10 @@ def test_embeddings_are_checked_then_refused(server: Served, path: str) -> None:
     assert server.post(path, {"content": 5}).status_code == 400
 
 
-def test_adapters_are_none_yet(server: Served) -> None:
+def test_no_adapters_are_an_empty_list(server: Served) -> None:
     assert server.get("/lora-adapters").json() == []
-    assert server.post("/lora-adapters", []).status_code == 501
+    assert server.post("/lora-adapters", []).json() == {"success": True}
+    assert server.post("/v1/load_lora_adapter", {"lora_name": "a", "lora_path": "b"}).status_code == 501
 
 
 def test_props_tell_what_the_server_offers(server: Served) -> None:

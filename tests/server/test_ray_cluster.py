@@ -111,6 +111,7 @@ def client(alone: httpx.Client, counts: list[int]) -> httpx.Client:
     return alone
 
 
+@pytest.mark.exhaustive
 def test_a_queue_on_the_engine_starts_a_second_replica(counts: list[int]) -> None:
     assert counts == [1, 2]
 
@@ -302,6 +303,7 @@ def check(tally: Tally, expected: dict[int, str]) -> None:
     assert set(tally.errors) <= {"503 device_lost", "503 engine_failed", "in the stream: device_lost"}
 
 
+@pytest.mark.exhaustive
 def test_a_stage_is_killed_under_load(nodes: Any, expected: dict[int, str]) -> None:
     before = pids_of(nodes, STAGE)
     tally, _ = load(URL, N_REQUESTS, lambda: os.kill(before[0], signal.SIGKILL))
@@ -310,6 +312,7 @@ def test_a_stage_is_killed_under_load(nodes: Any, expected: dict[int, str]) -> N
     assert (len(after), len(set(before) & set(after))) == (2, 1), "Ray started no other stage"
 
 
+@pytest.mark.exhaustive
 def test_a_node_is_killed_under_load(nodes: Any, expected: dict[int, str]) -> None:
     """Its stage moves to the node that is left."""
     tally, _ = load(

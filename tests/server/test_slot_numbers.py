@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from camelid.engine.adapters import NO_ADAPTER, RowKeys
 from camelid.requests.output_text import Event
 from camelid.server.service.host import Batch
 from camelid.server.service.slots import IDLE_TAG, Slots, n_common
@@ -28,6 +29,7 @@ class Request:
 
     prompt_ids: tuple[int, ...] = (1, 2)
     salt: str = ""
+    row_keys: RowKeys = NO_ADAPTER
 
 
 @dataclass(eq=False)

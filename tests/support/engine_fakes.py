@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from array import array
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import count
 from random import Random
@@ -18,6 +18,7 @@ from tests.support.shadow import TABLES, VOCAB, Shadow, View, chain_key, drawn
 
 from camelid.backends.base import Candidates, Capabilities, OutputRow, PoolSize, Program, Result, Ticket
 from camelid.backends.null.backend import NullBackend, QueuedStep
+from camelid.engine.adapters import RequestAdapter, with_adapters
 from camelid.engine.engine import StepEngine
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.pace import rows_ahead
@@ -97,6 +98,7 @@ class HashBackend(NullBackend):
 
     def __post_init__(self) -> None:
         super().__init__(late=self.late, counts=False)
+        self._added: tuple[Sequence[StateSpec], Mapping[str, PoolSize]] | None = None
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
@@ -106,12 +108,18 @@ class HashBackend(NullBackend):
         )  # fmt: skip
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
+        if states and states[0].kind == "adapter":
+            self.shadow.add(states, units)
+            self._added = states, units
+            return
         self.shadow = Shadow(states, units)
         self._allocated = states, units
 
     async def recover(self) -> bool:
         self._queue.clear()
         await self.allocate(*self._allocated)
+        if self._added:
+            await self.allocate(*self._added)
         await asyncio.sleep(0)
         self.is_lost = False
         return True
@@ -264,6 +272,25 @@ async def open_engine(
         max_in_flight=max_in_flight,
         clock=clock,
     )
+
+
+ADAPTERS = StateSpec("adapters.0", "adapter", (0,), (("0", 1),), 1)
+
+
+async def open_slots(engine: StepEngine, n: int) -> None:
+    """Gives an engine adapter slots and the variants of its programs."""
+    await engine.backend.allocate([ADAPTERS], {ADAPTERS.name: PoolSize(1 + n)})
+    engine.adapters.n_slots = n
+    for entry in ENTRIES:
+        plan = make_plan(entry, engine.limits, engine.state.states)
+        plan = replace(plan, states=(*plan.states, ADAPTERS))
+        engine.programs.add(with_adapters(entry), [await engine.backend.compile(plan)])
+
+
+def adapter_of(value: int, invocation: tuple[int, ...] = ()) -> RequestAdapter:
+    """An adapter whose slot has one word."""
+    data = value.to_bytes(4, "little")
+    return RequestAdapter(f"adapter {value}", data, lambda: {ADAPTERS.name: data}, invocation)
 
 
 def request(prompt: Sequence[int], max_tokens: int | None = 8, **more: Any) -> Request:

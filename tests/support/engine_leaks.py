@@ -17,6 +17,8 @@ def leaks(engine: StepEngine) -> Iterator[str]:
     if engine.n_running or engine.n_waiting or engine._sequences or engine._pending:
         yield f"{engine.n_running} requests run, {engine.n_waiting} wait"
     yield from _units(engine.state)
+    if engine.adapters.in_use:
+        yield f"{engine.adapters.in_use} adapter slots are held without a sequence"
     if not engine.is_idle:
         yield "the engine is not idle"
 

@@ -8,7 +8,7 @@ from random import Random
 
 from tests.support.engine_fakes import FALL
 from tests.support.engine_scenario import Ask
-from tests.support.shadow import VOCAB, drawn, next_id, views_of
+from tests.support.shadow import VOCAB, adapted, drawn, next_id, views_of
 
 from camelid.errors import BackendError
 from camelid.plan.plan import StateSpec
@@ -90,14 +90,34 @@ class Oracle:
 
     def _ids(self) -> Iterator[int]:
         token_ids, n_shifted = list(self.ask.prompt), 0
+        first = self.adapter_from(token_ids)
         for n in range(self.ask.max_tokens):
             if len(token_ids) == self.context:
                 if self.ask.overflow == "stop":
                     return
                 n_dropped = self._shift(token_ids)
                 n_shifted += n_dropped
-            token_ids.append(self._next(token_ids, n, n_shifted))
+                keep = min(self.ask.n_keep, self.context - 2)
+                first = max(first - n_dropped, keep) if first > keep else first
+            token_ids.append(self._next(token_ids, n, n_shifted, self.stored(token_ids, first)))
             yield token_ids[-1]
+
+    @property
+    def invocation(self) -> tuple[int, ...]:
+        """The token that activates the adapter, if one does."""
+        at = len(self.ask.prompt) - self.ask.invocation
+        return (self.ask.prompt[at],) if self.ask.invocation else ()
+
+    def adapter_from(self, token_ids: Sequence[int]) -> int:
+        """The first row on which the adapter acts: that of the last such token of the prompt."""
+        if not self.ask.invocation:
+            return 0
+        return max(i for i, token_id in enumerate(token_ids) if token_id == self.invocation[0])
+
+    def stored(self, token_ids: Sequence[int], first: int) -> list[int]:
+        """The rows of these tokens."""
+        own = [adapted(token_id, self.ask.adapter) for token_id in token_ids[first:]]
+        return [*token_ids[:first], *own]
 
     def _shift(self, token_ids: list[int]) -> int:
         """Drops the older half of the tokens after the kept prefix. Returns the number dropped."""
@@ -106,16 +126,16 @@ class Oracle:
         del token_ids[keep : keep + n]
         return n
 
-    def _next(self, token_ids: Sequence[int], n: int, n_shifted: int) -> int:
+    def _next(self, token_ids: Sequence[int], n: int, n_shifted: int, stored: Sequence[int]) -> int:
         ask = self.ask
         if ask.guided:
-            best = likeliest(self.states, token_ids)
+            best = likeliest(self.states, stored)
             return next(i % VOCAB for i in range(best, 2 * VOCAB) if i % VOCAB % ask.guided == 0)
         if ask.sampling == "many biases":
-            return biased(likeliest(self.states, token_ids), ask.params.logit_bias)
+            return biased(likeliest(self.states, stored), ask.params.logit_bias)
         choice = max(pair for pair in self.choices if pair[0] <= n)[1]
         how = None if ask.is_hosted else replace(ask.params.words(), choice=choice, offset=n_shifted)
-        return next_id(self.states, token_ids, how)
+        return next_id(self.states, token_ids, how, stored)
 
 
 def until(token_ids: Sequence[int], eos_ids: frozenset[int]) -> list[int]:

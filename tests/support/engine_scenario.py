@@ -62,6 +62,7 @@ class Config:
     late: int | None = None  # seed
     row_buckets: tuple[int, ...] = ()
     first_checkpoint: int = PAGE_ROWS
+    slots: int = 2  # of adapters
     n_stages: int = 1  # a drawn id returns through the host if there are several
 
     @property
@@ -98,6 +99,8 @@ class Ask:
     is_atomic: bool = False
     reuses: bool = True
     salt: str = ""
+    adapter: int = 0
+    invocation: int = 0  # tokens before the prompt's end from which the adapter acts; 0: from the first on
 
     @property
     def params(self) -> SamplingParams:
@@ -158,6 +161,7 @@ def draw_config(draw: Random) -> Config:
         depth=draw.choice((1, 2, 3, 8)),
         late=draw.choice((None, draw.randrange(1 << 16))),
         row_buckets=draw.choice(((), (1, 2, 4), (3,))),
+        slots=draw.choice((1, 2, 3)),
         n_stages=draw.choice((1, 1, 1, 2, 3, 5)),
     )
 
@@ -181,13 +185,15 @@ def draw_ask(draw: Random, config: Config) -> Ask:
 
 def fitted(ask: Ask, config: Config) -> Ask:
     """The request without options that the engine refuses."""
+    ask = replace(ask, invocation=min(ask.invocation, len(ask.prompt)) if ask.adapter else 0)
     if ask.all_logits:
-        return Ask(prompt=ask.prompt, all_logits=True)
+        return Ask(prompt=ask.prompt, all_logits=True, adapter=ask.adapter, invocation=ask.invocation)
     if ask.guided:
         ask = replace(ask, sampling="greedy")
     if ask.is_hosted or ask.sampling == "shown":
         ask = replace(ask, guesses=None)
-    return replace(ask, is_atomic=ask.is_atomic and len(ask.prompt) <= config.chunk - config.parallel)
+    fits = len(ask.prompt) <= config.chunk - config.parallel and not ask.invocation
+    return replace(ask, is_atomic=ask.is_atomic and fits)
 
 
 def _overflowing(ask: Ask, draw: Random) -> Ask:
@@ -212,6 +218,7 @@ OPTIONS: tuple[tuple[float, Change], ...] = (
     (0.1, lambda ask, draw: replace(ask, reuses=False)),
     (0.1, lambda ask, draw: replace(ask, salt="other")),
     (0.05, lambda ask, draw: replace(ask, all_logits=True)),
+    (0.3, lambda ask, draw: replace(ask, adapter=draw.randint(1, 4), invocation=draw.choice((0, 1, 5)))),
 )
 # Verbs besides submit, with their weights.
 VERBS = {

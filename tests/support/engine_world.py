@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field, replace
 from random import Random
 
-from tests.support.engine_fakes import HashBackend, open_engine
+from tests.support.engine_fakes import HashBackend, adapter_of, open_engine, open_slots
 from tests.support.engine_leaks import leaks
 from tests.support.engine_oracle import EveryNth, Guesses, Oracle, likeliest, until
 from tests.support.engine_scenario import Action, Ask, Config, Scenario
@@ -82,11 +82,12 @@ class World:
             clock=self._clock,
             first_checkpoint=c.first_checkpoint,
         )
+        await open_slots(self.engine, c.slots)
         for action in scenario.actions:
             await self._act(action)
             self.check()
         await self.end()
-        self.seen.update(asdict(self.engine.counters))
+        self.seen.update(asdict(self.engine.counters), slot_loads=self.engine.adapters.n_loads)
         return self.seen
 
     async def _act(self, action: Action) -> None:
@@ -125,6 +126,7 @@ class World:
             is_atomic=ask.is_atomic,
             reuses=ask.reuses,
             salt=ask.salt,
+            adapter=adapter_of(ask.adapter, Oracle(states, ask, 0).invocation) if ask.adapter else None,
         )
 
     async def _step(self, n: int) -> None:
@@ -163,7 +165,8 @@ class World:
     def _check_logits(self, live: Live) -> None:
         if not live.ask.all_logits:
             return
-        ids, states = live.ask.prompt, self.config.states
+        states, oracle = self.config.states, live.oracle
+        ids = oracle.stored(live.ask.prompt, oracle.adapter_from(live.ask.prompt))
         want = [likeliest(states, ids[: i + 1]) for i in range(len(ids))]
         assert [list(row).index(0.0) for row in live.stream.logits] == want, "wrong logits"
 
@@ -211,6 +214,7 @@ class World:
         said = said[: max(len(said) - n % 4, 1)]
         prompt = (*said, *(1 + (997 * i + len(said)) % (VOCAB - 1) for i in range(n)))
         ask = replace(live.ask, prompt=prompt, max_tokens=4, all_logits=False, is_atomic=False, ends_at=None)
+        ask = replace(ask, invocation=min(ask.invocation, len(prompt)))
         if len(prompt) + 4 <= self.config.most_rows:
             self.submit(ask)
 

@@ -16,21 +16,30 @@ CORE = Path(__file__).parents[2] / "core" / "camelid"
 ARROWS: dict[str, set[str]] = {
     "__main__": {"cli"},
     "cli": {
-        "api", "witness", "requests", "loading", "server", "engine", "sampling", "model", "plan", "images",
-        "text", "formats", "backends/proof", "backends/registry", "backends/common", "backends/base",
+        "api", "learning", "witness", "requests", "loading", "server", "engine", "sampling", "model", "plan",
+        "images", "text", "formats", "backends/proof", "backends/registry", "backends/common",
+        "backends/base",
     },
     "page": {"api", "requests", "engine", "loading", "plan", "images", "text", "backends/base"},
     "ray": {"server", "loading", "backends/remote", "backends/base", "backends/registry"},
+    "learning": {"requests", "loading", "engine", "sampling", "training", "model"},
     "witness": {"api", "requests", "loading", "engine", "sampling", "formats"},
     "__init__": {"api"},
-    "api": {"requests", "loading", "engine", "sampling", "model", "plan", "text", "formats", "backends/base"},
+    "api": {
+        "learning", "requests", "loading", "engine", "sampling", "training", "model", "plan", "text",
+        "formats", "backends/registry", "backends/base",
+    },
     "requests": {"engine", "sampling", "model", "images", "text", "formats"},
     "loading": {
         "engine", "model", "plan", "images", "text", "formats", "backends/proof", "backends/registry",
         "backends/staged", "backends/parallel", "backends/common", "backends/base",
     },
-    "server": {"api", "witness", "requests", "loading", "engine", "sampling", "images", "text", "formats"},
+    "server": {
+        "api", "learning", "witness", "requests", "loading", "engine", "sampling", "images", "text",
+        "formats",
+    },
     "engine": {"sampling", "plan", "backends/base"},
+    "training": {"model", "plan", "backends/base"},
     "sampling": {"plan", "backends/base"},
     "model": {"plan", "formats"},
     "backends/proof": {"backends/reference", "backends/common", "backends/base", "plan", "formats"},
@@ -57,8 +66,9 @@ EVERYWHERE = {"errors", "version"}
 TIERS: dict[str, tuple[str, ...]] = {
     "faces": ("__main__", "cli", "page", "ray", "server", "__init__"),
     "Python API": ("api", "witness"),
+    "feedback": ("learning",),
     "words to requests, names to engines": ("requests", "loading"),
-    "token ids": ("engine", "sampling"),
+    "token ids": ("engine", "sampling", "training"),
     "programs": ("model", "plan"),
     "runs plans": (
         "backends/registry", "backends/proof", "backends/reference", "backends/webgpu", "backends/staged",

@@ -23,7 +23,7 @@ from camelid.engine.request import Overflow, Request
 from camelid.engine.stream import Stream
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
-from camelid.loading.start import compile_program, start_engine
+from camelid.loading.start import compile_plans, start_engine
 from camelid.model.arch import Model
 from camelid.requests.output_text import Event
 from camelid.sampling.params import SamplingParams
@@ -118,7 +118,7 @@ async def opened(
     deployment = Deployment(case.model, limits, can, case.kv_type, kv_rows, depth or can.max_in_flight)
     engine = await start_engine(file, backend, deployment, options, lambda *_: None)
     for name in {*programs, *case.request().programs}:
-        await compile_program(engine.programs, name, backend, deployment)
+        await compile_plans(engine.programs, name, backend, deployment.plans(name))
     try:
         yield engine
         while await engine.step():

@@ -34,6 +34,11 @@ def mixed(state: int, token_id: int) -> int:
     return digest((state, token_id)) >> 1
 
 
+def adapted(token_id: int, adapter: int) -> int:
+    """The stored value of a row on which an adapter acts; 31 bits fit a signed word."""
+    return digest((token_id, "adapter", adapter)) >> 33 if adapter and token_id != POISON else token_id
+
+
 def drawn(views: Sequence[View], *, how: tuple[object, ...] = ()) -> int:
     """The next id, 1 .. VOCAB - 1: no hash is token 0."""
     return 1 + digest((tuple(views), how)) % (VOCAB - 1)
@@ -64,11 +69,20 @@ def views_of(states: Sequence[StateSpec], token_ids: Sequence[int]) -> Iterator[
             yield (reduce(mixed, token_ids, START),)
 
 
-def next_id(states: Sequence[StateSpec], token_ids: Sequence[int], how: StepSampling | None) -> int:
-    """The oracle: the id that the device draws after these tokens; greedy without `how`."""
+def next_id(
+    states: Sequence[StateSpec],
+    token_ids: Sequence[int],
+    how: StepSampling | None,
+    stored: Sequence[int] = (),
+) -> int:
+    """The oracle: the id that the device draws after these tokens; greedy without `how`.
+
+    `stored` are the rows of the tokens, if an adapter acts on some.
+    """
     position = len(token_ids)
     recent = token_ids[max(0, position - how.penalty_last_n) :] if how else ()
-    return drawn(tuple(views_of(states, token_ids)), how=chain_key(how, position, recent) if how else ())
+    views = tuple(views_of(states, stored or token_ids))
+    return drawn(views, how=chain_key(how, position, recent) if how else ())
 
 
 def expected_ids(
@@ -128,10 +142,24 @@ class Shadow:
         """Executes one step. A failed step writes poison."""
         self.update(step)
         self._copy(step)
-        tokens = [POISON if is_failed else token for token in self._embed(step)]
+        adapters = [self._adapter(step, row) for row in step.rows]
+        rows = zip(self._embed(step), adapters, strict=True)
+        tokens = [POISON if is_failed else adapted(token, adapter) for token, adapter in rows]
         self._write(step, tokens)
         slots = self._recur(step, tokens)
         return [tuple(self._views(step, slots, row)) for row, _, _ in step.outputs]
+
+    def add(self, states: Sequence[StateSpec], sizes: Mapping[str, PoolSize]) -> None:
+        """Adds groups, whose units are unwritten."""
+        self.groups += [self._group(state, sizes[state.name]) for state in states]
+
+    def _adapter(self, step: Step, row: StepRow) -> int:
+        """The content of the adapter slot of a row; 0 without one."""
+        slot = step.sequences[row.sequence].adapter
+        (group,) = (g for g in self.groups if g.spec.kind == "adapter") if slot else (None,)
+        content = group.units[slot][0] if group else 0
+        assert content != POISON, "an adapter slot is read before it is written"
+        return content
 
     def update(self, step: Step) -> None:
         for group, table_row, index, unit in step.updates:

@@ -103,6 +103,8 @@ function listenToTurns(chat) {
     "copy-code": (_, button) => copy(button.closest(".code").querySelector("code").textContent),
     edit: (node, button) => chat.edit(node, button.closest("li[data-id]")),
     regenerate: (node) => chat.regenerate(node),
+    good: (node) => chat.rate(node, 1),
+    bad: (node) => chat.rate(node, -1),
     speak: (node) => toggleReading(node.id, textOf(node.message.content)),
     remove: async (node) => (await ask(text("remove.sure"), danger())) && chat.remove(node),
     before: (node) => chat.choose(node, -1),

@@ -10,7 +10,7 @@ import { faultWords, hideProblem, showFigures, showProblem, showState } from "./
 import { Talk } from "./talk.js";
 import { text } from "./texts.js";
 import { knownTools } from "./tools.js";
-import { editTurn } from "./transcript.js";
+import { completionOf, editTurn } from "./transcript.js";
 import * as tree from "./tree.js";
 import { showAddress, View } from "./view.js";
 
@@ -149,8 +149,9 @@ export class Chat {
       begin: () => conversation === this.conversation && this.#view.begin(),
       event: (event) => this.#view.push(event),
       message: (message, result) => {
-        const { finish_reason, rounds } = result ?? {};
-        const facts = result && { finish_reason, ...(rounds && { rounds }) };
+        const { finish_reason, rounds, id } = result ?? {};
+        const completion = id && { id, visit: performance.timeOrigin };
+        const facts = result && { finish_reason, ...(rounds && { rounds }), ...(completion && { completion }) };
         last = this.#add(conversation, last, message, facts).id;
       },
     };
@@ -187,6 +188,7 @@ export class Chat {
       this.refresh();
       await this.#save(conversation);
       if (node.message.role === "user") await this.#answerEdit(conversation);
+      else if (words !== textOf(node.message.content)) await this.rate(node, -1, words);
     });
   }
 
@@ -199,6 +201,14 @@ export class Chat {
   /** False once another conversation is open, or another tab has removed the node. */
   #isShown(conversation, node) {
     return conversation === this.conversation && conversation.nodes.some(({ id }) => id === node.id);
+  }
+
+  /** A thumb for an answer of this visit, perhaps with the right answer. An older one has no id any more. */
+  async rate(node, rating, correction = null) {
+    const completion = completionOf(node);
+    if (!completion || this.state !== "ready") return;
+    await this.#talk.feedback(completion, rating, correction);
+    tell(text(correction === null ? "rated" : "rated.right"));
   }
 
   /** A new answer to the prompt of `node`, by default of the last message, as a further version. */

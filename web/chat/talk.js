@@ -61,6 +61,11 @@ export class Talk {
     this.#stop.abort(new Error("the visitor stopped the call"));
   }
 
+  /** Gives feedback on an answer by its id; it acts until the page is closed. */
+  feedback(completion, rating, correction) {
+    return this.#llm.feedback(completion, rating, { correction });
+  }
+
   /** Opens a session's file; its conversation is `adopt`ed. */
   async open(file) {
     const opened = await this.#llm.restore(file);

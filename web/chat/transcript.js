@@ -95,6 +95,11 @@ function noteOf(facts) {
   return reasons.includes(facts?.finish_reason) ? text(`note.${facts.finish_reason}`) : "";
 }
 
+/** The id of an answer of this visit, whose model alone knows it; undefined for an older one. */
+export function completionOf({ facts }) {
+  return facts?.completion?.visit === performance.timeOrigin ? facts.completion.id : undefined;
+}
+
 function actions(conversation, node) {
   const bar = make("div", { className: "actions" });
   const { index, n } = place(conversation, node);
@@ -102,6 +107,9 @@ function actions(conversation, node) {
   bar.append(iconButton("copy", "copy", { act: "copy" }), iconButton("edit", "edit", { act: "edit" }));
   const isAnswer = node.message.role === "assistant";
   bar.append(iconButton("again", isAnswer ? "regenerate" : "answer", { act: "regenerate" }));
+  if (completionOf(node)) {
+    bar.append(iconButton("good", "good", { act: "good" }), iconButton("bad", "bad", { act: "bad" }));
+  }
   if (isAnswer && canRead()) bar.append(iconButton("speak", "speak", { act: "speak" }));
   bar.append(iconButton("delete", "remove", { act: "remove" }));
   return bar;

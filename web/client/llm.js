@@ -34,7 +34,7 @@ export class LLM {
    * Generates the whole answer to messages.
    * @param {object[]} messages
    * @param {object} [options] as of `stream`
-   * @returns {Promise<object>} {text, reasoning, tool_calls, token_ids, finish_reason, usage, timings, seed}
+   * @returns {Promise<object>} {text, reasoning, tool_calls, token_ids, finish_reason, usage, timings, seed, id}
    */
   async chat(messages, options = {}) {
     if (!Array.isArray(messages)) {
@@ -63,6 +63,22 @@ export class LLM {
    */
   async rerank(query, documents, options = {}) {
     return this.#call("rerank", { query, documents, options });
+  }
+
+  /**
+   * Gives feedback on an answer of this page; it acts at once, until the page is closed.
+   * @param {object | string} completion an answer, or its `id`
+   * @param {1 | -1} rating
+   * @param {{correction?: string}} [options] the right answer
+   * @returns {Promise<number>} the item's number, for `forget`
+   */
+  async feedback(completion, rating, { correction = null } = {}) {
+    return this.#call("feedback", { completion: completion.id ?? completion, rating, correction });
+  }
+
+  /** Takes an item of feedback back. */
+  async forget(item) {
+    return this.#call("forget", { item });
   }
 
   /**
@@ -115,6 +131,34 @@ export class LLM {
    */
   async restore(file) {
     return Session.made(this.#calls, "restore", { file });
+  }
+
+  /**
+   * Loads a LoRA adapter: a GGUF file, or PEFT's or mlx-lm's safetensors with `config`, their
+   * adapter_config.json. The request option `adapter` names it; with `applies` it acts on requests that name
+   * none.
+   * @param {{name: string, file?: Blob | FileSystemFileHandle, url?: string,
+   *   config?: Blob | FileSystemFileHandle | string, scale?: number, applies?: boolean}} adapter
+   * @returns {Promise<string>} its name
+   */
+  async loadAdapter({ name, file, url, config = null, scale = 1, applies = false }) {
+    return this.#call("load_adapter", { name, file: file ?? url, config, scale, applies });
+  }
+
+  /**
+   * Unloads an adapter; answers that use it go on.
+   * @param {string} name
+   */
+  async unloadAdapter(name) {
+    return this.#call("unload_adapter", { name });
+  }
+
+  /**
+   * The loaded adapters.
+   * @returns {Promise<{name: string, rank: number, bytes: number, scale: number, applied: number}[]>}
+   */
+  async adapters() {
+    return this.#call("adapters", {});
   }
 
   /**

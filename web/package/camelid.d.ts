@@ -106,8 +106,23 @@ export interface Tool {
 }
 
 /** Options of a request. The model's file may have defaults of its own. */
+/** Loaded adapters of a request: a name, several, perhaps with scales, or a scale for each name. */
+export type AdapterChoice = string | (string | [string, number])[] | Record<string, number>;
+
+export interface AdapterInfo {
+  name: string;
+  rank: number;
+  bytes: number;
+  /** In requests that name it without a scale. */
+  scale: number;
+  /** In requests that name no adapter; 0 if it does not act. */
+  applied: number;
+}
+
 export interface RequestOptions {
   signal?: AbortSignal;
+  /** "" is none; without it those that were loaded to apply act. */
+  adapter?: AdapterChoice;
   max_tokens?: number | null;
   temperature?: number;
   dynatemp_range?: number;
@@ -212,6 +227,8 @@ export interface Completion {
   finish_reason: FinishReason;
   stop_sequence: string | null;
   seed: number;
+  /** For `feedback`. */
+  id: string;
   usage: { prompt_tokens: number; completion_tokens: number; cached_tokens: number };
   /** Seconds, and tokens per second. */
   timings: {
@@ -273,14 +290,42 @@ export class LLM {
   /** Embeddings of texts. Rejects with a RequestError for a model that makes none. */
   embed(
     texts: string[],
-    options?: { normalize?: boolean; dimensions?: number; prompt?: string; truncate?: boolean },
+    options?: {
+      normalize?: boolean;
+      dimensions?: number;
+      prompt?: string;
+      truncate?: boolean;
+      adapter?: AdapterChoice;
+    },
   ): Promise<number[][]>;
   /** The relevance of each document, 0 to 1. Rejects with a RequestError for a model without a ranking head. */
   rerank(
     query: string,
     documents: string[],
-    options?: { normalize?: boolean; truncate?: boolean },
+    options?: { normalize?: boolean; truncate?: boolean; adapter?: AdapterChoice },
   ): Promise<number[]>;
+  /** Feedback on an answer of this page, or its id; it acts until the page is closed. Resolves to its number. */
+  feedback(
+    completion: Completion | string,
+    rating: 1 | -1,
+    options?: { correction?: string },
+  ): Promise<number>;
+  /** Takes an item of feedback back. */
+  forget(item: number): Promise<void>;
+  /**
+   * Loads a LoRA adapter for a GGUF model: a GGUF file, or PEFT's or mlx-lm's safetensors with `config`, their
+   * adapter_config.json. Returns its name.
+   */
+  loadAdapter(adapter: {
+    name: string;
+    file?: Blob | FileSystemFileHandle;
+    url?: string;
+    config?: Blob | FileSystemFileHandle | string;
+    scale?: number;
+    applies?: boolean;
+  }): Promise<string>;
+  unloadAdapter(name: string): Promise<void>;
+  adapters(): Promise<AdapterInfo[]>;
   tokenize(text: string, options?: { special?: boolean }): Promise<number[]>;
   detokenize(tokenIds: Iterable<number>): Promise<string>;
   /** The bytes of each token, of control tokens too; a character may be split between tokens. */

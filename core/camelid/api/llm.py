@@ -8,18 +8,23 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping, Sequence
 from functools import cached_property
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
+from camelid.api.adapters import AdapterMethods
+from camelid.api.llm_embedding import EmbeddingMethods
+from camelid.api.llm_learning import LearningMethods
 from camelid.api.logits import logits_on_device, read_logits
 from camelid.api.runner import Runner
 from camelid.api.streams import read
 from camelid.backends.base import Capabilities, DeviceArray, MemoryReport
+from camelid.engine.adapters import RowKeys
 from camelid.engine.metrics import Counters, EngineStats, StepHook
 from camelid.engine.recovery import Notice
 from camelid.engine.request import Request
 from camelid.errors import RequestError, shown
 from camelid.loading.model_file import ModelSource, find_source
 from camelid.loading.start import RunningModel
+from camelid.model.adapter import Selection
 from camelid.model.spec import ModelSpec
 from camelid.plan.plan import Plan
 from camelid.requests.build import RequestBuilder, check_continues
@@ -29,15 +34,15 @@ from camelid.sampling.params import SamplingParams
 from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
-    from camelid.api.embed import Embedder
     from camelid.api.sessions.session import Session, SessionHost
     from camelid.loading.identity import Identity
-    from camelid.requests.embedding import EmbedOptions, RerankOptions, Text
 
+Ids: TypeAlias = Sequence[int]
+Floats: TypeAlias = "memoryview[float]"
 __all__ = ["LLM", "Completion", "Event", "ModelSource"]
 
 
-class LLM:
+class LLM(AdapterMethods, EmbeddingMethods, LearningMethods):
     """One model on one backend.
 
     A prompt is text, token ids, or a list of messages ({"role", "content"}) for the chat template.
@@ -50,7 +55,7 @@ class LLM:
         self._runner = runner
         self._is_closed = False
         self._identity: Identity | None = None
-        self._builder = RequestBuilder(running.file)
+        self._builder = RequestBuilder(running.file, adapters=running.adapters.select)
 
     @property
     def spec(self) -> ModelSpec:
@@ -126,6 +131,11 @@ class LLM:
         """The backend, the deployment and the engine, for examinations."""
         return self._running
 
+    @property
+    def builder(self) -> RequestBuilder:
+        """The builder of the model's requests, for examinations."""
+        return self._builder
+
     def plan(self, entry: str) -> Plan:
         """The plan of `decode` or `mixed`, as the backend runs it."""
         return self._running.plan(entry)
@@ -182,12 +192,12 @@ class LLM:
         request = Request(prompt_ids=tuple(token_ids), sampling=sampling, max_tokens=most)
         return (await read(self._engine.submit(request))).token_ids
 
-    async def alogits(self, token_ids: Sequence[int], source_ids: Sequence[int] = ()) -> memoryview[float]:
+    async def alogits(self, token_ids: Ids, source_ids: Ids = (), adapter: Selection | None = None) -> Floats:
         """The logits after each token: float32, [T, V]. In a model with an encoder and a decoder, `token_ids`
         are the decoder's and `source_ids` the encoder's.
         """
         self._check_open()
-        rows = await read_logits(self._running, token_ids, source_ids=source_ids)
+        rows = await read_logits(self._running, token_ids, source_ids=source_ids, adapter=adapter)
         joined = b"".join(bytes(row) for row in rows)
         return memoryview(joined).cast("f", shape=[len(token_ids), self.spec.vocab_size])
 
@@ -200,38 +210,13 @@ class LLM:
         self._check_open()
         return await logits_on_device(self._running, token_ids)
 
-    async def aembed(self, texts: str | Iterable[Text], **options: Unpack[EmbedOptions]) -> list[list[float]]:
-        """The embedding of each text, which is a string or token ids.
-
-        Raises ContextOverflowError for a text longer than the context; RequestError for a model that makes no
-        embeddings.
-        """
-        self._check_open()
-        return await self._embedder.embed(texts, **options)
-
-    async def arerank(
-        self, query: str, documents: Iterable[str], **options: Unpack[RerankOptions]
-    ) -> list[float]:
-        """The relevance of each document to the query, from 0 to 1.
-
-        Raises ContextOverflowError for a document too long for the context beside the query; RequestError for
-        a model without a ranking head.
-        """
-        self._check_open()
-        return await self._embedder.rerank(query, documents, **options)
-
-    @cached_property
-    def _embedder(self) -> Embedder:
-        from camelid.api.embed import Embedder  # a model that generates needs none
-
-        return Embedder(self._running, self._builder)
-
     async def aclose(self) -> None:
         """Cancels running requests and closes the backend."""
         if not self._is_closed:
             self._is_closed = True
             self._engine.cancel_all()
             self._builder.close()
+            await self._end_learning()
             await self._running.close()
 
     def generate(self, prompt: Prompt, **options: Unpack[Options]) -> Completion:
@@ -257,21 +242,13 @@ class LLM:
         """As `achat`, without an event loop."""
         return self._runner.run(self.achat(messages, **options))
 
-    def logits(self, token_ids: Sequence[int], source_ids: Sequence[int] = ()) -> memoryview[float]:
+    def logits(self, token_ids: Ids, source_ids: Ids = (), adapter: Selection | None = None) -> Floats:
         """As `alogits`, without an event loop."""
-        return self._runner.run(self.alogits(token_ids, source_ids))
+        return self._runner.run(self.alogits(token_ids, source_ids, adapter))
 
     def logits_on_device(self, token_ids: Sequence[int]) -> DeviceArray:
         """As `alogits_on_device`, without an event loop."""
         return self._runner.run(self.alogits_on_device(token_ids))
-
-    def embed(self, texts: str | Iterable[Text], **options: Unpack[EmbedOptions]) -> list[list[float]]:
-        """As `aembed`, without an event loop."""
-        return self._runner.run(self.aembed(texts, **options))
-
-    def rerank(self, query: str, documents: Iterable[str], **options: Unpack[RerankOptions]) -> list[float]:
-        """As `arerank`, without an event loop."""
-        return self._runner.run(self.arerank(query, documents, **options))
 
     def close(self) -> None:
         """As `aclose`, without an event loop."""
@@ -316,11 +293,15 @@ class LLM:
         self._identity = self._identity or await identify(self._running)
         return self._identity
 
-    def session(self, id: str | None = None) -> Session:
-        """A new session; its `id` is random by default."""
+    def session(self, id: str | None = None, *, adapter: Selection | None = None) -> Session:
+        """A new session; its `id` is random by default. `adapter` names the adapters of all its turns."""
         from camelid.api.sessions.session import Session  # a plain prompt needs no session
 
-        return Session(self._host, id)
+        session = Session(self._host, id)
+        if adapter is not None:
+            self._running.adapters.select(adapter)
+            session.options["adapter"] = adapter
+        return session
 
     async def arestore(self, path: str | PathLike[str] | ModelSource) -> Session:
         """Restores a session from a file; its `note` gives the reason if rows could not be used.
@@ -337,7 +318,7 @@ class LLM:
         from camelid.api.sessions.session import SessionHost
 
         check_continues(self.spec)
-        return SessionHost(self._running, self._builder, self._runner, self._start)
+        return SessionHost(self._running, self._builder, self._runner, self._start_turn)
 
     def restore(self, path: str | PathLike[str]) -> Session:
         """As `arestore`, without an event loop."""
@@ -353,17 +334,29 @@ class LLM:
 
     async def _start(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> TextStream:
         """As `submit`; compiles the grammar and the programs that the request needs first."""
+        return (await self._start_turn(prompt, options))[0]
+
+    async def _start_turn(
+        self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]
+    ) -> tuple[TextStream, RowKeys]:
+        """As `_start`, with the keys of the request's rows."""
         self._check_open()
         await self._builder.prepare(options)
-        return await self.asubmit(self._request(prompt, options))
+        request = await self._ready(self._request(prompt, options))
+        return self._engine.submit(request), request.row_keys
 
     def _request(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Request:
         """The engine's request. Raises RequestError for a closed model, and as `RequestBuilder`."""
         self._check_open()
+        if self._learner:
+            from camelid.api.learning import learning_request
+
+            return learning_request(self._learner, self._builder, prompt, options)
         return self._builder.request(prompt, options)
 
     async def _ready(self, request: Request) -> Request:
-        """The request with its images encoded, and with the programs that it needs compiled."""
+        """The request that its route chooses, its images encoded and its programs compiled."""
+        request = await request.routed()
         for program in request.programs:
             await self._running.compile(program)
         return await self._running.with_images(request)

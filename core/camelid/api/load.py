@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
+from os import PathLike
 from typing import Any, Never, ParamSpec, TypeAlias, TypeVar
 
 from camelid.api.llm import LLM
 from camelid.api.runner import Runner
 from camelid.formats.progress import Progress
+from camelid.loading.lora import LoraName
 from camelid.loading.model_file import ModelName, open_tokenizer
 from camelid.loading.options import LoadOptions
 from camelid.loading.start import start
@@ -40,6 +43,12 @@ def load(
     pooling: str | None = None,
     mmproj: ModelName | None = None,
     mmproj_auto: bool = True,
+    adapter_rank: int = 0,
+    adapter_slots: int = 0,
+    learn: str = "off",
+    learn_user: str = "local",
+    learn_folder: str | PathLike[str] | None = None,
+    lora: Sequence[LoraName] = (),
     progress: Progress | None = None,
     **unknown: Never,
 ) -> LLM:
@@ -55,7 +64,9 @@ def load(
         tensor_parallel=tensor_parallel, pipeline_parallel=pipeline_parallel, collective=collective,
         activations=activations, context=context, parallel=parallel, chunk=chunk, step_ms=step_ms,
         kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight, record_tape=record_tape,
-        pooling=pooling, mmproj=mmproj, mmproj_auto=mmproj_auto, **unknown,
+        pooling=pooling, mmproj=mmproj, mmproj_auto=mmproj_auto, adapter_rank=adapter_rank,
+        adapter_slots=adapter_slots, lora=lora, learn=learn, learn_user=learn_user,
+        learn_folder=learn_folder, **unknown,
     )  # fmt: skip
     return load_with(model, options, progress=progress)
 
@@ -87,7 +98,14 @@ async def aload_with(
     """As `aload`, with the options as one object."""
     running = await start(model, options, progress)
     try:
-        return LLM(running, runner or Runner())
+        llm = LLM(running, runner or Runner())
+        if options.learn != "off":
+            await llm.start_learning()
+        if options.learn == "on":
+            from camelid.api.learnt.runs import open_background  # a page trains nothing
+
+            llm.train_when_idle(partial(open_background, partial(aload_with, model), options))
+        return llm
     except BaseException:
         await running.close()
         raise

@@ -7,10 +7,10 @@ from typing import Any
 
 from camelid.api.streams import read
 from camelid.backends.base import DeviceArray
-from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.request import Request
 from camelid.errors import BackendError, DeviceLostError
 from camelid.loading.start import RunningModel
+from camelid.model.adapter import Selection
 from camelid.requests.build import check_generates
 from camelid.sampling.params import SamplingParams
 
@@ -21,15 +21,20 @@ async def read_logits(
     into: DeviceArray | None = None,
     *,
     source_ids: Sequence[int] = (),
+    adapter: Selection | None = None,
 ) -> list[Any]:
     """A row of logits per token; with `into`, the rows are in the device's array instead. `source_ids` are
     the tokens of an encoder in front of the decoder.
     """
     check_generates(running.file.model.spec)
-    await running.compile(ALL_LOGITS)
     greedy = SamplingParams(temperature=0.0).seeded()
     ids, source = tuple(token_ids), tuple(source_ids)
-    request = Request(prompt_ids=ids, source_ids=source, sampling=greedy, all_logits=True, into=into)
+    request = Request(
+        prompt_ids=ids, source_ids=source, sampling=greedy, all_logits=True, into=into,
+        adapter=running.adapters.select(adapter, ids),
+    )  # fmt: skip
+    for program in request.programs:
+        await running.compile(program)
     stream = running.engine.submit(request)
     await read(stream)
     return stream.logits

@@ -29,7 +29,8 @@ class OpenSpec:
 
     `adapter` is a part of the device's name; on `cpu`, a variant of the kernels. `threads` is the number of
     processor threads (None: all that the process may use). `activations` is "q8" or "f32", as in
-    `Capabilities` ("": the backend's own). `default_limits` plans for WebGPU's default limits on any adapter.
+    `Capabilities` ("": the backend's own); on `reference` "f64" rounds no activation and no state.
+    `default_limits` plans for WebGPU's default limits on any adapter.
     `collective` "nccl" lets NCCL sum over the GPUs of a tensor-parallel model.
     `compiles_all` compiles all pipelines of a program before its first step.
     """
@@ -56,6 +57,8 @@ class Capabilities:
     are compiled for the row counts of `row_buckets` up to the largest step, and a step runs the smallest that
     fits; without buckets one program serves every step, for kernels that skip unused rows.
 
+    A and B of an adapter's term are of `slot_type` in its slot (plan/op_rows_adapters.py).
+
     `is_concurrent`: `read` leaves this process free, so other devices run meanwhile. A backend of `n_stages`
     runs a step in each at once. A drawn id comes back to its first stage through the host alone, so a
     sequence has one drawn row in flight, and a step takes its share of the sequences.
@@ -81,6 +84,7 @@ class Capabilities:
     row_buckets: tuple[int, ...] = ()
     is_concurrent: bool = False
     n_stages: int = 1
+    slot_type: str = "f32"
 
     def rounding(self, weight_type: str) -> str:
         """`activations` for a product with a weight of this type."""
@@ -205,7 +209,15 @@ class Backend(Protocol):
     def capabilities(self) -> Capabilities: ...
     async def open(self, spec: OpenSpec) -> None: ...
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None: ...
-    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None: ...
+
+    async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
+        """Allocates zeroed memory for state groups.
+
+        Groups of new names are added to those of earlier calls, and programs stay valid. A call with a name
+        that is allocated replaces all state, and programs become invalid. Raises OutOfMemoryError.
+        """
+        ...
+
     async def compile(self, plan: Plan) -> Program: ...
     def run(self, program: Program, step: bytes, inputs: Mapping[str, bytes] | None = None) -> Ticket: ...
     async def read(self, ticket: Ticket) -> Result: ...
@@ -350,7 +362,16 @@ def reason_against(plan: Plan, capabilities: Capabilities) -> str:
     missing = sorted({op.name for op in plan.ops} - capabilities.ops)
     if missing:
         return f"it has no kernel for the op {', '.join(missing)}"
-    return reason_against_dtypes(plan, capabilities.dtypes) or capabilities.refuses(plan)
+    return (
+        reason_against_dtypes(plan, capabilities.dtypes)
+        or _reason_against_slots(plan, {"f32", capabilities.slot_type})
+        or capabilities.refuses(plan)
+    )
+
+
+def _reason_against_slots(plan: Plan, known: set[str]) -> str:
+    other = next((s.kv_type for s in plan.states if s.kind == "adapter" and s.kv_type not in known), "")
+    return f"it has no kernel for adapters of {other}; it has {', '.join(sorted(known))}" if other else ""
 
 
 def reason_against_dtypes(plan: Plan, known: frozenset[str]) -> str:

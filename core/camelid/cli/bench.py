@@ -33,6 +33,7 @@ from camelid.cli.command import (
 from camelid.cli.format import human
 from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.lora_flags import lora_options, read_lora
 from camelid.cli.server_flags import NAMES, check_flags, server_flags
 from camelid.engine.programs import DECODE, MIXED, Limits
 from camelid.loading.options import LoadOptions
@@ -73,6 +74,7 @@ class BenchOptions:
               help="Timed runs per case, after one warmup run.")  # fmt: skip
 @backend_options
 @kv_type_option
+@lora_options
 @click.option("--compare", default="", metavar="RIVAL",
               help=f"{' or '.join(RIVALS)}: alternate runs on one model. FILE.json: a stored --json result; "
               "fail if a case is more than 10 % slower.")  # fmt: skip
@@ -100,7 +102,9 @@ def command(
     stored = read_stored(Path(compare)) if compare not in ("", *RIVALS) else None
     if stored:
         stored.check_cases(cases)
-    n_streams, words = max(batches), read_backend(others)
+    n_streams, words = max(batches), read_backend(others) | read_lora(others)
+    if words["lora"] and compare in RIVALS:
+        raise click.UsageError(f"--lora acts on this side alone, so --compare {compare} would not be fair")
     chunk = max(Limits().chunk, 2 * n_streams)
     context = max(case.rows(chunk) for case in cases)
     words |= {"chunk": chunk, "parallel": n_streams, "context": context, "kv_type": kv_type}

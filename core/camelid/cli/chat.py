@@ -35,10 +35,12 @@ from camelid.cli.command import (
 from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.hub_download import local_model
 from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.lora_flags import lora_options, read_lora
 from camelid.cli.mmproj_flag import mmproj_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.cli.server_flags import NAMES, check_flags, server_flags
 from camelid.errors import CamelidError
+from camelid.loading.options import LEARN
 
 NO_TEMPLATE = "this model has no chat template: it continues the conversation as plain text"
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -59,13 +61,17 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @backend_options
 @kv_type_option
 @mmproj_option
+@click.option("--learn", type=click.Choice(LEARN), default="off", show_default=True,
+              help="Learn from /good, /bad and /fix: as memory, or also by training when idle.")  # fmt: skip
+@click.option("--learn-user", default="local", show_default=True, metavar="NAME", help="The user's space.")
+@lora_options
 @click.option("--history", type=FILE, default=default_history, show_default="in the user's state directory",
               help="File of the input history.")  # fmt: skip
 @click.option("--no-history", is_flag=True, help="Save no input history.")
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
     kv_type: str, mmproj: str | None, mmproj_auto: bool, history: Path, no_history: bool, server: str | None,
-    api_key: str | None, model_name: str | None, verbose: bool, **others: Any,
+    api_key: str | None, model_name: str | None, learn: str, learn_user: str, verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Chat with a model in the terminal, or with a server that has OpenAI's API.
 
@@ -79,8 +85,8 @@ def command(
         **read_engine(others),
     }
     words = read_backend(others)
-    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
-    words |= {"mmproj": mmproj, "mmproj_auto": mmproj_auto}
+    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type, **read_lora(others)}
+    words |= {"mmproj": mmproj, "mmproj_auto": mmproj_auto, "learn": learn, "learn_user": learn_user}
     check_folder(session_file)
     kept = None if no_history else history
     with EngineThread() as thread:
@@ -101,6 +107,8 @@ def command(
             if not llm.has_template:
                 talk.screen.note(NO_TEMPLATE)
             begin(talk, system, model)
+            for line in talk.model.adapters(talk.session) if llm.adapters else ():
+                talk.screen.note(line)
             converse_to_the_end(talk, kept, session_file)
 
 

@@ -160,6 +160,40 @@ def image(conversation: Conversation, rest: str) -> None:
     conversation.screen.note(f"{len(conversation.images)} images before the next message")
 
 
+def good(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
+    """A thumb up for the last answer."""
+    _feedback(conversation, 1, None)
+
+
+def bad(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
+    """A thumb down for the last answer."""
+    _feedback(conversation, -1, None)
+
+
+def fix(conversation: Conversation, rest: str) -> None:
+    """The right answer in place of the last one."""
+    if not rest:
+        raise RequestError("no text; expected the right answer, such as /fix 42", field="correction")
+    _feedback(conversation, -1, unquoted(rest))
+
+
+def _feedback(conversation: Conversation, rating: int, correction: str | None) -> None:
+    if conversation.last is None:
+        raise RequestError("no answer to give feedback on", field="completion")
+    given = conversation.model.feedback(conversation.last, rating, correction)
+    number = conversation.thread.run(given)
+    conversation.screen.note(f"item {number} is stored; `camelid learn forget {number}` takes it back")
+
+
+def adapter(conversation: Conversation, rest: str) -> None:
+    """Switches the adapters of the conversation, and lists all."""
+    if rest:
+        conversation.model.choose(conversation.session, rest)
+    lines = conversation.model.adapters(conversation.session)
+    for line in lines or ["no adapter is loaded; --lora FILE loads one"]:
+        conversation.screen.note(line)
+
+
 def quit_chat(conversation: Conversation, rest: str) -> None:  # noqa: ARG001 - the signature of every command
     """Ends the chat."""
     raise EOFError
@@ -183,12 +217,16 @@ COMMANDS: Mapping[str, Command] = {
     "reset": Command("", "start an empty conversation; the system message stays", reset),
     "system": Command("[TEXT]", f"set the system message, or print it; {NONE} removes it", system),
     "undo": Command("", "remove the last turn", undo),
+    "good": Command("", "a thumb up for the last answer (--learn)", good),
+    "bad": Command("", "a thumb down for the last answer (--learn)", bad),
+    "fix": Command("TEXT", "give the right answer in place of the last one (--learn)", fix),
     "regenerate": Command("", "answer the last message again", regenerate),
     "image": Command("PATH", "put an image before the next message", image),
     "save": Command("PATH", "save the conversation and its state to a file", save),
     "load": Command("PATH", "load a conversation from a file", load),
     "fork": Command("[NAME]", "continue in a copy of the conversation", fork),
     "switch": Command("[NAME]", "continue in another conversation, or list them", switch),
+    "adapter": Command("[NAME|off]", "answer with an adapter, without any, or list them", adapter),
     "set": Command("[NAME VALUE]", f"set an option of answers, or list them; {UNSET} unsets it", settings),
     "stats": Command("", "print statistics of the last answer and the conversation", stats),
     "quit": Command("", "end the chat", quit_chat),

@@ -10,8 +10,17 @@ from typing import Any, Protocol, cast
 from camelid.api.llm import LLM
 from camelid.api.sessions.session import Session
 from camelid.cli.format import human
+from camelid.loading.lora import SCALE
 from camelid.requests.options import Message
 from camelid.requests.output_text import Completion, Event
+
+OFF, DEFAULT = "off", "default"  # no adapter, and those that act by themselves
+
+
+def chosen(word: str) -> str | tuple[str, float]:
+    """NAME, or NAME:SCALE as name and scale."""
+    name, colon, scale = word.rpartition(":")
+    return (name, float(scale)) if colon and SCALE.fullmatch(scale) else word
 
 
 class Answer(AsyncIterable[Event], Protocol):
@@ -71,8 +80,20 @@ class Model(Protocol):
         """The conversation's size in words."""
         ...
 
+    async def feedback(self, done: Completion, rating: int, correction: str | None) -> int:
+        """Gives feedback on an answer; returns the item's number."""
+        ...
+
     def stats(self, talk: Talk) -> list[str]:
         """The lines of /stats that follow the last answer's lines."""
+        ...
+
+    def adapters(self, talk: Talk) -> list[str]:
+        """The loaded adapters, a line each; those of the conversation are marked."""
+        ...
+
+    def choose(self, talk: Talk, words: str) -> None:
+        """Makes adapters act on the conversation's further answers."""
         ...
 
 
@@ -89,6 +110,32 @@ class LocalModel:
     async def restore(self, path: Path) -> Talk:
         """The session, with its rows in the prefix cache."""
         return await self.llm.arestore(path)
+
+    async def feedback(self, done: Completion, rating: int, correction: str | None) -> int:
+        """As `LLM.afeedback`."""
+        return await self.llm.afeedback(done, rating, correction=correction)
+
+    def adapters(self, talk: Talk) -> list[str]:
+        """The loaded adapters with their scales in this conversation; 0 for one that does not act."""
+        selection, loaded = talk.options.get("adapter"), sorted(self.llm.adapters, key=lambda each: each.id)
+        scales = {each.name: each.applied for each in loaded}
+        if selection is not None:
+            found = self.llm.running.adapters.select(selection)
+            scales = {part.name: part.scale for part in found.parts} if found else {}
+        return [
+            f"{'*' if scales.get(each.name) else ' '} adapter {each.name}: rank {each.adapter.rank}, scale "
+            f"{scales.get(each.name, 0.0):g}"
+            for each in loaded
+        ]
+
+    def choose(self, talk: Talk, words: str) -> None:
+        """NAME or NAME:SCALE, several with commas; "off" is none, "default" those that act by themselves."""
+        if words == DEFAULT:
+            talk.options.pop("adapter", None)
+            return
+        selection = [] if words == OFF else [chosen(word.strip()) for word in words.split(",")]
+        self.llm.running.adapters.select(selection)
+        talk.options["adapter"] = selection
 
     def size(self, talk: Talk) -> str:
         """Messages and tokens."""

@@ -13,23 +13,24 @@ from math import inf
 from pathlib import Path
 from typing import Any, NoReturn
 
-from camelid.api.sessions.turns import answer_message, content_text, n_system, text_messages
+from camelid.api.sessions.turns import content_text, n_system, text_messages
 from camelid.api.thread import EngineThread
 from camelid.cli.chat_conversation import Conversation
 from camelid.cli.chat_model import Talk
 from camelid.cli.chat_screen import Screen
 from camelid.cli.chat_server_answer import ServerAnswer
 from camelid.cli.http_client import Client, Json
+from camelid.cli.lora_flags import LORA_NAMES
 from camelid.cli.server_flags import choose_model, open_client
 from camelid.errors import RequestError
 from camelid.requests.options import Message
-from camelid.requests.output_text import Completion
+from camelid.requests.output_text import Completion, answer_message
 
 # Flags of `camelid chat` that concern a model loaded here.
 NOT_THERE = (
     "model", "session_file", "ctx_size", "kv_type", "mmproj", "mmproj_auto", "backend", "adapter", "threads",
     "gpu_layers", "tensor_parallel", "pipeline_parallel", "collective", "activations", "context_shift",
-    "n_keep", "lookup",
+    "n_keep", "lookup", "learn", "learn_user", *LORA_NAMES,
 )  # fmt: skip
 PATH = "/v1/chat/completions"
 # Options of the Python API that servers take under the same name.
@@ -129,9 +130,25 @@ class ServerModel:
         """Refused: the state is the server's."""
         _refuse("/load")
 
+    async def feedback(self, done: Completion, rating: int, correction: str | None) -> int:
+        """Sends feedback to the server, which learns if it was started so. Raises ServerError."""
+        body: Json = {"completion_id": done.id, "rating": rating, "model": self.name}
+        reply = await self.client.post(
+            "/v1/feedback", body | ({"correction": correction} if correction else {})
+        )
+        return int(reply.get("id", 0))
+
     def size(self, talk: Talk) -> str:
         """Messages; only the server knows tokens."""
         return f"{len(talk.messages)} messages"
+
+    def adapters(self, talk: Talk) -> list[str]:  # noqa: ARG002 - the signature of every model
+        """Refused: a server's adapter is a model of its own name."""
+        _refuse("/adapter")
+
+    def choose(self, talk: Talk, words: str) -> None:  # noqa: ARG002 - the signature of every model
+        """Refused: a server's adapter is a model of its own name."""
+        _refuse("/adapter")
 
     def stats(self, talk: Talk) -> list[str]:
         """The conversation, and who answers."""

@@ -35,6 +35,7 @@ class Tally:
     usage: Json = field(default_factory=dict[str, Any])
     timings: Json = field(default_factory=dict[str, Any])
     n_events: int = 0
+    id: str = ""
     started: float = field(init=False)
     first: float | None = None
     last: float = 0.0
@@ -61,6 +62,7 @@ class Tally:
         return Event(text, None, 0.0, tuple(parts))
 
     def _advance(self, chunk: Json) -> list[Part]:
+        self.id = self.id or str(chunk.get("id") or "")
         self.usage = chunk.get("usage") or self.usage
         self.timings = chunk.get("timings") or self.timings
         return [part for choice in chunk.get("choices") or () for part in self._choice(choice)]
@@ -87,6 +89,7 @@ class Tally:
             seed=SEED_UNKNOWN,
             reasoning=message.reasoning,
             tool_calls=message.tool_calls,
+            id=self.id,
         )
 
     def _times(self, n: int) -> Timings:

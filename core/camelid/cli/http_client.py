@@ -23,6 +23,7 @@ GET_S, POST_S = 60.0, 600.0  # until the reply, or the head of a stream; a first
 READ_BYTES = 64 << 10
 MAX_ERROR_BYTES = 1 << 20
 DONE = b"[DONE]"
+OK = (200, 202)  # 202: accepted, of feedback
 Json = dict[str, Any]
 T = TypeVar("T")
 
@@ -244,7 +245,7 @@ class Client:
 
     async def _checked(self, reply: Reply) -> str:
         text = await reply.text()
-        if reply.status == 200:
+        if reply.status in OK:
             return text
         raise ServerError(refusal(reply.status, text, reply.headers), status=reply.status)
 

@@ -19,7 +19,6 @@ Lines = Mapping[str, str]
 
 # Reason -> flags that are refused. Their values are never read.
 REFUSED: Lines = {
-    "no adapter can be loaded yet": "--lora --lora-scaled --lora-init-without-apply",
     "control vectors cannot be applied": (
         "--control-vector --control-vector-scaled --control-vector-layer-range"
     ),

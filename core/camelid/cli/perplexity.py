@@ -27,6 +27,7 @@ from camelid.cli.command import (
 )
 from camelid.cli.hub_download import local_path
 from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.lora_flags import lora_options, read_lora, without_lora
 from camelid.cli.perplexity_kl import Divergence, check_alike, lines, log_probabilities
 from camelid.errors import BackendError
 from camelid.text.tokenizers.tokenizer import Tokenizer
@@ -46,10 +47,12 @@ FILE = click.Path(exists=True, dir_okay=False, path_type=Path, allow_dash=True)
     "--kl",
     "base",
     metavar="BASE",
-    help="Compare with the model BASE: KL divergence, equal top tokens, ratio of perplexities.",
+    help="Compare with the model BASE, without --lora: KL divergence, equal top tokens, ratio of "
+    "perplexities.",
 )
 @backend_options
 @kv_type_option
+@lora_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 def command(
     model: str, text_file: Path, context: int, stride: int | None, chunks: int | None, base: str | None,
@@ -60,7 +63,7 @@ def command(
     The default chunks are llama.cpp's, so that figures are comparable.
     """
     text, words = read_text(text_file), read_backend(others)
-    words |= {"context": context, "parallel": 1, "kv_type": kv_type}
+    words |= {"context": context, "parallel": 1, "kv_type": kv_type, **read_lora(others)}
     with loading_bar() as progress:
         llm = load(local_path(model), progress=progress, **words)
     with llm:
@@ -127,7 +130,7 @@ def compare(llm: LLM, base: str, text: str, windows: Sequence[Window], words: di
     """Scores the windows on both models, one window at a time. Raises RequestError for models of other
     tokens, BackendError for logits that are not finite."""
     divergence = Divergence()
-    with load(local_path(base), **words) as other, scoring_bar(len(windows)) as shown:
+    with load(local_path(base), **without_lora(words)) as other, scoring_bar(len(windows)) as shown:
         check_alike(llm, other, text)
         for number, window in enumerate(windows, 1):
             pair = [log_probabilities(each, window.token_ids) for each in (other, llm)]

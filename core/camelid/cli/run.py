@@ -26,6 +26,7 @@ from camelid.cli.constraint_flags import constraint_options, read_constraint
 from camelid.cli.engine_flags import engine_flags, read_engine
 from camelid.cli.hub_download import local_model
 from camelid.cli.kv_flag import kv_type_option
+from camelid.cli.lora_flags import lora_options, read_lora, without_lora
 from camelid.cli.mmproj_flag import mmproj_option
 from camelid.cli.sampling_flags import read_sampling, sampling_options
 from camelid.plan.cost import predict_step
@@ -56,6 +57,7 @@ from camelid.requests.options import Options, Prompt
 )
 @backend_options
 @kv_type_option
+@lora_options
 @click.option("--save-tape", type=click.Path(dir_okay=False, path_type=Path),
               help="Save the tape with its shaders, for host_python.py.")  # fmt: skip
 def command(
@@ -82,7 +84,7 @@ def command(
     if raw and images:
         raise click.UsageError("--image needs the chat template, which --raw skips")
     words = read_backend(others)
-    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type}
+    words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type, **read_lora(others)}
     sampling, engine = read_sampling(others), read_engine(others)
     guide = read_constraint(others)
     text = read_prompt(prompt)
@@ -91,7 +93,7 @@ def command(
         llm = stack.enter_context(loaded(model, {**words, **tower, "record_tape": save_tape is not None}))
         if draft:
             no_tower = {"mmproj": None, "mmproj_auto": False}
-            engine["speculate"] = stack.enter_context(loaded(draft, {**words, **no_tower}))
+            engine["speculate"] = stack.enter_context(loaded(draft, {**without_lora(words), **no_tower}))
         llm.on_recovery(say)
         if names_backend(words, verbose):
             say(llm.backend_note)

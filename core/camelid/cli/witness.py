@@ -17,7 +17,9 @@ from camelid.cli.command import SETTINGS, Failure, loading_bar, say, subcommand,
 from camelid.cli.format import printable
 from camelid.cli.hub_download import local_path
 from camelid.errors import CamelidError
+from camelid.loading.lora import scaled_files
 from camelid.loading.options import LoadOptions
+from camelid.model.adapter import MOST_RANK
 from camelid.witness.chain import Facts
 from camelid.witness.prompts import GivenPrompt, read_prompts
 from camelid.witness.replay import Verdict, identity_mismatch, replay
@@ -150,9 +152,10 @@ def record_line(record: VerifiedRecord) -> str:
 )  # fmt: skip
 @click.option("--backend", metavar="NAME", help="Use another backend than the recorded one.")
 @click.option("-t", "--threads", type=click.IntRange(1), metavar="N", help="Threads of the processor.")
+@click.option("--lora", multiple=True, metavar="FILE", help="An adapter that answered; its hash is compared.")
 def replay_command(
     file: Path, seq: int | None, request_id: str | None, model: str | None, prompts_file: Path | None,
-    backend: str | None, threads: int | None, verbose: bool,
+    backend: str | None, threads: int | None, lora: tuple[str, ...], verbose: bool,
 ) -> None:  # fmt: skip
     """Compute recorded answers again and compare their tokens.
 
@@ -161,7 +164,8 @@ def replay_command(
     beside it. The exit code is 1 if an answer differs, or if none could be computed.
     """
     records = request_records(file, seq, request_id)
-    words = {"backend": backend, "threads": threads}
+    words: dict[str, Any] = {"backend": backend, "threads": threads}
+    words |= {"lora": scaled_files(lora, applies=False), "adapter_rank": MOST_RANK}
     results = asyncio.run(replay_all(records, model, prompts_file, words, verbose=verbose))
     n_equal, n_differ = results.count(True), results.count(False)
     click.echo(f"{n_equal} equal, {n_differ} different, {results.count(None)} not computed")

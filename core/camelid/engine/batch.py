@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from camelid.backends.base import Backend, OutputRow, Program, Result, Ticket
+from camelid.engine.adapters import with_adapters
 from camelid.engine.allocation import CacheUpdate
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.media import media_at
@@ -16,7 +17,8 @@ from camelid.engine.results import FinishReason
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
 from camelid.plan.step import Step, StepSequence
-from camelid.sampling.host import NeedsAllLogits, Scores, top_logprobs
+from camelid.sampling.host import NeedsAllLogits, Scores
+from camelid.sampling.mixture import mixed_logits
 
 IMAGES = (INJECTED, INJECTED_LOGITS)
 STATUS_HINT = "the weights or a kernel are broken; `camelid doctor` compares kernels with the reference"
@@ -69,10 +71,18 @@ def _add_scheduled(
     groups = state.words(s.allocation, n_previous_rows, item.n_rows if is_image else 0)
     state.advance(s.allocation, n_previous_rows + item.n_rows)
     s.allocation.is_encoded |= is_source
-    step.sequences.append(StepSequence(first_row=first, rows=len(rows), groups=groups, sampling=number))
+    step.sequences.append(
+        StepSequence(first_row=first, rows=len(rows), groups=groups, adapter=s.active_slot, sampling=number)
+    )
     step.sampling.append(s.step_sampling)
     output_rows = range(item.n_rows - item.n_outputs, item.n_rows)  # the last rows
     step.outputs += [(first + i, number, n_previous_rows + i + 1) for i in output_rows]
+
+
+def program_of(batch: Batch, step: Step) -> str:
+    """The name of the program that runs a batch's step."""
+    has_adapters = any(sequence.adapter for sequence in step.sequences)
+    return with_adapters(batch.program) if has_adapters else batch.program
 
 
 @dataclass(slots=True, eq=False)
@@ -188,15 +198,19 @@ class OutputProcessor:
 
     def _token(self, s: Sequence, row: OutputRow) -> FinishReason | None:
         """Accepts a drawn token, or an end token."""
-        token_id, logprob = self._drawn(s, row) if s.sampler else (row.token_id, row.logprob)
+        scores = _scores(s, row) if s.sampler or s.request.sampling.logprobs else None
+        if s.sampler and scores:
+            token_id, logprob = self._drawn(s, row, scores)
+        else:
+            token_id, logprob = row.token_id, row.logprob
         s.clock.token()
         if token_id in s.request.eos_ids:
             s.emit(None, is_last=True)
             return "stop"
         n = s.request.sampling.logprobs
-        return s.accept(token_id, logprob, tuple(top_logprobs(row, n)) if n else ())
+        return s.accept(token_id, logprob, tuple(scores.top_logprobs(n)) if n and scores else ())
 
-    def _drawn(self, s: Sequence, row: OutputRow) -> tuple[int, float]:
+    def _drawn(self, s: Sequence, row: OutputRow, scores: Scores) -> tuple[int, float]:
         """The host's draw, and its log-probability before any sampler.
 
         Raises NeedsAllLogits for a device's draw that a lazy constraint does not allow.
@@ -206,10 +220,11 @@ class OutputProcessor:
             if not s.constraint.accept(row.token_id):
                 raise NeedsAllLogits
             return row.token_id, row.logprob
-        scores, constraint = Scores.of_row(row), s.constraint
-        position = len(s.token_ids) + s.n_shifted
+        constraint, position = s.constraint, len(s.token_ids) + s.n_shifted
         if constraint:
-            token_id = s.sampler.choose(row.token_id, scores, constraint, s.token_ids, position)
+            is_mixed = s.request.mixer and not s.sampler.needs_mask
+            drawn = s.sampler.draw(scores, s.token_ids, position) if is_mixed else row.token_id
+            token_id = s.sampler.choose(drawn, scores, constraint, s.token_ids, position)
             s.needs_all = False
         else:
             token_id = s.sampler.draw(scores, s.token_ids, position)
@@ -218,3 +233,13 @@ class OutputProcessor:
         self._counters.guided_rows += constraint is not None
         self._counters.redrawn_rows += constraint is not None and token_id != row.token_id
         return token_id, scores.logprob(token_id)
+
+
+def _scores(s: Sequence, row: OutputRow) -> Scores:
+    """A row's scores, with the mixture of its request."""
+    mixer = s.request.mixer
+    mixing = mixer.mixing(row.logits, s.token_ids) if mixer and row.logits is not None else None
+    if mixing is None or row.logits is None:
+        return Scores.of_row(row)
+    logits, log_sum_exp = mixed_logits(row.logits, row.log_sum_exp, mixing)
+    return Scores(log_sum_exp, None, logits)

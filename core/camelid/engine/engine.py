@@ -11,25 +11,26 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from collections.abc import Sequence as Seq
 from itertools import count, islice
 from time import perf_counter
 from typing import Any
 
 from camelid.backends.base import Backend
-from camelid.engine.batch import Batch, OutputProcessor, PendingStep, build_step, submit_batch
+from camelid.engine.adapters import names_of
+from camelid.engine.batch import Batch, OutputProcessor, PendingStep, build_step, program_of, submit_batch
+from camelid.engine.cached_rows import CachedRows
 from camelid.engine.delivery import Delivery
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.metrics import Counters, EngineStats, StepHook, StepStats, notify
 from camelid.engine.pace import RunAhead
 from camelid.engine.programs import DECODE, ENCODE, VERIFY, Limits, ProgramTable
 from camelid.engine.recovery import Recovery
-from camelid.engine.request import Request, check_choice, check_ids, check_request, max_answer_tokens
+from camelid.engine.request import Request, check_choice, check_request, max_answer_tokens
 from camelid.engine.results import Clock, FinishReason, Outbox
 from camelid.engine.scheduler import Scheduler, Timeouts, check_depth
 from camelid.engine.sequence import Sequence
 from camelid.engine.speculative import propose_drafts
-from camelid.engine.state_transfer import ExportedState, export_rows, import_rows, write_history
+from camelid.engine.state_transfer import write_history
 from camelid.engine.stream import Stream
 from camelid.errors import DeviceLostError, PlanError, RequestError
 from camelid.plan.step import encode_step
@@ -37,7 +38,7 @@ from camelid.plan.step import encode_step
 LATE_S = 0.002  # between two looks for a mask when no step can be submitted
 
 
-class StepEngine:
+class StepEngine(CachedRows):
     """Runs requests on an open backend. Not thread-safe; any number of asyncio tasks may consume streams."""
 
     def __init__(
@@ -53,23 +54,21 @@ class StepEngine:
     ) -> None:
         self.backend, self.programs, self.state = backend, programs, state
         self.vocab_size, self.limits = vocab_size, limits
-        self.hooks: list[StepHook] = []
-        self.counters = Counters()
+        self.hooks, self.counters = list[StepHook](), Counters()
         capabilities = backend.capabilities()
         self.max_in_flight = check_depth(max_in_flight, capabilities)
         self._n_stages = min(capabilities.n_stages, self.max_in_flight)
         self._scheduler = Scheduler(state, limits, self._n_stages)
+        self.adapters = self._scheduler.adapters
         outputs = OutputProcessor(capabilities.name, vocab_size, self.counters)
         self._delivery = Delivery(
             state, self._scheduler, outputs, self.counters, end=self._end, release=self._release
         )
-        self._clock = clock
-        self._timeouts = Timeouts(clock)
+        self._clock, self._timeouts = clock, Timeouts(clock)
         self._ahead = RunAhead(self.max_in_flight, self._n_stages)
         self._pending: deque[PendingStep] = deque()
         self._sequences: dict[int, Sequence] = {}
-        self._ids = count(1)
-        self._retired = 0.0
+        self._ids, self._retired = count(1), 0.0
         # one task steps at a time; without contention the lock needs no event loop
         self._turn = asyncio.Lock()
         self.recovery = Recovery(
@@ -106,6 +105,8 @@ class StepEngine:
         return EngineStats(
             n_running=self.n_running, n_waiting=self.n_waiting, held_bytes=state.held_bytes,
             cached_bytes=state.cached_bytes, total_bytes=state.total_bytes,
+            running_adapters=names_of(s.request.adapter for s in list(self._scheduler.running)),
+            waiting_adapters=names_of(s.request.adapter for s in list(self._scheduler.waiting)),
         )  # fmt: skip
 
     def submit(self, request: Request) -> Stream[Any, Any]:
@@ -125,41 +126,11 @@ class StepEngine:
         self.counters.requests += 1
         return self._stream(sequence)
 
-    async def export_rows(self, token_ids: Seq[int], salt: str = "") -> ExportedState:
-        """The state of the longest prefix of these tokens in the prefix cache."""
-        check_ids(token_ids, self.vocab_size)
-        return await self.recovery.on_device(lambda: export_rows(self.backend, self.state, token_ids, salt))
-
-    async def import_rows(self, token_ids: Seq[int], exported: ExportedState, salt: str = "") -> int:
-        """Adds exported state to the prefix cache and returns the number of cached rows of these tokens.
-
-        Raises RequestError if too few units are free, or if the state does not match the tokens.
-        """
-        check_ids(token_ids, self.vocab_size)
-        return await self.recovery.on_device(
-            lambda: import_rows(self.backend, self.state, token_ids, exported, salt)
-        )
-
-    def cached_rows(self, token_ids: Seq[int], salt: str = "") -> int:
-        """Length of the longest prefix of these tokens in the prefix cache."""
-        check_ids(token_ids, self.vocab_size)
-        return self.state.match_prefix(token_ids, salt).n_rows
-
-    async def forget_rows(self, token_ids: Seq[int], salt: str = "", n_kept: int = 0) -> int:
-        """Removes the pages of these tokens behind the first `n_kept` from the prefix cache.
-
-        Returns the number of rows that were cached.
-        """
-        check_ids(token_ids, self.vocab_size)
-        async with self._turn:
-            return self.state.forget_prefix(token_ids, salt, n_kept)
-
     def prompt_rows(self, id: int) -> tuple[int, int] | None:
         """Cached and computed rows of a running request's prompt; None before its first step."""
         s = self._sequences.get(id)
-        if s is None or s.is_finished or not s.n_steps:
-            return None
-        return s.n_cached, min(s.n_valid, s.request.n_prompt)
+        is_begun = s and not s.is_finished and s.n_steps
+        return (s.n_cached, min(s.n_valid, s.request.n_prompt)) if s and is_begun else None
 
     def _stream(self, s: Sequence) -> Stream[Any, Any]:
         self._sequences[s.id] = s
@@ -202,13 +173,15 @@ class StepEngine:
     def _fork(self, parent: Sequence, child: Sequence, n_rows: int) -> Stream[Any, Any]:
         """Starts a copy of a sequence without rows in flight; it shares pages if a table row is free."""
         units = parent.allocation
-        is_shareable = units and (n_rows == parent.n_rows or self.state.can_fork_at(units, n_rows))
-        allocation = self.state.fork(units, n_rows) if units and is_shareable else None
+        fits = units and (n_rows == parent.n_rows or self.state.can_fork_at(units, n_rows))
+        has_slot = fits and self._scheduler.takes_slot(child)
+        allocation = self.state.fork(units, n_rows) if units and has_slot else None
         if allocation:
             child.attach(allocation)
             child.n_hit_rows = 0  # the rows come from the parent, not from the prefix cache
             self._scheduler.add_running(child)
         else:
+            self._scheduler.drop_slot(child)
             child.late = None  # its row is computed again
             self._scheduler.add(child)
         self._timeouts.add(child)
@@ -289,10 +262,12 @@ class StepEngine:
             self._end(s, "error", error)
 
     async def _start(self, s: Sequence) -> None:
-        """Writes a new sequence's token history and counts its prefix hit.
+        """Writes a new sequence's adapter and token history, and counts its prefix hit.
 
         The sequence leaves `newly_running` after the write, so that a cancelled task repeats the write.
         """
+        if s.adapter_slot:
+            await self.adapters.write(s.adapter_slot, self.backend.write_state)
         if s.allocation and s.n_rows and s.step_sampling.penalty_last_n:
             await write_history(self.backend, self.state, s.allocation, s.token_ids[: s.n_rows])
         self._scheduler.newly_running.popleft()
@@ -321,7 +296,7 @@ class StepEngine:
             item.sequence.clock.start()
         try:
             step = build_step(batch, self.state, self.counters.steps_submitted)
-            program = self.programs.smallest(batch.program, step)
+            program = self.programs.smallest(program_of(batch, step), step)
             ticket = submit_batch(self.backend, program, batch, encode_step(step, program.plan.layout))
         except DeviceLostError:
             raise

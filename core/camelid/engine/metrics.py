@@ -88,7 +88,8 @@ def notify(hooks: Iterable[Callable[[T], object]], facts: T) -> None:
 class EngineStats:
     """The present load of an engine.
 
-    Bytes of state: referenced by requests, cached for prefixes, and in all.
+    Bytes of state: referenced by requests, cached for prefixes, and in all. Names of the adapters of running
+    and of waiting sequences.
     """
 
     n_running: int
@@ -96,3 +97,5 @@ class EngineStats:
     held_bytes: int
     cached_bytes: int
     total_bytes: int
+    running_adapters: tuple[str, ...] = ()
+    waiting_adapters: tuple[str, ...] = ()

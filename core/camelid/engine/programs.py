@@ -34,7 +34,8 @@ class Limits:
 
     A step that also generates is kept to about `step_s` seconds, where prompts could fill more. One step
     verifies up to `drafts` drafts of a sequence. The rows of one image, up to `image_rows`, run in one step
-    (0: in chunks). An encoder in front of the decoder reads up to `source_rows` tokens (0: there is none).
+    (0: in chunks). An encoder in front of the decoder reads up to `source_rows` tokens (0: there is none); a
+    text whose features are read has up to `feature_rows`.
     """
 
     chunk: int = 64
@@ -44,6 +45,7 @@ class Limits:
     drafts: int = 8
     image_rows: int = 0
     source_rows: int = 0
+    feature_rows: int = 0
 
     def __post_init__(self) -> None:
         # During a prefill at most `parallel - 1` sequences generate, so a row is left for the prompt.
@@ -63,7 +65,7 @@ class Limits:
     @property
     def encode_chunk(self) -> int:
         """Rows of whole texts in a step."""
-        return max(self.chunk, self.source_rows)
+        return max(self.chunk, self.source_rows, self.feature_rows)
 
     @property
     def image_chunk(self) -> int:

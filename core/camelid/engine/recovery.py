@@ -97,6 +97,7 @@ class Recovery:
             elif s.allocation:
                 self._scheduler.preempt(s)
         self._scheduler.newly_running.clear()
+        self._scheduler.adapters.clear()
         self._state.forget_all()
 
     async def reopen(self) -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Container, Iterable
+from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any, Literal, cast
 
 from camelid.backends.base import DeviceArray
+from camelid.engine.adapters import NO_ADAPTER, RequestAdapter, RowKeys, with_adapters
 from camelid.engine.media import Media
 from camelid.engine.programs import (
     ALL_LOGITS,
     CANDIDATES,
+    DECODE,
     ENCODE,
     GUIDED,
     INJECTED,
     INJECTED_LOGITS,
+    MIXED,
     VERIFY,
     Limits,
 )
@@ -23,6 +26,7 @@ from camelid.engine.results import OutputReader, TokenReader
 from camelid.engine.speculative import Proposer
 from camelid.errors import ContextOverflowError, PlanError, RequestError, shown
 from camelid.sampling.drawing import Constraint
+from camelid.sampling.mixture import Mixer
 from camelid.sampling.params import SamplingParams
 
 Overflow = Literal["error", "shift", "stop"]
@@ -47,7 +51,9 @@ class Request:
     `timeout_s` the whole request. An `is_atomic` prompt is prefilled in one step. `reuses` enables the prefix
     cache, which requests of one `salt` share. `choice` separates the draws of otherwise equal requests.
     `media` are the prompt's images, in order. `source_ids` are the tokens of an encoder in front of the
-    decoder; `prompt_ids` are then the decoder's.
+    decoder; `prompt_ids` are then the decoder's. An `adapter` adds its terms to the model's matrices. A
+    `mixer` mixes another distribution into each row. A `route` looks at the request before it is submitted
+    and returns the one to submit.
     """
 
     prompt_ids: tuple[int, ...]
@@ -56,6 +62,7 @@ class Request:
     eos_ids: frozenset[int] = frozenset()
     reader: Callable[[], OutputReader] = TokenReader
     constraint: Callable[[], Constraint] | None = None
+    mixer: Mixer | None = None
     proposer: Callable[[], Proposer] | None = None
     all_logits: bool = False
     score: Callable[[int, memoryview[float], float], Any] | None = None
@@ -75,6 +82,8 @@ class Request:
     token_bytes: Callable[[int], bytes] = lambda token_id: b""
     media: tuple[Media, ...] = ()
     source_ids: tuple[int, ...] = ()
+    adapter: RequestAdapter | None = None
+    route: Callable[[Request], Awaitable[Request]] | None = None
 
     @property
     def n_prompt(self) -> int:
@@ -89,6 +98,22 @@ class Request:
     def n_read(self) -> int:
         return len(self.read_ids)
 
+    async def routed(self) -> Request:
+        """The request to submit in place of this one. Raises as the route."""
+        return await self.route(replace(self, route=None)) if self.route else self
+
+    def after(self, seconds: float) -> Request:
+        """The request with the time that is left of it after so many seconds."""
+        if self.timeout_s is None:
+            return self
+        return replace(self, timeout_s=max(self.timeout_s - seconds, 0.001))
+
+    @property
+    def row_keys(self) -> RowKeys:
+        """The adapter's part in the prefix cache's keys of its rows. Raises as `RequestAdapter.first_row`."""
+        adapter = self.adapter
+        return adapter.row_keys(adapter.first_row(self.prompt_ids)) if adapter else NO_ADAPTER
+
     @property
     def generates(self) -> bool:
         """True if the prompt is continued."""
@@ -102,11 +127,15 @@ class Request:
     @property
     def samples_on_host(self) -> bool:
         """True if the host draws the tokens, so that each row waits for the previous one."""
-        return self.constraint is not None or not self.sampling.fits_device
+        return bool(self.constraint or self.mixer) or not self.sampling.fits_device
 
     @property
     def programs(self) -> tuple[str, ...]:
         """The programs that the request needs beside `decode` and `mixed`."""
+        return (*self._programs, *map(with_adapters, self._adapted_programs))
+
+    @property
+    def _programs(self) -> tuple[str, ...]:
         if self.encodes:
             return (ENCODE,)
         if self.source_ids:
@@ -115,10 +144,17 @@ class Request:
         return (*images, *self._text_programs)
 
     @property
+    def _adapted_programs(self) -> tuple[str, ...]:
+        """The programs whose variant with adapters the request needs."""
+        if self.adapter is None:
+            return ()
+        return (*self._programs, *((DECODE, MIXED) if self.generates else ()))
+
+    @property
     def _text_programs(self) -> tuple[str, ...]:
         if self.all_logits:
             return (ALL_LOGITS,)
-        if self.constraint:
+        if self.constraint or self.mixer:
             return (GUIDED,)
         host_sampling = () if self.sampling.fits_device else (CANDIDATES, GUIDED)
         logprobs = (CANDIDATES,) if self.sampling.logprobs else ()
@@ -130,6 +166,12 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
 
     Raises PlanError if one of the request's programs has not been compiled.
     """
+    if request.route:
+        raise RequestError(
+            "this model learns, and looks at a prompt before it is submitted; use asubmit, astream or "
+            "agenerate",
+            field="learn",
+        )
     if not request.prompt_ids:
         raise RequestError("the prompt is empty; give at least one token", field="prompt")
     check_ids(request.prompt_ids, vocab_size)
@@ -138,16 +180,19 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
     for name, least, most in INTEGERS:
         if name != "max_tokens" or request.max_tokens is not None:
             check_integer(name, getattr(request, name), least, most)
-    if type(request.salt) is not str:
-        raise RequestError(f"cache_salt is {shown(request.salt)}, expected text", field="cache_salt")
+    if type(request.salt) is not str or "\0" in request.salt:  # which parts the salts of adapters
+        raise RequestError(
+            f"cache_salt is {shown(request.salt)}, expected text without zero characters", field="cache_salt"
+        )
     if request.overflow not in OVERFLOWS:
         known = ", ".join(OVERFLOWS)
         raise RequestError(f"overflow is {shown(request.overflow)}, expected {known}", field="overflow")
     for name in ("queue_timeout_s", "timeout_s"):
         _check_seconds(name, getattr(request, name))
-    if request.encodes and request.n_prompt > limits.chunk:
+    if request.encodes and request.n_prompt > limits.encode_chunk:
         raise RequestError(
-            f"the text has {request.n_prompt} tokens, but a step {limits.chunk}; load with a larger chunk",
+            f"the text has {request.n_prompt} tokens, but a step {limits.encode_chunk}; load with a larger "
+            "chunk",
             field="prompt",
         )
     if request.is_atomic and request.n_prompt > limits.chunk - limits.parallel + 1:
@@ -163,15 +208,30 @@ def check_request(request: Request, vocab_size: int, limits: Limits, programs: C
         )
     if request.proposer and (request.samples_on_host or request.sampling.logprobs):
         raise RequestError(
-            "speculation needs sampling on the device; leave out the grammar, logprobs, and samplers that "
-            "the device does not have",
+            "speculation needs sampling on the device; leave out the grammar, logprobs, memory, and samplers "
+            "that the device does not have",
             field="speculate",
         )
     _check_media(request, limits)
     _check_source(request, vocab_size, limits)
+    _check_adapter(request)
     for program in request.programs:
         if program not in programs:
             raise PlanError(f"the request needs program {program!r}, which is not compiled", op="sample")
+
+
+def _check_adapter(request: Request) -> None:
+    """Raises RequestError for an activated adapter without its tokens in the prompt, or in a request whose
+    rows all run in one step.
+    """
+    if request.adapter:
+        request.adapter.first_row(request.prompt_ids)
+    if request.adapter and request.adapter.invocation and (request.encodes or request.is_atomic):
+        raise RequestError(
+            f"adapter {request.adapter.name!r} is activated inside the prompt, but all rows of this request "
+            "run in one step; leave is_atomic out, or use an adapter that acts on all rows",
+            field="adapter",
+        )
 
 
 def _check_source(request: Request, vocab_size: int, limits: Limits) -> None:

@@ -14,6 +14,7 @@ from math import inf
 from time import perf_counter
 
 from camelid.backends.base import Capabilities, Result
+from camelid.engine.adapters import AdapterSlots
 from camelid.engine.allocation import NO_UPDATE, PAGED
 from camelid.engine.batch import Batch, ScheduledSequence
 from camelid.engine.kv_cache import KVCacheManager
@@ -57,6 +58,7 @@ class Scheduler:
         # Running sequences whose token history the engine has not yet written to the device.
         self.newly_running: deque[Sequence] = deque()
         self.n_preempted = 0
+        self.adapters = AdapterSlots()
         # (id, n_freed) of the sequence that could not be admitted. It is retried only after a unit or a
         # page-table row has been freed, since each attempt searches the prefix cache.
         self._blocked: tuple[int, int] | None = None
@@ -85,7 +87,7 @@ class Scheduler:
         insort(self.waiting, sequence, key=lambda s: s.order)
 
     def add_running(self, sequence: Sequence) -> None:
-        """Adds a sequence that has an allocation."""
+        """Adds a sequence that has an allocation and a slot for its adapter."""
         insort(self.running, sequence, key=lambda s: s.order)
         self.newly_running.append(sequence)
 
@@ -102,6 +104,8 @@ class Scheduler:
         assert s.allocation is not None, "a running sequence has an allocation"
         keeps = s.request.reuses and s.outbox.error is None and not s.is_failed
         self.state.free(s.allocation, s.key_ids, s.n_valid, keeps=keeps)
+        if s.request.adapter:
+            self.adapters.release(s.request.adapter)
         s.detach()
 
     def preempt(self, sequence: Sequence) -> None:
@@ -139,15 +143,31 @@ class Scheduler:
             first = self.waiting[0]
             request = first.request
             n_source, reuses = len(request.source_ids), request.uses_prefix_cache
-            allocation = self.state.allocate(
-                first.key_ids, salt=request.salt, reuses=reuses, static_rows=n_source
+            allocation = (
+                self.state.allocate(first.key_ids, salt=first.salt, reuses=reuses, static_rows=n_source)
+                if self.takes_slot(first)
+                else None
             )
             if allocation:
                 self.waiting.pop(0)
                 first.attach(allocation)
                 self.add_running(first)
-            elif not self._preempt_lower_priority(first):
+                continue
+            self.drop_slot(first)
+            if not self._preempt_lower_priority(first):
                 self._blocked = first.id, self.state.n_freed
+
+    def takes_slot(self, s: Sequence) -> bool:
+        """Gives a sequence a slot for its adapter. False while all slots are in use."""
+        slot = self.adapters.acquire(s.request.adapter) if s.request.adapter else 0
+        s.adapter_slot = slot or 0
+        return slot is not None
+
+    def drop_slot(self, s: Sequence) -> None:
+        """Takes a slot back from a sequence that got no allocation."""
+        if s.request.adapter and s.adapter_slot:
+            self.adapters.release(s.request.adapter)
+            s.adapter_slot = 0
 
     def speculating(self) -> Iterator[Sequence]:
         """The schedulable sequences that need drafts."""

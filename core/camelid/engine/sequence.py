@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import repeat
 
 from camelid.backends.base import Result
+from camelid.engine.adapters import NO_ADAPTER, RowKeys
 from camelid.engine.allocation import CacheAllocation
 from camelid.engine.media import position_of, rows_before_media, with_keys
 from camelid.engine.programs import CANDIDATES, DECODE, GUIDED, VERIFY
@@ -47,6 +48,8 @@ class Sequence:
     n_hit_rows: int = 0  # rows of the latest prefix-cache hit
     n_cached: int = 0  # prompt tokens of the first prefix-cache hit
     allocation: CacheAllocation | None = None
+    adapter_slot: int = 0  # while it runs
+    adapter_from: int = 0  # the first row on which its adapter acts
     is_preempted: bool = False  # its allocation is freed once none of its rows is in flight
     is_failed: bool = False  # a step failed, so the contents of its units are undefined
     needs_all: bool = False  # the candidates of the latest row, or its drawn token, did not suffice
@@ -72,6 +75,8 @@ class Sequence:
         self.n_prompt = request.n_prompt
         self.reader = request.reader()
         self.step_sampling = request.sampling.words(choice=request.choice)
+        if request.adapter:
+            self.adapter_from = request.adapter.first_row(request.prompt_ids)
 
     @property
     def order(self) -> tuple[int, int]:
@@ -92,7 +97,7 @@ class Sequence:
         """True if the device draws its next token, which a lazy constraint then tests."""
         sampling = self.request.sampling
         is_tested = self.constraint is not None and self.constraint.is_lazy and not self.needs_all
-        return is_tested and sampling.fits_device and not sampling.logprobs
+        return is_tested and not self.request.mixer and sampling.fits_device and not sampling.logprobs
 
     @property
     def has_own_program(self) -> bool:
@@ -114,7 +119,7 @@ class Sequence:
             return VERIFY
         if not self.has_own_program:
             return DECODE
-        return GUIDED if self.constraint or self.needs_all else CANDIDATES
+        return GUIDED if self.constraint or self.request.mixer or self.needs_all else CANDIDATES
 
     @property
     def n_prefill(self) -> int:
@@ -137,9 +142,11 @@ class Sequence:
 
     @property
     def n_text_rows(self) -> int:
-        """Rows to prefill up to the next image; 0 if the next row is an image's."""
+        """Rows to prefill up to the next image, or to the first row of its adapter; 0 if the next row is an
+        image's."""
         before = rows_before_media(self.request.media, self.n_rows) if self.request.media else None
-        return self.n_prefill if before is None else max(min(self.n_prefill, before), 0)
+        n = self.n_prefill if before is None else max(min(self.n_prefill, before), 0)
+        return min(n, self.adapter_from - self.n_rows) if self.n_rows < self.adapter_from else n
 
     @property
     def is_at_image(self) -> bool:
@@ -149,7 +156,22 @@ class Sequence:
     @property
     def key_ids(self) -> Seq[int]:
         """The ids by which the prefix cache finds its rows."""
-        return with_keys(self.token_ids, self.request.media)
+        return self._row_keys.ids(with_keys(self.token_ids, self.request.media))
+
+    @property
+    def salt(self) -> str:
+        """The salt by which the prefix cache finds its rows."""
+        return self._row_keys.salt(self.request.salt)
+
+    @property
+    def _row_keys(self) -> RowKeys:
+        adapter = self.request.adapter
+        return adapter.row_keys(self.adapter_from) if adapter else NO_ADAPTER
+
+    @property
+    def active_slot(self) -> int:
+        """The adapter slot of its next rows."""
+        return self.adapter_slot if self.n_rows >= self.adapter_from else 0
 
     @property
     def is_atomic_prefill(self) -> bool:
@@ -232,7 +254,7 @@ class Sequence:
 
     def detach(self) -> None:
         """Drops the allocation; a later attempt computes from the first uncached token."""
-        self.allocation, self.n_rows, self.n_retired = None, 0, 0
+        self.allocation, self.n_rows, self.n_retired, self.adapter_slot = None, 0, 0, 0
         self.is_preempted, self.needs_all, self.drafts, self.late = False, False, (), None
         if not self.is_finished:
             self.outbox.logits.clear()  # consumers read logits only after the end
@@ -245,6 +267,8 @@ class Sequence:
         keep = min(self.request.n_keep, len(self.token_ids) - 2)
         n = max((len(self.token_ids) - keep) // 2, 1)
         del self.token_ids[keep : keep + n]
+        if self.adapter_from > keep:
+            self.adapter_from = max(self.adapter_from - n, keep)
         self.n_shifted += n
         self.n_prompt = len(self.token_ids)
         self.step_sampling = self.request.sampling.words(choice=self.request.choice, offset=self.n_shifted)
@@ -313,12 +337,13 @@ class Sequence:
             "outbox": Outbox(),
             "clock": Clock(self.clock.now),
             "allocation": None,
+            "adapter_slot": 0,
             "drafts": (),
             "n_steps": 0,
         }
         child = replace(self, id=id, request=request, n_rows=0, n_retired=0, n_cached=0, **own)
         child.token_ids, child.answer_ids = list(self.token_ids), list(self.answer_ids)
-        child.n_prompt = self.n_prompt
+        child.n_prompt, child.adapter_from = self.n_prompt, self.adapter_from
         child.step_sampling = request.sampling.words(choice=choice, offset=self.n_shifted)
         if self.sampler and child.sampler:
             child.sampler.mu = self.sampler.mu

@@ -13,6 +13,7 @@ from camelid.errors import RequestError
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
 from camelid.model.decoder import declare_states, lower
+from camelid.model.features import MOST_FEATURE_ROWS, has_features
 from camelid.model.spec_reader import at_context
 from camelid.plan.fuse import fuse
 from camelid.plan.plan import Plan, StateSpec
@@ -63,6 +64,8 @@ class Deployment:
             limits = encode_limits(options, context)
         elif model.spec.encoder:
             limits = replace(limits, source_rows=context)
+        elif has_features(model.spec):
+            limits = replace(limits, feature_rows=min(context, MOST_FEATURE_ROWS))
         return cls(
             at_context(model, context),
             limits,
@@ -92,9 +95,15 @@ class Deployment:
     def _plan(self, key: ProgramKey) -> Plan:
         if key not in self._plans:
             can = self.capabilities
-            plan = lower(self.model, key, self.states, cuts=can.cuts)
-            self._plans[key] = fuse(plan, can.fused, most_bytes=can.most_bytes)
+            self._plans[key] = fuse(self._lower(key), can.fused, most_bytes=can.most_bytes)
         return self._plans[key]
+
+    def _lower(self, key: ProgramKey) -> Plan:
+        return lower(self.model, key, self.states, cuts=self.capabilities.cuts)
+
+    def lowered(self, program: str) -> Plan:
+        """The plan of a program before all rewrites, at its largest row bucket."""
+        return self._lower(self.plan(program).key)
 
     @property
     def programs(self) -> tuple[str, ...]:

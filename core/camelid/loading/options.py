@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from os import PathLike
 from typing import Any
 
 from camelid.backends.registry import user_names
 from camelid.engine.programs import Limits
 from camelid.engine.request import check_integer
 from camelid.errors import RequestError, shown
+from camelid.loading.lora import LoraName, lora_files
 from camelid.loading.model_file import ModelName
+from camelid.model.adapter import MOST_RANK
 from camelid.model.kv_types import KV_TYPES
 
 ACTIVATIONS = ("f32", "q8")
@@ -17,6 +21,8 @@ BACKENDS = ("auto", *user_names())
 KV_TYPE_NAMES = tuple(KV_TYPES)
 POOLINGS = ("none", "mean", "cls", "last")
 COLLECTIVES = ("peer", "nccl")
+MOST_SLOTS = 1024
+LEARN = ("off", "memory", "on")
 INTEGERS = ("context", "chunk", "step_ms", "kv_rows", "threads", "gpu_layers")
 
 
@@ -46,6 +52,14 @@ class LoadOptions:
     records a tape for `save_tape`. `pooling` makes embeddings by mean, cls or last, or a row for each token
     with none, whatever the file states (None: as the file states). `mmproj` is the GGUF file of the model's
     vision tower; `mmproj_auto` fetches the one in the repository of a hub id, if `mmproj` names none.
+    `adapter_rank` is the largest rank of a request's LoRA adapters together, up to 64 (0: that of the first
+    adapter, at least 16), `adapter_slots` the number of different ones that run at once (0: `parallel`).
+
+    `learn` "memory" stores feedback and past requests and lets feedback act as memory, "on" also trains
+    adapters when idle. `learn_user` names the user's space, and `learn_folder` the folder of all spaces
+    (None: in the user's data directory).
+    `lora` are adapters that are loaded with the model: paths, whose adapters act on requests that name none,
+    or `LoraFile`s with a name and scales.
     """
 
     backend: str = "auto"
@@ -67,6 +81,12 @@ class LoadOptions:
     pooling: str | None = None
     mmproj: ModelName | None = None
     mmproj_auto: bool = True
+    adapter_rank: int = 0
+    adapter_slots: int = 0
+    learn: str = "off"
+    learn_user: str = "local"
+    learn_folder: str | PathLike[str] | None = None
+    lora: Sequence[LoraName] = ()
 
     @classmethod
     def of(cls, **options: Any) -> LoadOptions:
@@ -95,6 +115,9 @@ class LoadOptions:
     def check(self) -> None:
         """Raises RequestError for a value out of range, and for `parallel` above `chunk`."""
         check_integer("parallel", self.parallel, 1)
+        check_integer("adapter_rank", self.adapter_rank, 0, MOST_RANK)
+        check_integer("adapter_slots", self.adapter_slots, 0, MOST_SLOTS)
+        lora_files(self.lora)
         check_integer("tensor_parallel", self.tensor_parallel, 1)
         check_integer("pipeline_parallel", self.pipeline_parallel, 1)
         for name in INTEGERS:
@@ -109,5 +132,8 @@ class LoadOptions:
                 f"activations are {self.activations!r}, expected {' or '.join(ACTIVATIONS)}",
                 field="activations",
             )
+        if self.learn not in LEARN:
+            known = ", ".join(LEARN)
+            raise RequestError(f"learn is {shown(self.learn)}, expected {known}", field="learn")
         if self.chunk is not None:
             Limits(self.chunk, self.parallel)

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from camelid.backends.base import Backend
 from camelid.backends.registry import oracle_name, processor_name, user_names
+from camelid.engine.adapters import base_program
 from camelid.engine.engine import StepEngine
 from camelid.engine.programs import ProgramTable
 from camelid.engine.request import Request, max_answer_tokens
 from camelid.engine.scheduler import check_depth
 from camelid.errors import DeviceLostError
 from camelid.formats.progress import Progress
+from camelid.loading.adapter_pool import AdapterPool
 from camelid.loading.choose import OpenStages, choose_backend
 from camelid.loading.deployment import Deployment, check_context
 from camelid.loading.fit import check_fit
+from camelid.loading.lora import LoraName, lora_files
+from camelid.loading.lora_files import opened_file
 from camelid.loading.model_file import MMPROJ, ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
 from camelid.loading.tower import RunningTower, start_tower
+from camelid.model.adapter import Adapter
 from camelid.model.decoder import declare_states
 from camelid.model.encoder_specs import with_pooling
 from camelid.plan.plan import Plan
@@ -37,7 +43,14 @@ class RunningModel:
     engine: StepEngine
     options: LoadOptions = field(default_factory=LoadOptions)
     tower: RunningTower | None = None
+    adapters: AdapterPool = field(init=False)
     _compiling: asyncio.Lock = field(default_factory=asyncio.Lock)
+    _adding: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    def __post_init__(self) -> None:
+        rank, n_slots = self.options.adapter_rank, self.options.adapter_slots
+        pool = AdapterPool(self.backend, self.deployment, self.engine, rank=rank, n_slots=n_slots)
+        object.__setattr__(self, "adapters", pool)
 
     def plan(self, program: str) -> Plan:
         """The plan of a program on this backend, at its largest row bucket."""
@@ -52,11 +65,49 @@ class RunningModel:
     async def _compile(self, program: str) -> None:
         programs = self.engine.programs
         since = self.engine.counters.recoveries
+        base = base_program(program)
+        plans = self.deployment.plans(base) if base == program else self.adapters.plans(base)
         try:
-            await compile_program(programs, program, self.backend, self.deployment)
+            await compile_plans(programs, program, self.backend, plans)
         except DeviceLostError as error:
             await self.engine.recovery.recover(error, since)
-            await compile_program(programs, program, self.backend, self.deployment)
+            await compile_plans(programs, program, self.backend, plans)
+
+    async def add_adapter(
+        self,
+        adapter: Adapter,
+        *,
+        scale: float = 1.0,
+        applied: float = 0.0,
+        path: str = "",
+        is_private: bool = False,
+    ) -> None:
+        """Loads an adapter under its name; with a scale `applied` it acts on requests that name none. No
+        request can name a private one.
+
+        Raises RequestError, BackendError, OutOfMemoryError.
+        """
+        async with self._adding:
+            await self.adapters.add(
+                adapter, self._compile_all, scale=scale, applied=applied, path=path, is_private=is_private
+            )
+
+    async def add_files(self, files: Sequence[LoraName]) -> None:
+        """Loads the adapters that a model has from its start; its slots are wide enough for those that apply.
+
+        Raises as `open_adapter`, RequestError, BackendError and OutOfMemoryError.
+        """
+        if not files:
+            return
+        opened = [(file, opened_file(self.file, file)) for file in lora_files(files)]
+        applied = sum(adapter.rank for file, adapter in opened if file.applied)
+        self.adapters.reserve(max(applied, *(adapter.rank for _, adapter in opened)))
+        for file, adapter in opened:
+            await self.add_adapter(adapter, scale=file.scale, applied=file.applied, path=file.path)
+
+    async def _compile_all(self, programs: Sequence[str]) -> None:
+        for program in programs:
+            await self.compile(program)
 
     async def with_images(self, request: Request) -> Request:
         """The request with its images encoded.
@@ -106,9 +157,15 @@ async def start(
     except BaseException:
         await backend.close()
         raise
-    report("ready", len(STAGES), len(STAGES))
     note = "; ".join(filter(None, [chosen.note, tower.note if tower else "", file.note]))
-    return RunningModel(file, backend, note, deployment, engine, options, tower)
+    running = RunningModel(file, backend, note, deployment, engine, options, tower)
+    try:
+        await running.add_files(options.lora)
+    except BaseException:
+        await running.close()
+        raise
+    report("ready", len(STAGES), len(STAGES))
+    return running
 
 
 async def _start_tower(file: ModelFile, options: LoadOptions, backend: Backend) -> RunningTower:
@@ -142,16 +199,16 @@ async def start_engine(
     report(STAGES[3], 3, len(STAGES))
     programs = ProgramTable()
     for program in deployment.loaded:
-        await compile_program(programs, program, backend, deployment)
+        await compile_plans(programs, program, backend, deployment.plans(program))
     limits, vocab_size = deployment.limits, deployment.model.spec.vocab_size
     return StepEngine(backend, programs, state, limits=limits, vocab_size=vocab_size, max_in_flight=depth)
 
 
-async def compile_program(
-    programs: ProgramTable, program: str, backend: Backend, deployment: Deployment
+async def compile_plans(
+    programs: ProgramTable, program: str, backend: Backend, plans: Sequence[Plan]
 ) -> None:
-    """Compiles a program at each row bucket and adds it to the table."""
-    programs.add(program, [await backend.compile(plan) for plan in deployment.plans(program)])
+    """Compiles a program's plans, one per row bucket, and adds it to the table."""
+    programs.add(program, [await backend.compile(plan) for plan in plans])
 
 
 def _silent(activity: str, stage: int, n_stages: int) -> None:

@@ -195,7 +195,7 @@ class Arch:
     Rotation. Window layers rotate by `local_theta` if it is set; `scales_local` False frees them of RoPE
     scaling, `rounds_ramp` False keeps the ends of YaRN's ramp between pairs. With `nope_every` n, every nth
     layer has no rotation. `has_rope_switch`: `rope.scaling.finetuned` = false turns rotation off in all
-    layers. `has_global_nope`: in a model with windows, layers without a window have no rotation.
+    layers. `has_global_nope`: in a file with windows, layers without a window have no rotation.
     `rotates_heads`: a `rope.dimension_count` of 0, as published files state, means whole heads.
     `has_temperature`: queries grow with their position by `attention.temperature_scale`.
     `nope_temperature` (scale, length) is that of layers without rotation, in files that state none.

@@ -16,6 +16,7 @@ from camelid.model.blocks.mla import mla_state
 from camelid.model.blocks.rwkv import rwkv_state
 from camelid.model.blocks.shortconv import shortconv_state
 from camelid.model.encoder import lower_encode
+from camelid.model.features import has_features, lower_features
 from camelid.model.kv_types import KvType, check_columns, kv_row
 from camelid.model.layers import INJECTED, apply_layer, embed, inject
 from camelid.model.lowering import RECURRENT, TOKENS, Lowering, Tensors
@@ -146,9 +147,12 @@ def _n_channels(spec: ModelSpec, key: ProgramKey) -> int:
 
 
 def entries_of(spec: ModelSpec) -> Mapping[str, Entry]:
-    """Entry name -> lowering: `decode` and `mixed` of a decoder, `encode` of an encoder."""
+    """Entry name -> lowering: `decode` and `mixed` of a decoder; `encode` of an encoder, or for features
+    of a decoder alone."""
     decode = {"decode": lower_decode, "mixed": lower_decode} if spec.layers else {}
-    return decode | ({"encode": lower_encode} if spec.encoder else {})
+    if spec.encoder:
+        return decode | {"encode": lower_encode}
+    return decode | ({"encode": lower_features} if has_features(spec) else {})
 
 
 def lower_decode(c: Lowering) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from camelid.errors import TensorShapeError, UnsupportedModelError, nearest, shown
@@ -19,6 +18,7 @@ from camelid.model.checkpoint import Checkpoint
 from camelid.model.hf_embedding import embedding_metadata
 from camelid.model.hf_folds import FOLDS, scaled
 from camelid.model.hf_metadata import hf_metadata
+from camelid.model.hf_names import published_names, stack_of, stacked_names
 from camelid.model.hf_numbers import layer_numbers
 from camelid.model.hf_ranking import answer_ids, with_answers
 from camelid.model.hf_rotation import rope_factors
@@ -171,40 +171,6 @@ def _is_ignored(name: str, settings: HfSettings) -> bool:
     return name.endswith(settings.row.ignored) or name.startswith((*settings.row.ignored, *prefixes))
 
 
-def published_names(settings: HfSettings) -> Iterator[tuple[str, str]]:
-    """(GGUF name, published name) of every tensor, both without their endings."""
-    yield from settings.outer.items()
-    for stack, (layer, names, n_layers) in zip(settings.arch.stacks, settings.stacks, strict=True):
-        for i in range(n_layers):
-            prefix = layer.format(i=i)
-            own: Mapping[str, str] = settings.row.first if i == 0 else {}
-            yield from ((f"{stack}blk.{i}.{n}", prefix + inner) for n, inner in {**names, **own}.items())
-
-
-LETTERS = re.compile(r"\{(\w{2,})\}")  # a placeholder that stands for each of its letters
-STACKS: Mapping[str, Callable[[HfSettings], int]] = {
-    "{e}": lambda settings: settings.n_experts,
-    "{h}": lambda settings: settings.n_experts // settings.count("experts_per_group"),
-    "{q}": lambda settings: settings.n_heads,
-    "{k}": lambda settings: settings.n_kv_heads,
-    "{s}": lambda settings: settings.n_streams - 1,
-}
-
-
-def stacked_names(name: str, settings: HfSettings) -> list[str]:
-    """The name itself, or one name per expert, head, stream or letter if it has a placeholder."""
-    mark, n = _stack_of(name, settings)
-    labels = mark[1:-1] if LETTERS.fullmatch(mark) else map(str, range(n))
-    return [name.replace(mark, label) for label in labels] if mark else [name]
-
-
-def _stack_of(name: str, settings: HfSettings) -> tuple[str, int]:
-    """The placeholder of a published name, and the number of its tensors; ("", 1) without one."""
-    if found := LETTERS.search(name):
-        return found[0], len(found[1])
-    return next(((mark, count(settings)) for mark, count in STACKS.items() if mark in name), ("", 1))
-
-
 def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) -> Weight:
     """The weight `full_name` from its published tensors: one, or one per expert or head.
 
@@ -214,7 +180,7 @@ def fold_tensors(full_name: str, tensors: list[HfTensor], settings: HfSettings) 
     first, name = tensors[0], full_name.removesuffix(".weight").removesuffix(".bias").rpartition(".")[2]
     names = settings.names
     published = names.get(name) or names.get(f"{name}.weight") or settings.outer.get(name, "")
-    mark, n = _stack_of(published, settings)
+    mark, n = stack_of(published, settings)
     _check_alike(full_name, tensors, n)
     shape = (n, *first.shape) if mark else first.shape
     parts = tuple(Part(p.file, p.offset, p.n_bytes) for t in tensors for p in t.planes or (t,))

@@ -20,7 +20,7 @@ ACTS: Mapping[str, str] = {
 COUNTS = ("embedding_length", "block_count", "attention.head_count", "context_length")
 
 
-REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": (), "is_decoder": (True,)}
+REFUSED: Mapping[str, tuple[object, ...]] = {"clip_qkv": ()}
 
 
 ATTENTION, RECURRENT = (
@@ -157,9 +157,12 @@ def _experts(settings: HfSettings) -> Pairs:
         yield "expert_weights_norm", normalizes
 
 
+def _window_key(settings: HfSettings) -> str:
+    return settings.row.keys.get("attention.sliding_window", "sliding_window")
+
+
 def _windows(settings: HfSettings) -> Pairs:
-    config = settings.config
-    key = settings.row.keys.get("attention.sliding_window", "sliding_window")
+    config, key = settings.config, _window_key(settings)
     is_on = not settings.row.has_window_switch or config.flag("use_sliding_window", False)
     windowed = _windowed(settings) if is_on and config.has(key) else []
     if settings.arch.window and not any(windowed):  # an absent key means arch.window
@@ -205,6 +208,9 @@ def _nope(settings: HfSettings) -> Pairs:
 def _rotated(settings: HfSettings) -> list[bool]:
     """True for layers with rotation."""
     config, n_layers = settings.config, settings.n_layers
+    has_window = config.has(_window_key(settings))
+    if settings.arch.has_global_nope and not (has_window and any(_windowed(settings))):
+        return [settings.row.rotates_windowless and not has_window] * n_layers
     if not config.has("no_rope_layers") and not config.has("no_rope_layer_interval"):
         return all_but(settings.arch.nope_every, n_layers)
     stated = config.counts("no_rope_layers", most=1)

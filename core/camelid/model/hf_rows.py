@@ -245,3 +245,4 @@ class HfRow:
     bidirectional: str = ""  # the ARCHS row with use_bidirectional_attention
     counts_padding: bool = False  # positions begin after pad_token_id
     has_window_switch: bool = False  # use_sliding_window; window layers start at max_window_layers
+    rotates_windowless: bool = False  # with sliding_window null, in spite of the row's `has_global_nope`

@@ -8,14 +8,8 @@ from dataclasses import dataclass, replace
 from camelid.errors import UnsupportedModelError, shown
 from camelid.formats.hf_config import HfDirectory, HfTensor
 from camelid.model.archs import HF_ROWS, row_name
-from camelid.model.hf import (
-    ENDINGS,
-    fold_tensors,
-    name_tensors,
-    published_names,
-    read_settings,
-    stacked_names,
-)
+from camelid.model.hf import ENDINGS, fold_tensors, name_tensors, read_settings
+from camelid.model.hf_names import published_names, stacked_names
 from camelid.model.hf_numbers import number_tensors
 from camelid.model.hf_rows import HfRow
 from camelid.model.hf_settings import HfSettings

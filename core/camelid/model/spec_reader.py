@@ -10,6 +10,7 @@ from camelid.errors import ModelFormatError, TensorShapeError, UnsupportedModelE
 from camelid.model.arch import Arch, Model
 from camelid.model.checkpoint import Checkpoint
 from camelid.model.encoder_specs import read_encoder, read_stacks, rows_of
+from camelid.model.expert_specs import GATES, read_experts
 from camelid.model.layer_specs import read_layers
 from camelid.model.lowering import OF_QUERIES
 from camelid.model.metadata_reader import MetadataReader
@@ -22,9 +23,6 @@ from camelid.plan.weights import Weight
 
 FACTOR_TENSORS = ("rope_freqs", "rope_factors_long", "rope_factors_short")
 MAX_ALIBI = 1 << 23  # numbers of its table; MPT-7B-StoryWriter has 2^21
-
-# Values of expert_gating_func -> gates of the router op.
-GATES: Mapping[int, str] = {1: "softmax", 2: "sigmoid", 3: "topk_softmax"}
 
 # Keys of features that no row has -> values that leave the results unchanged. Other values are refused.
 REFUSED: Mapping[str, tuple[object, ...]] = {
@@ -66,7 +64,7 @@ def read_spec(checkpoint: Checkpoint, name: str, arch: Arch, factors: Factors) -
     n_layers = _n_layers(metadata, len(checkpoint.tensors))
     n_heads, hidden_size = _n_heads(metadata, arch, n_layers), metadata.count("embedding_length")
     head_dim = _head_dim(metadata, max(1, hidden_size // n_heads))
-    experts = _experts(metadata, arch)
+    experts = read_experts(metadata, arch)
     ropes = read_ropes(metadata, arch, head_dim, factors)
     layers = read_layers(metadata, arch, n_layers, _routed(checkpoint, n_layers) if experts else [])
     layers = with_own_counts(metadata, layers) if arch.varies else layers
@@ -255,60 +253,6 @@ def _routed(checkpoint: Checkpoint, n_layers: int) -> list[bool]:
     """True for layers with a router; for all of them if there is none, since the model states experts."""
     routed = [f"blk.{i}.ffn_gate_inp.weight" in checkpoint.tensors for i in range(n_layers)]
     return routed if any(routed) else [True] * n_layers
-
-
-def _experts(metadata: MetadataReader, arch: Arch) -> ExpertsSpec | None:
-    n_experts = metadata.count("expert_count", 0, least=0)
-    if not n_experts:
-        return None
-    n_used = metadata.count("expert_used_count")
-    if n_used > n_experts:
-        metadata.fail("expert_used_count", f"is {n_used}, but there are {n_experts} experts")
-    stated = metadata.has("expert_feed_forward_length")
-    ffn_size = metadata.count("expert_feed_forward_length" if stated else "feed_forward_length")
-    n_groups = metadata.count("expert_group_count", 1, least=0) or 1
-    chunk_experts = metadata.count("experts_per_group", 1)
-    if n_experts % chunk_experts:
-        metadata.fail("experts_per_group", f"is {chunk_experts}, no divisor of {n_experts} experts")
-    return ExpertsSpec(
-        n_experts=n_experts,
-        n_used=n_used,
-        ffn_size=ffn_size,
-        gate=_gate(metadata, arch),
-        normalize=metadata.flag("expert_weights_norm", default=arch.normalizes),
-        scale=metadata.number("expert_weights_scale", 1.0) or 1.0,
-        softcap=metadata.number("router_logit_softcapping", 0.0),
-        weighs_input=_weighs_input(metadata, arch, n_used),
-        shared_size=_shared_size(metadata, arch, ffn_size),
-        n_groups=n_groups,
-        n_groups_used=metadata.count("expert_group_used_count", n_groups, least=0) or n_groups,
-        chunk_size=metadata.count("expert_chunk_feed_forward_length", 0, least=0),
-        chunk_experts=chunk_experts,
-        chunk_scale=metadata.number("expert_group_scale", 1.0),
-        latent_size=metadata.count("moe_latent_size", 0, least=0),
-    )
-
-
-def _gate(metadata: MetadataReader, arch: Arch) -> str:
-    stated = metadata.count("expert_gating_func", 0, least=0)
-    return GATES.get(stated) or arch.gate
-
-
-def _weighs_input(metadata: MetadataReader, arch: Arch, n_used: int) -> bool:
-    """True for experts whose input the probs multiply, of which a row uses one."""
-    if arch.weighs_input and n_used > 1:
-        raise UnsupportedModelError(
-            f"{metadata.key('expert_used_count')} is {n_used}, expected 1 for {metadata.prefix}",
-            kind=metadata.key("expert_used_count"),
-            name=str(n_used),
-        )
-    return arch.weighs_input
-
-
-def _shared_size(metadata: MetadataReader, arch: Arch, ffn_size: int) -> int:
-    """Width of the shared expert: stated, or that of `expert_shared_count` experts."""
-    n_shared = metadata.count("expert_shared_count", arch.n_shared, least=0)
-    return metadata.count("expert_shared_feed_forward_length", n_shared * ffn_size, least=0)
 
 
 def _attention_scale(

@@ -34,7 +34,7 @@ def match_tensors(checkpoint: Checkpoint, spec: ModelSpec, arch: Arch) -> dict[s
     one tensor per expert.
     """
     _check_stacked(checkpoint.tensors)
-    tensors = _split(checkpoint.tensors, spec, arch)
+    tensors = split_tensors(checkpoint.tensors, spec, arch)
     if spec.mla:
         tensors = split_kv_b(tensors, spec.n_heads, spec.head_dim - spec.mla.rope_dim, spec.mla.value_dim)
     shapes = tensor_shapes(spec, arch, tensors)
@@ -175,7 +175,7 @@ def _rwkv_sizes(rwkv: RwkvSpec | None) -> Mapping[str, int]:
     }  # fmt: skip
 
 
-def _split(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
+def split_tensors(tensors: Mapping[str, Weight], spec: ModelSpec, arch: Arch) -> dict[str, Weight]:
     """The tensors, with fused ones cut into their parts.
 
     Cut are the rows of a matrix, the rows of each matrix of a stack, or a stack into its matrices.

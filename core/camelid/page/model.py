@@ -124,6 +124,35 @@ class PageModel:
         given: Any = options or {}
         return await self._llm.arerank(query, documents, **given)
 
+    async def feedback(self, _: int, completion: str, rating: int, correction: str | None = None) -> int:
+        """A thumb for an answer by its id; it acts until the page is closed. Returns the item's number."""
+        return await self._llm.afeedback(completion, rating, correction=correction)
+
+    async def forget(self, _: int, item: int) -> None:
+        """Takes feedback back."""
+        self._llm.learning.forget(item)
+
+    async def load_adapter(
+        self, _: int, source: ModelSource, name: str, scale: float, applies: bool, config: str
+    ) -> str:
+        """Loads an adapter of a GGUF file, or of safetensors with their adapter_config.json."""
+        from camelid.loading.lora_source import fetch_adapter  # a page without adapters needs no reader
+
+        adapter = await fetch_adapter(source, self._llm.running.file, name=name, config=config)
+        return await self._llm.aload_adapter(adapter, scale=scale, applies=applies)
+
+    async def unload_adapter(self, _: int, name: str) -> None:
+        """Unloads an adapter."""
+        self._llm.unload_adapter(name)
+
+    async def adapters(self, _: int) -> list[Json]:
+        """The loaded adapters: names, ranks, bytes, and their scales in requests that name them or none."""
+        return [
+            {"name": each.name, "rank": each.adapter.rank, "bytes": each.n_bytes, "scale": each.scale,
+             "applied": each.applied}
+            for each in self._llm.adapters
+        ]  # fmt: skip
+
     async def session(
         self, id: int, options: Mapping[str, Any], system: str | None, messages: Sequence[Json]
     ) -> Json:
@@ -220,6 +249,11 @@ METHODS: Mapping[str, Callable[..., Awaitable[Any]]] = {
     "count": PageModel.count,
     "embed": PageModel.embed,
     "rerank": PageModel.rerank,
+    "feedback": PageModel.feedback,
+    "forget": PageModel.forget,
+    "load_adapter": PageModel.load_adapter,
+    "unload_adapter": PageModel.unload_adapter,
+    "adapters": PageModel.adapters,
     "session": PageModel.session,
     "restore": PageModel.restore,
     "fork": PageModel.fork,
@@ -249,6 +283,8 @@ async def start(
 
     try:
         llm = await aload(source, progress=progress, **{"parallel": 1} | json.loads(options), mmproj=mmproj)
+        if not llm.spec.embeds:
+            await llm.start_learning()  # in memory: no feedback, no change
     except Exception as error:
         tell(post, id, "error", error=error_record(error))
         return None

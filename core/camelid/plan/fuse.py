@@ -98,7 +98,7 @@ def _feeds(out: list[Op], glu: Op, most_bytes: int) -> bool:
 
 def _linear_glu(gate: Op, up: Op, glu: Op) -> Op:
     gate_weight, up_weight = gate.weight("weight"), up.weight("weight")
-    name = f"{gate_weight.name}+up"
+    name = f"{gate_weight.name}+{up_weight.name}"
     joined = concat_rows(name, gate_weight, up_weight)  # [2*F, C]
     operands = {"y": glu.view("y"), "x": gate.view("x"), "weight": joined}
     return make_op("linear_glu", operands, {"act": glu.word("act")})

@@ -33,6 +33,11 @@ def _linear_add_norm_rule(op: Op) -> bool:
     return _linear_add_rule(op) and fits(op, "gain", n) and op.view("z").cols == deferred_cols(n)
 
 
+def _defer_norm_rule(op: Op) -> bool:
+    n = op.view("y").cols
+    return op.view("z").cols == deferred_cols(n) and fits(op, "gain", n)
+
+
 def _is_deferred(op: Op) -> bool:
     n = op.weight("weight").cols
     return n % (QUAD * QUAD) == 0 and op.view("x").cols == deferred_cols(n)
@@ -184,6 +189,16 @@ ROWS: tuple[OpRow, ...] = (
         row_wise=True,
         exact=("y", "z"),
         meaning="y = y + scale * (weight @ x + bias); z = deferred norm(y, gain)",
+    ),
+    OpRow(
+        name="defer_norm",
+        writes=("z",),
+        reads=("y",),
+        weights=("gain",),
+        rule=_defer_norm_rule,
+        row_wise=True,
+        exact=("y", "z"),
+        meaning="z = deferred norm(y, gain), with the bits of linear_add_norm",
     ),
     _product(
         "norm_linear",

@@ -11,13 +11,16 @@ from collections.abc import Mapping
 from camelid.errors import PlanError
 from camelid.plan import (
     op_rows,
+    op_rows_adapters,
     op_rows_encoder,
     op_rows_fused,
     op_rows_recurrent,
     op_rows_state,
     op_rows_streams,
+    op_rows_training,
 )
 from camelid.plan.dtypes import F32, element_bytes
+from camelid.plan.op_rows_adapters import LOW_RANK
 from camelid.plan.op_rows_fused import KV_OPS
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.op_rows_state import attended
@@ -26,13 +29,17 @@ from camelid.plan.plan import Attr, Op, Operand, Plan, View
 from camelid.plan.tiers import TAIL
 from camelid.plan.weights import Weight
 
-__all__ = ["OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops"]
+__all__ = ["OPS", "TRAINING_OPS", "Counts", "OpRow", "check_op", "make_op", "op_bytes", "op_flops", "row_of"]
 
 TABLE_OPS = frozenset({"embed", "embed_position"})
 EXPERT_OPS = frozenset({"linear_experts", "linear_experts_glu", "linear_experts_sum"})
 TABLE_ROLES = frozenset({"fine", "coarse"})
-FILES = (op_rows, op_rows_fused, op_rows_state, op_rows_recurrent, op_rows_streams, op_rows_encoder)
+FILES = (
+    op_rows, op_rows_fused, op_rows_state, op_rows_recurrent, op_rows_streams, op_rows_encoder,
+    op_rows_adapters,
+)  # fmt: skip
 OPS: dict[str, OpRow] = {row.name: row for file in FILES for row in file.ROWS}
+TRAINING_OPS: dict[str, OpRow] = {row.name: row for row in op_rows_training.ROWS}  # of `differentiate` alone
 
 
 def make_op(name: str, operands: Mapping[str, Operand], attrs: Mapping[str, Attr]) -> Op:
@@ -40,7 +47,7 @@ def make_op(name: str, operands: Mapping[str, Operand], attrs: Mapping[str, Attr
 
     Raises PlanError for unknown or missing names, and for operands that break the row's contract.
     """
-    row = _row(name)
+    row = row_of(name)
     values = {**row.defaults, **attrs}
     unknown = sorted({*operands} - {*row.roles} | {*values} - {*row.attr_names})
     missing = sorted(row.required - {*operands} | {*row.attr_names} - {*values})
@@ -50,8 +57,9 @@ def make_op(name: str, operands: Mapping[str, Operand], attrs: Mapping[str, Attr
     return check_op(Op(name, ordered, tuple((a, values[a]) for a in row.attr_names)))
 
 
-def _row(name: str) -> OpRow:
-    row = OPS.get(name)
+def row_of(name: str) -> OpRow:
+    """The row of an op of models or of training plans. Raises PlanError for an unknown op."""
+    row = OPS.get(name) or TRAINING_OPS.get(name)
     if row is None:
         raise PlanError(f"unknown op {name!r}; known: {', '.join(sorted(OPS))}", op=name)
     return row
@@ -59,7 +67,7 @@ def _row(name: str) -> OpRow:
 
 def check_op(op: Op) -> Op:
     """Returns the op. Raises PlanError if it breaks its row's contract."""
-    row = _row(op.name)
+    row = row_of(op.name)
     names = tuple(role for role, _ in op.operands)
     ordered = tuple(role for role in row.roles if role in row.required or op.has(role))
     if names != ordered or tuple(name for name, _ in op.attrs) != row.attr_names:
@@ -85,7 +93,7 @@ def _kinds_fit(op: Op, row: OpRow) -> bool:
 
 def op_flops(op: Op, counts: Counts) -> int:
     """Floating-point operations of an op in a step with these counts."""
-    return OPS[op.name].flops(op, counts)
+    return row_of(op.name).flops(op, counts)
 
 
 def op_bytes(op: Op, plan: Plan, counts: Counts) -> int:
@@ -112,6 +120,8 @@ def _state_bytes(op: Op, plan: Plan, counts: Counts) -> int:
     if op.name in KV_OPS:
         written = [role for role in ("state", "tail") if op.has(role)]
         return counts.rows["T"] * sum(_row_bytes(op, plan, role) for role in written)
+    if op.name in LOW_RANK:  # at most the slot of each row, not the ranks that are unused
+        return 2 * op_flops(op, counts)
     return _read_bytes(op, plan, counts) if op.name == "attention" else 0
 
 

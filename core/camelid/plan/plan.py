@@ -91,9 +91,10 @@ def whole(buffer: Buffer) -> View:
 class StateSpec:
     """A declared state group, shared by all plans of a model.
 
-    - `kind` is paged, window, recurrent, static or ring. A paged unit (a page) holds `unit_rows` rows of each
-      tensor of `tensors` (name, floats per row) for each layer of `layers`. A recurrent unit is one slot of
-      one row. A ring unit holds the last `unit_rows` token ids of one sequence as u32.
+    - `kind` is paged, window, recurrent, static, ring or adapter. A paged unit (a page) holds `unit_rows`
+      rows of each tensor of `tensors` (name, floats per row) for each layer of `layers`. A recurrent unit is
+      one slot of one row. A ring unit holds the last `unit_rows` token ids of one sequence as u32. An adapter
+      unit is a slot (op_rows_adapters.py), which a sequence names by the adapter word of the step.
     - `kv_type` is the storage type of tensor rows: f32, f16, q8_0 or q4_0, in GGUF's blocks along the
       columns.
     - `window` > 0: a query reads at most `window` - 1 rows before its own, so older pages can be freed.
@@ -212,7 +213,8 @@ class Plan:
 
     @cached_property
     def layout(self) -> StepLayout:
-        return StepLayout(self.key.capacity, len(self.states), self.n_channels)
+        n_groups = sum(state.kind != "adapter" for state in self.states)  # adapter groups come last
+        return StepLayout(self.key.capacity, n_groups, self.n_channels)
 
     @cached_property
     def _groups(self) -> Mapping[str, int]:

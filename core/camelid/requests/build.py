@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, cast, runtime_checkable
 
+from camelid.engine.adapters import RequestAdapter
 from camelid.engine.media import Media
 from camelid.engine.request import Request
 from camelid.engine.speculative import Proposer, proposer_of
 from camelid.errors import RequestError, UnsupportedModelError, shown
 from camelid.formats.gguf import Gguf
+from camelid.model.adapter import Selection
 from camelid.model.spec import ModelSpec
 from camelid.model.vision.projectors import PROJECTORS
 from camelid.model.vision.spec import Tower
+from camelid.requests.file_defaults import file_defaults
 from camelid.requests.images import with_image_rows
 from camelid.requests.options import ConstraintOptions, EngineOptions, Message, Options, Prompt
 from camelid.requests.output_text import ChatPrompt, NoText, OutputText, SourceFactory, TextReader
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
     from camelid.requests.constraints import Constraints
     from camelid.requests.far_tokenizer import FarTokenizer
 
+# Finds the adapters of a selection for a prompt.
+AdapterChoice: TypeAlias = Callable[[Selection | None, Sequence[int]], RequestAdapter | None]
 LATER = frozenset(("n",))  # options of other runtimes that this version lacks, refused by name
 CHAT_OPTIONS = ("tools", "tool_choice", "parallel_tool_calls", "variables")
 ENDING_OPTIONS = (
@@ -44,21 +49,6 @@ ENGINE_TYPES: dict[str, tuple[type, ...]] = {
     "cache_prompt": (bool,),
     "cache_salt": (str,),
     "is_atomic": (bool,),
-}
-# Key under `general.sampling` (llama.cpp's names) -> option and stored type.
-FILE_OPTIONS: Mapping[str, tuple[str, type[int | float | str]]] = {
-    "sequence": ("order", str),
-    "top_k": ("top_k", int),
-    "top_p": ("top_p", float),
-    "min_p": ("min_p", float),
-    "xtc_probability": ("xtc_probability", float),
-    "xtc_threshold": ("xtc_threshold", float),
-    "temp": ("temperature", float),
-    "penalty_last_n": ("repeat_last_n", int),
-    "penalty_repeat": ("repeat_penalty", float),
-    "mirostat": ("mirostat", int),
-    "mirostat_tau": ("mirostat_tau", float),
-    "mirostat_eta": ("mirostat_eta", float),
 }
 
 
@@ -84,10 +74,16 @@ class DraftModel(Proposer, Protocol):
 
 
 class RequestBuilder:
-    """Builds the requests of one model. `template` is the source of a chat template instead of the file's."""
+    """Builds the requests of one model.
 
-    def __init__(self, file: ModelHeader, template: str | None = None) -> None:
+    `template` is the source of a chat template instead of the file's; `adapters` finds a request's adapters.
+    """
+
+    def __init__(
+        self, file: ModelHeader, template: str | None = None, adapters: AdapterChoice | None = None
+    ) -> None:
         self._file = file
+        self._adapters = adapters or _no_adapters
         self._template = template
         self._tokenizer = _tokenizer(file)
         self._defaults = file_defaults(file.gguf)
@@ -179,11 +175,13 @@ class RequestBuilder:
         ignore_eos = rest.pop("ignore_eos", False)
         guides = {name: rest.pop(name, None) for name in CONSTRAINT_OPTIONS}
         self._check_draft(rest.get("speculate"))
+        selection = rest.pop("adapter", None)
         engine = engine_options({name: rest.pop(name) for name in ENGINE_NAMES & rest.keys()})
         sampling = SamplingParams.from_options(rest, self._defaults).seeded()
         constraint = self._constraint(guides, rendered.calls, ignore_eos=ignore_eos)
         prompt_ids, media = self._with_rows(rendered)
         source_ids, prompt_ids = self._of_encoder(prompt_ids)
+        adapter = self._adapters(selection, prompt_ids)
         return Request(
             sampling=sampling,
             prompt_ids=tuple(prompt_ids),
@@ -193,6 +191,7 @@ class RequestBuilder:
             eos_ids=self._tokenizer.eos_ids if self._tokenizer and not ignore_eos else frozenset(),
             reader=lambda: TextReader(rendered.answer(stops)),
             constraint=constraint,
+            adapter=adapter,
             **(self._tokenizer_fields | engine),
         )
 
@@ -293,6 +292,11 @@ class RequestBuilder:
         return lambda stops: OutputText(tokenizer, stops, after=last)
 
 
+def _no_adapters(selection: Selection | None, prompt_ids: Sequence[int]) -> None:  # noqa: ARG001
+    if selection:
+        raise RequestError(f"adapter {shown(selection)} is unknown; none can be loaded here", field="adapter")
+
+
 def check_generates(spec: ModelSpec) -> None:
     """Raises RequestError for a model that encodes texts and generates none."""
     if spec.embeds:
@@ -379,15 +383,3 @@ def _tokenizer(file: ModelHeader) -> Tokenizer | None:
         return file.tokenizer()
     except UnsupportedModelError:
         return None
-
-
-def file_defaults(gguf: Gguf) -> dict[str, object]:
-    """Sampling options that a GGUF file recommends under `general.sampling`.
-
-    Raises ModelFormatError for a value whose type differs from llama.cpp's.
-    """
-    options: dict[str, object] = {
-        option: gguf.get(f"general.sampling.{key}", kind, default=None)
-        for key, (option, kind) in FILE_OPTIONS.items()
-    }
-    return {option: value for option, value in options.items() if value is not None}

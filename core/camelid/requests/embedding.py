@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypedDict, cast
 
 from camelid.engine.request import Request, check_integer
 from camelid.errors import ContextOverflowError, RequestError, shown
+from camelid.model.adapter import Selection
 from camelid.model.encoder_specs import DEFAULT_PROMPT, PROMPT
 from camelid.requests.build import ModelHeader, ranks
 from camelid.sampling.params import SamplingParams
@@ -24,11 +25,13 @@ class RerankOptions(TypedDict, total=False):
     """Options of a ranking.
 
     `normalize` False returns the model's own logits instead of their probabilities. `truncate` cuts texts
-    that are longer than the context, a pair's document first; without it they are an error.
+    that are longer than the context, a pair's document first; without it they are an error. `adapter` names
+    loaded adapters as in a request.
     """
 
     normalize: bool
     truncate: bool
+    adapter: Selection | None
 
 
 class EmbedOptions(TypedDict, total=False):
@@ -37,13 +40,15 @@ class EmbedOptions(TypedDict, total=False):
     `normalize` (by default True) scales each to length 1. `dimensions` keeps the first floats, for models
     trained so. `prompt` is put before every text: a name that the model's file has a text for, or the text
     itself, ending in a colon or a space (None: the file's default). `truncate` cuts texts that are longer
-    than the context at their end; without it they are an error.
+    than the context at their end; without it they are an error. `adapter` names loaded adapters as in a
+    request.
     """
 
     normalize: bool
     dimensions: int | None
     prompt: str | None
     truncate: bool
+    adapter: Selection | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from camelid.model.adapter import Selection
 from camelid.sampling.drawing import Constraint, ConstraintFactory
 from camelid.sampling.options import SamplingOptions
 
@@ -58,6 +59,8 @@ class EngineOptions(TypedDict, total=False):
     `cache_prompt` False computes the whole prompt without the prefix cache; requests of different
     `cache_salt` never share state. `speculate` drafts tokens and verifies several in one step: "ngram", or an
     object with `propose`; the answer stays the same. An `is_atomic` prompt is prefilled in one step.
+    `adapter` names a loaded adapter, or several, perhaps with scales: "a", ["a", ("b", 0.5)], {"a": 0.5};
+    without it those that were loaded to apply act, with "" none.
     """
 
     priority: int
@@ -69,6 +72,7 @@ class EngineOptions(TypedDict, total=False):
     cache_salt: str
     speculate: object
     is_atomic: bool
+    adapter: Selection | None
 
 
 class Options(ConstraintOptions, SamplingOptions, EngineOptions, total=False):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from camelid.engine.results import FinishReason as EngineFinishReason
@@ -46,7 +47,7 @@ class Completion:
     "timeout" or "cancelled" holds the answer up to that moment.
 
     In a conversation `reasoning` and `tool_calls` are the parts that the model's family marks as such; `text`
-    is the rest. `stop_sequence` is the stop sequence that ended the answer, if one did.
+    is the rest. `stop_sequence` is the stop sequence that ended the answer, if one did. `id` is random.
     """
 
     text: str
@@ -58,6 +59,19 @@ class Completion:
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     stop_sequence: str | None = None
+    id: str = field(default_factory=lambda: f"cmpl-{secrets.token_hex(12)}", compare=False)
+
+
+def answer_message(done: Completion) -> dict[str, object]:
+    """The answer as a message of a conversation. Incomplete tool calls are left out: they cannot be run."""
+    calls = [_call(call) for call in done.tool_calls if call.complete]
+    more: dict[str, object] = {"reasoning_content": done.reasoning} if done.reasoning else {}
+    return {"role": "assistant", "content": done.text, **more, **({"tool_calls": calls} if calls else {})}
+
+
+def _call(call: ToolCall) -> dict[str, object]:
+    function = {"name": call.name, "arguments": call.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
 TextStream: TypeAlias = Stream[Event, Completion]
@@ -139,13 +153,15 @@ class ChatPrompt:
     """A conversation's token ids up to the answer, and the factory of the answer's text source.
 
     `calls` describe the grammar of the answer's tool calls, if the request has one. `images` belong to the
-    markers among the token ids, in order.
+    markers among the token ids, in order. `messages` and `tools` are those that were rendered, where known.
     """
 
     token_ids: list[int]
     answer: SourceFactory
     calls: Mapping[str, object] | None = None
     images: tuple[ImageFile, ...] = ()
+    messages: Sequence[Mapping[str, object]] = ()
+    tools: Sequence[Mapping[str, object]] = ()
 
 
 class NoText:

@@ -22,7 +22,7 @@ from camelid.sampling.samplers import SAMPLERS
 from camelid.sampling.survivors import NeedsAllLogits, Survivors, UnlistedTokens, log_of
 from camelid.sampling.values import SamplerContext
 
-__all__ = ["HostSampler", "NeedsAllLogits", "Scores", "top_logprobs"]
+__all__ = ["HostSampler", "NeedsAllLogits", "Scores"]
 
 # Relative errors of a device's log-sum-exp: of its terms, and of the rounding of the log to float32.
 SUM_ERROR, LOG_ERROR = 3e-5, 2.0**-22
@@ -59,6 +59,10 @@ class Scores:
             return [(-negated, i) for negated, i in pairs[:n]]
         values = self._logit_list()
         return [(values[i], i) for i in largest_indices(values, n)]
+
+    def top_logprobs(self, n: int) -> list[tuple[int, float]]:
+        """(token id, natural log of its probability) of the n likeliest tokens, before masks and samplers."""
+        return [(i, logit - self.log_sum_exp) for logit, i in self.largest(n)]
 
     def survivors(self, vocab_size: int, mask: bytes | None) -> Iterator[Survivors]:
         """The allowed tokens: first the candidates with bounds on the others, then all logits if present."""
@@ -230,8 +234,3 @@ def winner(survivors: Survivors, noise: DrawNoise) -> int:
     if index < 0 or (survivors.unlisted and survivors.unlisted.bound + MAX_NOISE >= best):
         raise NeedsAllLogits
     return index
-
-
-def top_logprobs(row: OutputRow, n: int) -> list[tuple[int, float]]:
-    """(token id, natural log of its probability) of the n likeliest tokens, before masks and samplers."""
-    return [(i, logit - row.log_sum_exp) for logit, i in Scores.of_row(row).largest(n)]

@@ -101,6 +101,7 @@ class Server:
         return entry
 
     async def service(self, name: str | None) -> Service:
-        """The service of a model name, loaded if it is not. Raises ApiError as `shown`."""
-        await self.shown(name)
-        return await self.models.service(self.model_name(name))
+        """The service of a model's or an adapter's name, loaded if it is not. Raises ApiError as `shown`."""
+        entry = await self.shown(name)
+        service = await self.models.service(self.model_name(name))
+        return service.with_adapter(entry.adapter(name))

@@ -8,15 +8,22 @@ llama-server has the setting, its flags are `flags` and its variable is `LLAMA_A
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from camelid.loading.options import ACTIVATIONS, BACKENDS, COLLECTIVES, KV_TYPE_NAMES
+from camelid.loading.options import (
+    ACTIVATIONS,
+    BACKENDS,
+    COLLECTIVES,
+    KV_TYPE_NAMES,
+    LEARN,
+    MOST_RANK,
+    MOST_SLOTS,
+)
 from camelid.server.setting_kinds import (
     File,
-    Kind,
     OneOf,
     Real,
     Several,
@@ -27,47 +34,9 @@ from camelid.server.setting_kinds import (
     Variables,
     Whole,
 )
+from camelid.server.setting_rows import Row, row
 
-PREFIX, LLAMA_PREFIX = "CAMELID_SERVE_", "LLAMA_ARG_"
 PARALLEL = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """A setting. `flags` are further spellings; `llama` are variables after LLAMA_ARG_, or whole names.
-
-    A spelling " /--no-x" turns a switch off alone, as in click.
-    """
-
-    name: str
-    kind: Kind
-    default: Any
-    help: str
-    flags: tuple[str, ...] = ()
-    llama: str = ""
-    section: str = ""
-
-    @property
-    def spellings(self) -> tuple[str, ...]:
-        """Its flags; a switch has its opposite after a slash."""
-        own = f"--{self.name.replace('_', '-')}"
-        if isinstance(self.kind, Switch) and not self.name.startswith("no_"):
-            own = f"{own}/--no-{self.name.replace('_', '-')}"
-        return self.flags if isinstance(self.kind, Several) else (own, *self.flags)
-
-    @property
-    def variables(self) -> tuple[str, ...]:
-        """Its environment variables, the first one that is set counts."""
-        theirs = (
-            name if name.startswith("LLAMA_") else f"{LLAMA_PREFIX}{name}" for name in self.llama.split()
-        )
-        return (f"{PREFIX}{self.name.upper()}", *theirs)
-
-
-def row(default: Any, kind: Kind, text: str, *flags: str, llama: str = "") -> Any:
-    """A field of `Settings` with its row."""
-    about = partial(Row, kind=kind, default=default, help=text, flags=flags, llama=llama)
-    return field(default=default, metadata={"row": about})
 
 
 TEXTS = partial(Several, Text())
@@ -107,7 +76,7 @@ class Settings:
         None,
         File(),
         "File of keys, one per line: SECRET or NAME:SECRET:SCOPES:REQUESTS:TOKENS:CONCURRENCY, shortened at "
-        "will; scopes use, admin or use+admin; requests and tokens per minute.",
+        "will; scopes use, learn and admin, joined by +; requests and tokens per minute.",
         llama="API_KEY_FILE",
     )
     no_auth: bool = row(False, Switch(), "Serve an address beyond loopback without any key.")
@@ -179,6 +148,9 @@ class Settings:
     slots: bool = row(True, Switch(), "Offer GET /slots.", llama="ENDPOINT_SLOTS")
     slot_save_path: Path | None = row(
         None, File("FOLDER"), "Folder of saved slots; without it none are saved.", llama="SLOT_SAVE_PATH"
+    )
+    lora_dir: Path | None = row(
+        None, File("FOLDER"), "Folder whose adapters POST /v1/load_lora_adapter may load; else none."
     )
     cache_idle_slots: bool = row(
         True,
@@ -255,6 +227,18 @@ class Settings:
         " /--no-mmproj",
         llama="MMPROJ_AUTO",
     )
+    lora: tuple[str, ...] = row(
+        (), Several(Text("FILE[:SCALE]")), "A LoRA adapter that acts on all requests.", "--lora"
+    )
+    lora_scaled: tuple[str, ...] = row((), Several(Text("FILE:SCALE")), "As --lora.", "--lora-scaled")
+    lora_init_without_apply: bool = row(
+        False, Switch(), "Load the adapters of --lora, but let them act on requests that ask for them alone."
+    )
+    lora_modules: tuple[str, ...] = row(
+        (), Several(Text("NAME=FILE")), "An adapter that acts where NAME is the model.", "--lora-modules"
+    )
+    adapter_rank: int = row(0, Whole(0, MOST_RANK), "Largest rank of a request's adapters together.")
+    adapter_slots: int = row(0, Whole(0, MOST_SLOTS), "Different adapters that run at once.")
     context: int | None = row(
         None, Whole(1), "Context length of a sequence. Default: the model's, at most 4096."
     )
@@ -289,6 +273,14 @@ class Settings:
         100, Whole(1), "Time budget of a step with prompt rows while answers are running, in milliseconds."
     )
     max_in_flight: int | None = row(None, Whole(1), "Steps in flight. Default: the backend's.")
+    learn: str = row(
+        "off",
+        OneOf(LEARN),
+        "Learn from feedback (POST /v1/feedback), for each key apart: off, memory, or on, which also trains.",
+    )
+    learn_folder: Path | None = row(
+        None, File(), "Folder of what was learnt. Default: in the user's data directory."
+    )
 
     chat_template: str | None = row(
         None, Text(), "Source of a chat template, or the name of one, such as llama3.", llama="CHAT_TEMPLATE"

@@ -94,6 +94,12 @@ def build(configured: Configured) -> Server:
     guard = Guard(KeyRing(keys_of(settings)), settings.max_body, hosts, frozenset(settings.cors_origins))
     server = Server(models, guard, settings, slots=slots_of(settings), operations=operations_of(settings))
     models.on_load.append(partial(log_idle_slots, settings))
+    if settings.witness and settings.learn != "off":
+        raise RequestError(
+            "--witness and --learn are set, expected one of them: an answer that depends on feedback cannot "
+            "be computed again from its record",
+            field="learn",
+        )
     if settings.witness:
         models.observers = (*models.observers, open_witness(server, settings.witness))
     return server

@@ -11,7 +11,8 @@ from typing import Any, NoReturn, cast
 
 from camelid.errors import RequestError, shown
 from camelid.server.setting_kinds import Kind, Several, Switch, Text
-from camelid.server.settings import LLAMA_PREFIX, MODEL_ROWS, PREFIX, ROWS, Settings
+from camelid.server.setting_rows import LLAMA_PREFIX, PREFIX
+from camelid.server.settings import MODEL_ROWS, ROWS, Settings
 
 Values = dict[str, Any]
 NOT_IN_FILES = frozenset({"config"})

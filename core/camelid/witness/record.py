@@ -155,7 +155,14 @@ def parameters_of(request: Request, stop: Sequence[str], *, is_chat: bool) -> Fa
         "is_chat": is_chat,
         "is_speculative": request.proposer is not None,
         "scores_prompt": request.all_logits,
+        "adapters": adapter_facts(request),
     }
+
+
+def adapter_facts(request: Request) -> list[Facts]:
+    """The adapters that act on a request: their names, hashes of their terms, and scales."""
+    parts = request.adapter.parts if request.adapter else ()
+    return [{"name": part.name, "sha256": part.digest, "scale": part.scale} for part in parts]
 
 
 def sampling_facts(sampling: SamplingParams) -> Facts:

@@ -8,6 +8,7 @@ from typing import Any
 
 from camelid.api.llm import LLM
 from camelid.engine.request import Request
+from camelid.errors import RequestError
 from camelid.loading.identity import Identity
 from camelid.requests.output_text import ChatPrompt, Completion, NoText
 from camelid.sampling.params import SamplingParams
@@ -66,6 +67,7 @@ def restored_request(llm: LLM, facts: Facts, prompt: GivenPrompt) -> Request:
     parameters = facts["parameters"]
     options: dict[str, Any] = dict(prompt.constraints.get(facts["constraint_sha256"], {}))
     calls = options.pop("tool_calls", None)
+    options["adapter"] = recorded_adapters(llm, parameters)
     if not parameters["is_chat"]:
         options["stop"] = parameters["stop"]
     request = llm.request(_with_calls(prompt, calls) if calls else prompt.token_ids, **options)
@@ -78,6 +80,24 @@ def restored_request(llm: LLM, facts: Facts, prompt: GivenPrompt) -> Request:
         n_keep=parameters["n_keep"],
         choice=parameters["choice"],
     )
+
+
+def recorded_adapters(llm: LLM, parameters: Mapping[str, Any]) -> dict[str, float]:
+    """The names and scales of the loaded adapters with the recorded hashes; earlier logs have none.
+
+    Raises RequestError for one that is not loaded.
+    """
+    known = {each.adapter.digest: each.name for each in llm.adapters}
+    found: dict[str, float] = {}
+    for each in parameters.get("adapters", ()):
+        if each["sha256"] not in known:
+            raise RequestError(
+                f"the adapter {each['name']!r:.200} of hash {each['sha256']:.12} answered, but is not "
+                "loaded; give its file with --lora",
+                field="adapter",
+            )
+        found[known[each["sha256"]]] = each["scale"]
+    return found
 
 
 def compared(facts: Facts, completion: Completion) -> Verdict:

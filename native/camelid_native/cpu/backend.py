@@ -86,6 +86,7 @@ class CpuBackend(Backend):
             activations="q8",
             build=self._library.build,
             refuses=partial(refusal, words=self._library.words),
+            slot_type="f16",
         )
 
     async def open(self, spec: OpenSpec) -> None:
@@ -110,9 +111,12 @@ class CpuBackend(Backend):
         self._weights.add(weights, sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        """Allocates new zeroed memory for all state groups. Programs compiled earlier become invalid."""
         self._opened().settle()
-        self._states, self._programs = state_memory(states, units), []
+        more = state_memory(states, units)
+        if self._states.keys().isdisjoint(more):
+            self._states |= more
+        else:
+            self._states, self._programs = more, []
 
     async def compile(self, plan: Plan) -> Program:
         """Assigns an address to every operand; packs weights that no earlier program used."""

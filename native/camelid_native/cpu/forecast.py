@@ -21,6 +21,7 @@ from camelid_native.cpu.records import (
     PlacedState,
     StateRecord,
     form_of,
+    gated_weights,
     op_records,
     panel_type,
     program_record,
@@ -44,10 +45,10 @@ def forecast(
 
 def weight_bytes(library: Library, plans: Iterable[Plan]) -> int:
     """Bytes of each weight in each form in use: a tied embedding needs rows to look up, panels for logits."""
-    ops = (op for plan in plans for op in plan.ops)
+    ops = ((op, gated) for plan in plans for gated in [gated_weights(plan)] for op in plan.ops)
     forms = {
-        (weight.name, form_of(op.name, role)): weight
-        for op in ops
+        (weight.name, form_of(op, role, gated)): weight
+        for op, gated in ops
         for role, weight in op.operands
         if isinstance(weight, Weight)
     }

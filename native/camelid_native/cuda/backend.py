@@ -122,8 +122,12 @@ class CudaBackend(Backend):
         self._kept.sources |= sources
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        """Allocates zeroed state. Programs compiled earlier become invalid."""
         parts = self._opened()
+        if self._states and self._states.names.isdisjoint(state.name for state in states):
+            self._states.add(states, units)
+            self._pools |= {state.name: units[state.name] for state in states}
+            self._kept.states += tuple(states)
+            return
         self.drop_programs()
         before, self._states = self._states, None
         if before:
@@ -379,10 +383,8 @@ def _check(plan: Plan) -> None:
 def device_number(adapter: str) -> int:
     """The number of a GPU, 0 for "". Raises RequestError for other text."""
     if adapter and not adapter.isdecimal():
-        raise RequestError(
-            f"adapter is {adapter!r}, expected the number of a GPU as the driver counts them, such as 0",
-            field="adapter",
-        )
+        want = "the number of a GPU as the driver counts them, such as 0"
+        raise RequestError(f"adapter is {adapter!r}, expected {want}", field="adapter")
     return int(adapter or 0)
 
 

@@ -8,6 +8,7 @@ from camelid.plan.dtypes import F32
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan
 from camelid_native.cuda import (
+    kernels_adapters,
     kernels_attention,
     kernels_basic,
     kernels_experts,
@@ -29,6 +30,7 @@ KERNELS: dict[str, OpKernels] = {
     **kernels_attention.KERNELS,
     **kernels_sampling.KERNELS,
     **kernels_rows.KERNELS,
+    **kernels_adapters.KERNELS,
 }
 
 

@@ -13,11 +13,7 @@ from camelid_native.cuda.signature import Values
 from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES, HALF_TYPES
 
 ROWS, TILE_ROWS = 16, 32  # outputs per block of a product's kernel; where it rounds them, a block of columns
-TOKENS, MANY = (
-    8,
-    1024,
-)  # the most rows of x of a block; its outputs with float matrix instructions
-THREADS, TILE_THREADS = 8 * ROWS, 8 * TILE_ROWS  # of those blocks
+TOKENS, MANY = 8, 1024  # the most rows of x of a block; its outputs with float matrix instructions
 GEMM_ROWS, GEMM_THREADS = 64, 512  # with integer matrix instructions: outputs and threads of a block
 GEMM_TOKENS = (16, 32, 64)  # and its rows of x
 PASS_THREADS, EMBED_THREADS, QUANTIZE_COLS = 128, 64, 4 * 256
@@ -119,18 +115,6 @@ def _has_scales(op: Op, c: Context) -> bool:
     return op.name in DEFERRED and by_matrix and rows > max(TOKENS, c.plan.rows["S"])
 
 
-def norm_scale(threads: int) -> Kernel:
-    """The launch with the scales of a deferred norm, for a product with so many threads in a block."""
-    return Kernel(
-        "norm_scale",
-        row_grid("x"),
-        lambda op, c: {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")},
-        defines=lambda op, c: {"THREADS": threads},
-        scratch=lambda op, c: {"scales": 4 * c.rows(op, "x")},
-        when=_has_scales,
-    )
-
-
 def product_values(op: Op, c: Context, parts: Parts) -> Values:
     """Values of a product's kernel: rows of a matrix, vectors of x; no rounded x for floats."""
     n_parts, step = parts(op)
@@ -204,6 +188,13 @@ def _refuses_channel(op: Op, plan: Plan) -> str:
     return "" if channel < plan.n_channels else f"position channel {channel} of {plan.n_channels}"
 
 
+NORM_SCALE = Kernel(
+    "norm_scale",
+    row_grid("x"),
+    lambda op, c: {"norm_cols": op.weight("weight").cols, "eps": op.number("eps")},
+    scratch=lambda op, c: {"scales": 4 * c.rows(op, "x")},
+    when=_has_scales,
+)
 LINEAR = Kernel("linear", product_grid, _linear_values, headers=codec, defines=block_macros)
 HEADS = replace(LINEAR, grid=_heads_grid, values=_heads_values)
 PASS = replace(HEADS, name="pass", grid=_pass_grid, when=_passes)
@@ -233,10 +224,10 @@ KERNELS: dict[str, OpKernels] = {
         refuses=_refuses_channel,
     ),
     "linear": OpKernels((quantize(one), LINEAR)),
-    "norm_linear": OpKernels((quantize(one), norm_scale(THREADS), LINEAR), ("eps",)),
+    "norm_linear": OpKernels((quantize(one), NORM_SCALE, LINEAR), ("eps",)),
     "linear_add": OpKernels((quantize(one), RESIDUAL), ("scale",)),
     "linear_add_norm": OpKernels((quantize(one), RESIDUAL), ("scale",)),
     "linear_heads": OpKernels((quantize(_heads), HEADS, PASS)),
     "linear_glu": OpKernels((quantize(one), GLU), words={"act": GATES}),
-    "norm_linear_glu": OpKernels((quantize(one), norm_scale(TILE_THREADS), GLU), ("eps",), {"act": GATES}),
+    "norm_linear_glu": OpKernels((quantize(one), NORM_SCALE, GLU), ("eps",), {"act": GATES}),
 }

@@ -14,12 +14,11 @@ from camelid_native.cuda.device import Grid
 from camelid_native.cuda.kernel import Context, Kernel, OpKernels, tiles
 from camelid_native.cuda.kernels_matrix import (
     LINEAR,
+    NORM_SCALE,
     ROWS,
-    THREADS,
     TOKENS,
     block_macros,
     codec,
-    norm_scale,
     one,
     product_grid,
     product_values,
@@ -183,7 +182,7 @@ def _row(*attrs: str, before: tuple[Kernel, ...] = ()) -> OpKernels:
 
 KERNELS: dict[str, OpKernels] = {
     "qkv": _row(),
-    "norm_qkv": _row("eps", before=(norm_scale(THREADS),)),
+    "norm_qkv": _row("eps", before=(NORM_SCALE,)),
     "norm_rope": OpKernels((NORM_ROPE,), (*CUT, "eps")),
     "norm_rope_write": OpKernels((NORM_ROPE_WRITE,), (*CUT, "eps"), refuses=refuses_type, lower=_lower_write),
 }

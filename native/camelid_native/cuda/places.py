@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from camelid.plan.memory import Arena
+from camelid.plan.op_rows_adapters import LOW_RANK
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
 from camelid.plan.ops import OPS
 from camelid.plan.plan import Op, Plan, StateRef, View
@@ -35,7 +36,7 @@ class Places:
         layout = self.plan.layout
         found: dict[str, Value] = {"step": (self.step_at, layout.row_words, layout.sequence_words)}
         found |= dict.fromkeys(OPS[op.name].roles, 0) | dict(self.results)
-        tensor = SLOT_TENSORS.get(op.name, "")
+        tensor = str(op.integer("tensor")) if op.name in LOW_RANK else SLOT_TENSORS.get(op.name, "")
         found |= {role: self._operand(operand, tensor) for role, operand in op.operands}
         if op.has("state"):
             found["regions"] = self.regions(op.state("state").group)

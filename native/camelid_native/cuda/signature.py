@@ -25,6 +25,7 @@ FORMATS = {
     "Pool": "PPPiiiii0P",
     "Ring": "Pii",
     "Slots": "Pii",
+    "Adapters": "Pii",
     "Matrix": "PPPPii",
 }
 POINTER = "P"

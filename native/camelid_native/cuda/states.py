@@ -35,50 +35,71 @@ class States:
         self, device: Device, staging: Staging, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]
     ) -> None:
         self._device, self._staging = device, staging
-        self._specs, self._pools = {spec.name: spec for spec in states}, dict(pools)
-        starts = table_starts(states, pools)
-        self._holdings = Holdings(device)
-        with self._holdings.building():
-            self._place(states, starts)
-
-    def _place(self, states: Sequence[StateSpec], starts: Sequence[int]) -> None:
-        tables = self._zeros(starts[-1])
-        self._tables = {spec.name: tables + start for spec, start in zip(states, starts, strict=False)}
+        self._specs: dict[str, StateSpec] = {}
+        self._pools: dict[str, PoolSize] = {}
+        self._tables: dict[str, int] = {}
+        self._listed: dict[str, int] = {}
         self._regions: dict[tuple[str, int], dict[str, Region]] = {}
+        self._parts: list[Holdings] = []
+        self.add(states, pools)
+
+    def add(self, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> None:
+        """Memory of more groups. It frees all of it, and changes nothing, if a part does not fit."""
+        holdings = Holdings(self._device)
+        with holdings.building():
+            self._place(states, pools, holdings)
+        self._parts.append(holdings)
+
+    def _place(self, states: Sequence[StateSpec], pools: Mapping[str, PoolSize], holdings: Holdings) -> None:
+        *starts, table_bytes = table_starts(states, pools)
+        tables = self._zeros(table_bytes, holdings) if table_bytes else 0
+        regions: dict[tuple[str, int], dict[str, Region]] = {}
         for spec in states:
             for layer in spec.layers or (0,):
-                self._regions[spec.name, layer] = self._layer(spec)
-        self._listed = {spec.name: self._list(spec) for spec in states}
+                regions[spec.name, layer] = self._layer(spec, pools[spec.name].units, holdings)
+        listed = {spec.name: self._list(spec, _of_group(regions, spec), holdings) for spec in states}
+        self._tables |= {spec.name: tables + start for spec, start in zip(states, starts, strict=True)}
+        self._specs |= {spec.name: spec for spec in states}
+        self._pools |= {spec.name: pools[spec.name] for spec in states}
+        self._regions |= regions
+        self._listed |= listed
 
-    def _layer(self, spec: StateSpec) -> dict[str, Region]:
-        units = self._pools[spec.name].units
-        return {tensor: Region(self._zeros(n * units), n) for tensor, n in tensor_bytes(spec).items()}
+    def _layer(self, spec: StateSpec, units: int, holdings: Holdings) -> dict[str, Region]:
+        sizes = tensor_bytes(spec)
+        return {tensor: Region(self._zeros(n * units, holdings), n) for tensor, n in sizes.items()}
 
-    def _list(self, spec: StateSpec) -> int:
+    def _list(self, spec: StateSpec, regions: Sequence[Region], holdings: Holdings) -> int:
         """The address of the table of a group's tensors, as state.cu reads it."""
         rows = b"".join(LISTED.pack(r.at, r.unit_bytes, r.unit_bytes // spec.unit_rows)
-                        for r in self.regions(spec.name))  # fmt: skip
-        at = self._zeros(list_bytes(spec))
+                        for r in regions)  # fmt: skip
+        at = self._zeros(list_bytes(spec), holdings)
         self._staging.upload(at, np.frombuffer(rows, np.uint8))
         return at
 
-    def _zeros(self, n_bytes: int) -> int:
-        at = self._holdings.allocate(n_bytes)
+    def _zeros(self, n_bytes: int, holdings: Holdings) -> int:
+        at = holdings.allocate(n_bytes)
         self._device.fill(at, 0, n_bytes)
         return at
 
     @property
     def n_bytes(self) -> int:
-        return self._holdings.n_bytes
+        return sum(holdings.n_bytes for holdings in self._parts)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The groups that have memory."""
+        return frozenset(self._specs)
 
     def placed(self, plan: Plan, ref: StateRef, tensor: str) -> tuple[int, ...]:
-        """The fields of Pool, Ring or Slots in step.h; the slots of this tensor."""
+        """The fields of Pool, Ring or Slots in step.h, or of Adapters; the slots of this tensor."""
         spec, group = self._specs[ref.group], plan.group(ref.group)
         layer = ref.layer if ref.layer in spec.layers else (*spec.layers, 0)[0]  # `tables` has no layer
         regions = self._regions[ref.group, layer]
         places = [region.at for region in regions.values()]
         if spec.kind == "ring":
             return (places[0], spec.unit_rows, group)
+        if spec.kind == "adapter":
+            return (regions[tensor].at, dict(spec.tensors)[tensor], self._pools[spec.name].units)
         if spec.kind == "recurrent":
             widths = dict(spec.tensors)
             tensor = tensor or next(iter(widths))  # `copy` reads the list of tensors instead
@@ -94,8 +115,7 @@ class States:
 
     def regions(self, group: str) -> list[Region]:
         """All tensors of all layers of a group, in the order of a unit's bytes."""
-        layers = self._specs[group].layers or (0,)
-        return [region for layer in layers for region in self._regions[group, layer].values()]
+        return _of_group(self._regions, self._specs[group])
 
     def read(self, group: str, unit: int) -> bytes:
         """A unit's bytes, after everything enqueued so far."""
@@ -113,13 +133,19 @@ class States:
 
     def close(self) -> None:
         """Frees the memory."""
-        self._holdings.close()
+        for holdings in self._parts:
+            holdings.close()
 
     def _checked(self, group: str, unit: int) -> list[Region]:
         known = self._pools.get(group)
         if known is None or not 0 <= unit < known.units:
             raise BackendError(f"cuda: there is no unit {unit} of state {group!r}", backend="cuda")
         return self.regions(group)
+
+
+def _of_group(regions: Mapping[tuple[str, int], Mapping[str, Region]], spec: StateSpec) -> list[Region]:
+    """All tensors of all layers of a group, in the order of a unit's bytes."""
+    return [region for layer in spec.layers or (0,) for region in regions[spec.name, layer].values()]
 
 
 def table_bytes(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> int:
@@ -138,8 +164,7 @@ def tensor_bytes(spec: StateSpec) -> dict[str, int]:
 def table_starts(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> list[int]:
     """Offsets of the page tables, and the size of their memory."""
     sizes = [aligned(4 * pools[s.name].table_rows * pools[s.name].table_cols) for s in states]
-    *starts, n_bytes = accumulate(sizes, initial=0)
-    return [*starts, max(n_bytes, ALIGNMENT)]
+    return list(accumulate(sizes, initial=0))
 
 
 def list_bytes(spec: StateSpec) -> int:

@@ -14,7 +14,7 @@ from camelid_native.cuda.types import BLOCK, EXACT_TYPES, FACTOR_BYTES
 
 MAKERS = {
     "linear_add_norm": "z", "add_norm": "y", "linear_glu": "y", "norm_linear_glu": "y", "attention": "y",
-    "linear_experts_glu": "y",
+    "linear_experts_glu": "y", "defer_norm": "z",
 }  # fmt: skip
 READERS = frozenset({
     "linear", "norm_linear", "linear_glu", "norm_linear_glu", "linear_add", "linear_add_norm", "qkv",

@@ -83,7 +83,6 @@ class MlxBackend(Backend):
         await self._opened().load(weights, sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        """Allocates zeroed state. Programs compiled earlier become invalid."""
         await self._opened().allocate(states, units)
 
     async def compile(self, plan: Plan) -> Program:

@@ -9,12 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from camelid.backends.base import Forecast, PoolSize
+from camelid.plan.op_rows_adapters import LOW_RANK
 from camelid.plan.plan import Op, Plan
 from camelid_native.mlx.layouts import kept_bytes
 from camelid_native.mlx.metal.attention import MOST_SPLIT_ROWS, SPLIT
 from camelid_native.mlx.metal.products import MOST_FEW
 from camelid_native.mlx.states import table_bytes
 
+TERM_COPIES = 3  # of a gathered term: its indices, its floats, and these with zeros behind the rank
 GATHERS, TAIL_GATHERS = 3, 1  # copies of the gathered rows: as stored, as float32, masked; of a tail besides
 ORDER_WORDS = 4  # of a pair of a row and a slot: its expert, twice, and its place in the order, twice
 
@@ -68,9 +70,23 @@ def _sorted(op: Op, plan: Plan, _: Mapping[str, PoolSize]) -> int:
     return 4 * n_pairs * (products + fed + cols + ORDER_WORDS + n_experts + 1)
 
 
+def _terms(op: Op, plan: Plan, _: Mapping[str, PoolSize]) -> int:
+    """Bytes of the terms that MLX's own ops gather for each row: their indices, as stored, and masked."""
+    n_slots, copies = op.view("ids").cols if op.has("ids") else 1, TERM_COPIES
+    width = op.integer("n_in") + op.view("y").cols // n_slots
+    return copies * 4 * plan.rows[op.view("y").rows] * n_slots * op.integer("rank") * width
+
+
+def _dots(op: Op, plan: Plan, _: Mapping[str, PoolSize]) -> int:
+    """Bytes of the products with A, and of the buffer of y before its terms."""
+    y, n_slots = op.view("y"), op.view("ids").cols if op.has("ids") else 1
+    return 4 * plan.rows[y.rows] * (n_slots * op.integer("rank") + y.stride)
+
+
 Held = Callable[[Op, Plan, Mapping[str, PoolSize]], int]
-OF_CPU: Mapping[str, Held] = {"attention": _gathered}
+OF_CPU: Mapping[str, Held] = {"attention": _gathered, **dict.fromkeys(sorted(LOW_RANK), _terms)}
 OF_GPU: Mapping[str, Held] = {
     "attention": _split,
+    **dict.fromkeys(sorted(LOW_RANK), _dots),
     **dict.fromkeys(("linear_experts", "linear_experts_glu", "linear_experts_sum", "linear_heads"), _sorted),
 }

@@ -7,6 +7,7 @@ from types import ModuleType
 
 from camelid.plan.plan import Op
 from camelid_native.mlx import (
+    ops_adapters,
     ops_basic,
     ops_encoder,
     ops_experts,
@@ -22,7 +23,8 @@ from camelid_native.mlx.trace import Trace
 Kernel = Callable[[Op, Trace], None]
 PREFIX = "op_"
 MODULES = (
-    ops_basic, ops_matrix, ops_experts, ops_state, ops_recurrent, ops_streams, ops_encoder, ops_sampling,
+    ops_basic, ops_matrix, ops_experts, ops_adapters, ops_state, ops_recurrent, ops_streams, ops_encoder,
+    ops_sampling,
 )  # fmt: skip
 
 

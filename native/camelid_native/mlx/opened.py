@@ -65,12 +65,17 @@ class Opened:
         """Raises OutOfMemoryError for state that does not fit the device beside the weights."""
         needed_bytes = sum(pools[spec.name].units * spec.unit_bytes for spec in states)
         what = "the weights and the state of all sequences"
-        self._check_fits(self.weight_bytes + needed_bytes, what)
+        is_added = self._states.names.isdisjoint(spec.name for spec in states)
+        beside_bytes = self.weight_bytes + is_added * self.state_bytes
+        self._check_fits(beside_bytes + needed_bytes, what)
 
         def work() -> None:
-            self._drop_programs()
-            self._states.clear()
             with refused(what):
+                if is_added:
+                    self._states.add(states, pools)
+                    return
+                self._drop_programs()
+                self._states.clear()
                 self._states = States(states, pools)
 
         await self.worker.call(work)

@@ -7,11 +7,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from camelid.plan.plan import Op, Plan, StateRef, View
+from camelid.plan.plan import Op, Plan, StateRef, View, whole
 from camelid.plan.weights import Weight
 from camelid_native.mlx import ops_basic, ops_sampling, ops_state
 from camelid_native.mlx.arrays import F32, Array
-from camelid_native.mlx.metal import attention, experts, products, rows, sampling
+from camelid_native.mlx.metal import adapters, attention, experts, products, rows, sampling
 from camelid_native.mlx.metal.launch import StepForm
 from camelid_native.mlx.trace import TABLE, Trace
 
@@ -159,6 +159,47 @@ def _stack(op: Op, f: Trace, half: str) -> experts.Stack:
     own = f.weights.matrix(op.weight(bias)) if op.has(bias) else None
     sizes: dict[str, Any] = {"experts": n_experts, "outputs": outputs, **_sizes(weight)}
     return experts.Stack(blocks=f.weights.blocks(weight), **sizes, bias=own)
+
+
+# ---- Adapters, and what stands behind their terms
+
+
+def op_low_rank(op: Op, f: Trace) -> None:
+    is_stack, state, y = op.has("ids"), op.state("adapters"), op.view("y")
+    n_slots = op.view("ids").cols if is_stack else 1
+    is_deferred = not is_stack and op.integer("deferred")
+    site = adapters.Site(
+        held=f.state[state.group, state.layer, str(op.integer("tensor"))],
+        rank=op.integer("rank"),
+        n_in=op.integer("n_in"),
+        n_out=y.cols // n_slots,
+        experts=op.integer("experts") if is_stack else 0,
+        scale=1.0 if is_stack else op.number("scale"),
+        norm_eps=op.number("eps") if is_deferred else None,
+    )
+    ids = f.read(op.view("ids")) if is_stack else None
+    how: dict[str, Any] = {"count_at": _counted(f, y)["count_at"], "is_of_outputs": y.rows == "O"}
+    x = f.read(op.view("x"))
+    f.write(whole(y.buffer), adapters.low_rank(_columns(y, f), x, site, f.words, _form(f), ids=ids, **how))
+
+
+op_low_rank_experts = op_low_rank
+
+
+def op_defer_norm(op: Op, f: Trace) -> None:
+    y = op.view("y")
+    f.write(
+        op.view("z"), adapters.defer_norm(f.read(y), f.weights.vector(op.weight("gain")), **_counted(f, y))
+    )
+
+
+def op_glu(op: Op, f: Trace) -> None:
+    y, gate, up = op.view("y"), _columns(op.view("gate"), f), _columns(op.view("up"), f)
+    f.write(y, adapters.glu(gate, up, y.cols, op.word("act"), **_counted(f, y)))
+
+
+def _columns(view: View, f: Trace) -> adapters.Columns:
+    return adapters.Columns(buffer=f.read(whole(view.buffer)), first=view.offset)
 
 
 # ---- Norms, rotations, the KV cache

@@ -35,6 +35,7 @@ class MlxProgram:
 
     def __init__(self, plan: Plan, weights: Weights, states: States, kernels: Mapping[str, Kernel]) -> None:
         self.plan, self._weights, self.states, self._kernels = plan, weights, states, kernels
+        self._keys = states.keys_of(plan)
         self._functions: dict[tuple[Any, ...], Function] = {}
 
     def build(self, step: bytes, inputs: Mapping[View, bytes], outputs: Sequence[View]) -> Graph:
@@ -46,8 +47,8 @@ class MlxProgram:
         given = [self.padded(view, data) for view, data in inputs.items()]
         state = self.states.arrays
         words = mx.array(np.frombuffer(step, np.uint32))
-        results, buffers, after = function(words, given, list(state.values()))
-        state.update(zip(state, after, strict=True))
+        results, buffers, after = function(words, given, [state[key] for key in self._keys])
+        state.update(zip(self._keys, after, strict=True))
         return Graph(results, buffers)
 
     def forget(self) -> None:
@@ -68,7 +69,7 @@ class MlxProgram:
                 plan=self.plan,
                 weights=self._weights,
                 words=words,
-                state=dict(zip(self.states.arrays, state, strict=True)),
+                state=dict(zip(self._keys, state, strict=True)),
                 table_cols=self.states.table_cols,
                 values={view.buffer.name: array for view, array in zip(inputs, given, strict=True)},
                 variant=variant,

@@ -13,7 +13,7 @@ import numpy as np
 
 from camelid.backends.base import PoolSize, check_unit
 from camelid.errors import BackendError
-from camelid.plan.plan import StateSpec
+from camelid.plan.plan import Plan, StateSpec
 from camelid_native.mlx.arrays import U32, Array, mx
 from camelid_native.mlx.kv_rows import KV_TYPES, width_of
 from camelid_native.mlx.trace import TABLE, Key
@@ -24,17 +24,37 @@ class States:
 
     def __init__(self, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> None:
         """Allocates zeros."""
-        self._specs, self._pools = {spec.name: spec for spec in states}, dict(pools)
-        self.table_cols = {name: pool.table_cols for name, pool in pools.items()}
+        self._specs: dict[str, StateSpec] = {}
+        self._pools: dict[str, PoolSize] = {}
+        self.table_cols: dict[str, int] = {}
         self.arrays: dict[Key, Array] = {}
-        for spec in states:
-            self.arrays |= dict(_zeros(spec, pools[spec.name]))
-        mx.eval(*self.arrays.values())
-        self.n_bytes = sum(array.nbytes for array in self.arrays.values())
+        self.n_bytes = 0
+        self.add(states, pools)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The groups that have memory."""
+        return frozenset(self._specs)
+
+    def add(self, states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> None:
+        """Allocates zeros for more groups."""
+        made = {key: array for spec in states for key, array in _zeros(spec, pools[spec.name])}
+        mx.eval(*made.values())
+        self.arrays |= made
+        self.n_bytes += sum(array.nbytes for array in made.values())
+        self._specs |= {spec.name: spec for spec in states}
+        self._pools |= {spec.name: pools[spec.name] for spec in states}
+        self.table_cols |= {spec.name: pools[spec.name].table_cols for spec in states}
+
+    def keys_of(self, plan: Plan) -> list[Key]:
+        """The arrays of a plan's groups, in the order in which its functions take them."""
+        names = {state.name for state in plan.states}
+        return [key for key in self.arrays if key[0] in names]
 
     def clear(self) -> None:
         """Frees all state, whoever holds this object."""
         self.arrays.clear()
+        self._specs.clear()
         self.n_bytes = 0
 
     def read(self, group: str, unit: int) -> bytes:

@@ -133,13 +133,17 @@ class WasmBackend(Hosted):
         self._weights.add(weights, sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        """Allocates new zeroed memory for all state groups. Programs compiled earlier become invalid."""
         self._check_open()
         section = Section("allocate", "states")
         groups = {spec.name: self._group(section, spec, group_of(units, spec.name)) for spec in states}
+        adds = bool(self._groups) and self._groups.keys().isdisjoint(groups)
+        section.facts["adds"] = adds
         with host_errors("cpu"):
             await self._host.allocate(self._steps.recording.section(section.json()))
-        self._groups = groups
+        if adds:
+            self._groups.update(groups)  # in place: programs that point at the groups before stay valid
+        else:
+            self._groups = groups
 
     async def compile(self, plan: Plan) -> Program:
         """Assigns an address to every operand; loads and packs weights that no earlier program used."""

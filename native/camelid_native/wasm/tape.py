@@ -11,6 +11,7 @@ commands   in a load section: [form, weight, buffer number]. Forms: "floats" is 
            is {"name", "type", "stored": {"id", "block", "bytes"} of the weight's type and of the type in the
            file, "shape": [stack, rows, cols], "parts": [[source, offset, bytes] or ["inline", base64,
            bytes], ...], "ops": [[load op, argument, ...]]}
+adds       of an allocate section: true if its groups are added to those allocated before
 program    number of the buffer with the program's record
 scratch    offsets of two fields of that record, the address and the bytes of the scratch memory; the
            executor gets the size from the kernels and fills in both

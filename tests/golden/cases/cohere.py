@@ -30,11 +30,13 @@ COHERE2 = {key: value for key, value in COHERE.items() if key != "use_qk_norm"} 
     "sliding_window_pattern": 4,
 }
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
+COHERE2_GLOBAL = COHERE2 | {"layer_types": [GLOBAL] * 2, "num_hidden_layers": 2}
 
 CASES: tuple[CaseRow, ...] = (
     CaseRow(name="cohere", seed=1010, config=COHERE),
     CaseRow(name="cohere_plus", seed=1011, config=COHERE_PLUS),
     CaseRow(name="cohere2", seed=1012, config=COHERE2),
+    CaseRow(name="cohere2_global", seed=1013, config=COHERE2_GLOBAL, lengths=(24, 9)),
 )
 
 WRONG: tuple[Mutation, ...] = (
@@ -52,4 +54,5 @@ WRONG: tuple[Mutation, ...] = (
     Mutation("cohere2", "sliding_window one wider", {"sliding_window": 13}),
     key("cohere2", "layer_types", [LOCAL] * 4),
     Mutation("cohere2", "layer_types shifted", {"layer_types": [GLOBAL, LOCAL, LOCAL, LOCAL]}),
+    Mutation("cohere2_global", "rotation", {"layer_types": [LOCAL] * 2, "sliding_window": 64}),
 )

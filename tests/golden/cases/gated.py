@@ -45,6 +45,9 @@ AFMOE = (
         "score_func": "sigmoid",
     }
 )
+GLOBAL: Json = {"layer_types": [FULL] * 2, "mlp_layer_types": ["dense", "sparse"], "num_hidden_layers": 2}
+EXAONE_MOE_GLOBAL = EXAONE_MOE | GLOBAL
+AFMOE_GLOBAL = AFMOE | GLOBAL
 HUNYUAN_MOE = config(
     "HunYuanMoEV1ForCausalLM",
     "hunyuan_v1_moe",
@@ -59,6 +62,8 @@ HUNYUAN_MOE = config(
 CASES = (
     CaseRow(name="exaone_moe", seed=2922, config=EXAONE_MOE, lengths=(30, 13)),
     CaseRow(name="afmoe", seed=2846, config=AFMOE, lengths=(24, 9)),
+    CaseRow(name="exaone_moe_global", seed=2923, config=EXAONE_MOE_GLOBAL, lengths=(12, 5)),
+    CaseRow(name="afmoe_global", seed=2849, config=AFMOE_GLOBAL, lengths=(12, 5)),
     CaseRow(name="hunyuan_v1_moe", seed=2863, config=HUNYUAN_MOE, lengths=(30, 13)),
 )
 
@@ -88,6 +93,10 @@ WRONG: tuple[Mutation, ...] = (
     without("afmoe", "gate of attention", "self_attn.gate_proj.weight"),
     without("afmoe", "norm after attention", "post_attention_layernorm.weight"),
     without("afmoe", "norm after ffn", "post_mlp_layernorm.weight"),
+    *(
+        Mutation(case, "rotation", {"layer_types": [LOCAL] * 2, "sliding_window": 64})
+        for case in ("exaone_moe_global", "afmoe_global")
+    ),
     *common("hunyuan_v1_moe"),
     key("hunyuan_v1_moe", "moe_topk", [2, 2]),
     key("hunyuan_v1_moe", "rope_scaling", None),

@@ -53,6 +53,7 @@ EXAONE4_SMALL = EXAONE4 | {
     "sliding_window": None,
     "sliding_window_pattern": None,
 }
+EXAONE4_GLOBAL = EXAONE4 | {"layer_types": [GLOBAL] * 2, "num_hidden_layers": 2}
 ALPHA: Json = {"alpha": 50.0, "factor": 1.0, "type": "dynamic"}
 HUNYUAN = config(
     "HunYuanDenseV1ForCausalLM",
@@ -132,6 +133,7 @@ CASES: tuple[CaseRow, ...] = (
     ),
     CaseRow(name="exaone4", seed=1104, config=EXAONE4),
     CaseRow(name="exaone4_small", seed=1105, config=EXAONE4_SMALL),
+    CaseRow(name="exaone4_global", seed=1113, config=EXAONE4_GLOBAL, lengths=(24, 9)),
     CaseRow(name="hunyuan_v1_dense", seed=1106, config=HUNYUAN),
     CaseRow(name="hunyuan_v1_dense_bias", seed=1111, config=HUNYUAN | {"attention_bias": True}),
     CaseRow(name="helium", seed=1107, config=HELIUM),
@@ -176,6 +178,7 @@ WRONG: tuple[Mutation, ...] = (
     without("exaone4", "norm after attention", "post_attention_layernorm.weight"),
     without("exaone4", "norm after mlp", "post_feedforward_layernorm.weight"),
     key("exaone4_small", "rope_theta", 300.0),
+    Mutation("exaone4_global", "rotation", {"sliding_window": None, "sliding_window_pattern": None}),
     *common("hunyuan_v1_dense"),
     within("hunyuan_v1_dense", "rope_scaling", ALPHA, alpha=2.0),
     without("hunyuan_v1_dense", "q norm", "query_layernorm.weight"),

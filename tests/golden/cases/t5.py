@@ -76,4 +76,5 @@ WRONG: tuple[Mutation, ...] = (
         "encoder.block.1.layer.0.SelfAttention.relative_attention_bias.weight",
     ),
     *common("t5encoder", act="gated-silu"),
+    refused("t5encoder", "is_decoder", True),  # a causal encoder
 )

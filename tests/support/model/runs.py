@@ -67,12 +67,13 @@ def make_state(states: Sequence[StateSpec], *, context: int, n_sequences: int) -
 
 @dataclass(slots=True)
 class Stream:
-    """A prompt in progress: its allocation, its rows so far, its logits."""
+    """A prompt in progress: its allocation, its rows so far, its logits, and its adapter's slot."""
 
     prompt: Sequence[int]
     allocation: CacheAllocation
     held: int
     logits: list[Any]
+    adapter: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,9 @@ def _add_rows(step: Step, state: KVCacheManager, stream: Stream, n: int) -> None
         step.outputs.append((len(step.rows), number, i + 1))
         step.rows.append(row)
     groups = state.words(stream.allocation, stream.held)
-    step.sequences.append(StepSequence(first_row=first, rows=n, groups=groups, sampling=number))
+    step.sequences.append(
+        StepSequence(first_row=first, rows=n, groups=groups, sampling=number, adapter=stream.adapter)
+    )
     step.sampling.append(StepSampling())
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from tests.support.parity.case_tools import array, empty, loaded, vector, weight
+from tests.support.parity.cases_adapters import adapter_cases
 from tests.support.parity.cases_elementwise import act_cases, norm_cases, scaling_cases
 from tests.support.parity.cases_encoder import encoder_cases
 from tests.support.parity.cases_experts import expert_cases
@@ -302,6 +303,7 @@ def make_cases() -> Sequence[OpCase]:
         stream_cases,
         heads_cases,
         sample_cases,
+        adapter_cases,
     )
     cases = [case for maker in makers for case in maker()]
     return [*cases, *placed_cases(cases)]

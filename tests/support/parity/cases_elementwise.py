@@ -85,7 +85,10 @@ def act_cases() -> Iterator[OpCase]:
                  attrs={"act": "swiglu_oai"})  # fmt: skip
     for act in (*ACTS, *GATES):
         views = {"y": empty(3, 100), "gate": array(16, 3, 100, scale=4.0), "up": array(17, 3, 100)}
-        yield OpCase(op="glu", views={**views, "up": 6.0 * views["up"]}, attrs={"act": act})
+        case = OpCase(op="glu", views={**views, "up": 6.0 * views["up"]}, attrs={"act": act})
+        yield case
+        if act == "silu":
+            yield replace(case, joined=("up", "gate"))
     wide = {"y": empty(1, len(HUGE)), "gate": _huge(), "up": _huge()[:, ::-1].copy()}
     yield OpCase(op="glu", views=wide, attrs={"act": "swiglu_oai"})
 

@@ -6,13 +6,18 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.support.model.runs import make_plan, make_state
 from tests.support.parity.cases import OP_CASES
 from tests.support.parity.cases_wide import wide_cases
 
-from camelid.backends.base import OpenSpec
+from camelid.backends.base import OpenSpec, PoolSize
 from camelid.backends.common.op_runner import OpCase, run_case
 from camelid.backends.webgpu.backend import DOT_PRODUCTS, WebGpuBackend
 from camelid.backends.webgpu.limits import DEFAULTS
+from camelid.model.presets import PRESETS
+from camelid.model.sizes import bare_model
+from camelid.plan.adapters import adapter_layout, with_adapters
+from camelid.plan.fuse import fuse
 
 LIMITS = {  # of GPUs; the forms of qkv bind at most 13 buffers, and Chromium has ten
     **DEFAULTS,
@@ -73,12 +78,27 @@ def all_pipelines() -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     every = [*asyncio.run(_collect(OP_CASES)), *asyncio.run(_collect(OP_CASES, "q8"))]
     every += asyncio.run(_collect(wide_cases(), adapter="llvmpipe"))
+    every += [asyncio.run(adapted_sections(adapter)) for adapter in ("paper", "llvmpipe")]
     for section in (section for sections in every for section in sections):
         for entry in section["pipelines"]:
             access = section["layouts"][entry["layout"]]
             one = {"name": entry["module"], "wgsl": section["modules"][entry["module"]], "access": access}
             found.append(one | {"constants": entry["constants"]})
     return [one for i, one in enumerate(found) if one not in found[:i]]
+
+
+async def adapted_sections(adapter: str) -> list[dict[str, Any]]:
+    """The sections of a model with adapters, whose ops consist of several."""
+    host = PaperHost(adapter)
+    backend = WebGpuBackend(host)
+    await backend.open(OpenSpec())
+    whole = make_plan(bare_model(PRESETS["8b"], "f16"), 3, 3, context=64)
+    layout, plan = adapter_layout([whole], 16), fuse(whole, backend.capabilities().fused)
+    sizes = make_state(plan.states, context=64, n_sequences=3).sizes()
+    await backend.allocate(plan.states, sizes)
+    await backend.allocate(layout.states, {state.name: PoolSize(2) for state in layout.states})
+    await backend.compile(with_adapters(plan, layout))
+    return host.sections
 
 
 def module_names(cases: Sequence[OpCase], activations: str = "f32") -> list[list[str]]:

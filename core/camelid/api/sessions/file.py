@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import secrets
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,8 +28,9 @@ from os.path import realpath
 from pathlib import Path
 from typing import Any, cast
 
+from camelid.engine.adapters import NO_ADAPTER, RowKeys
 from camelid.engine.state_transfer import ExportedState
-from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError
+from camelid.errors import CamelidError, ModelFormatError, RequestError, UnsupportedModelError, shown
 from camelid.formats.json_text import parse_object
 from camelid.formats.quants import row_bytes
 from camelid.formats.settings import Config
@@ -45,6 +47,7 @@ MAX_HEADER_BYTES = 16 << 20  # of JSON: over a million tokens
 MAX_ROWS = 1 << 30
 MAX_UNIT_BYTES = 1 << 30
 MAX_TOKEN_ID = (1 << 32) - 1
+ADAPTER_KEY = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ class SavedSession:
     """A session without its rows.
 
     `n_drawn` counts the tokens of its answers, `n_forgotten` the oldest messages that the model no longer
-    reads.
+    reads. `row_keys` are those of the adapter that computed the rows; earlier versions have none.
     """
 
     id: str
@@ -64,6 +67,7 @@ class SavedSession:
     n_drawn: int
     n_forgotten: int
     camelid: str
+    row_keys: RowKeys = NO_ADAPTER
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +207,16 @@ def _header_values(
         "forgotten": saved.n_forgotten,
         "n_rows": exported.n_rows,
         "groups": groups,
+        **_adapter_values(saved.row_keys),
     }
+
+
+def _adapter_values(keys: RowKeys) -> dict[str, object]:
+    """The adapter's key in hex, and the first row on which it acts if it was activated."""
+    if not keys.adapter:
+        return {}
+    first = {} if keys.first is None else {"adapter_from": keys.first}
+    return {"adapter": keys.adapter.hex(), **first}
 
 
 def _segment_values(segment: Segment) -> dict[str, object]:
@@ -300,10 +313,21 @@ def _parse_header(values: dict[str, Any], offset: int, path: str) -> SessionHead
         n_drawn=header.count("drawn", least=0),
         n_forgotten=header.count("forgotten", least=0),
         camelid=header.text("camelid"),
+        row_keys=_row_keys(header),
     )
     saved_groups = {name: _group(groups.section(name)) for name in groups.values}
     n_rows = header.count("n_rows", least=0, most=MAX_ROWS)
     return SessionHeader(saved, n_rows, saved_groups, offset, path)
+
+
+def _row_keys(header: Config) -> RowKeys:
+    if "adapter" not in header.values:
+        return NO_ADAPTER
+    key = header.text("adapter")
+    if not ADAPTER_KEY.fullmatch(key):
+        raise format_error(header.path, f"adapter is {shown(key)}, expected 64 hex digits", key="adapter")
+    has_first = "adapter_from" in header.values
+    return RowKeys(bytes.fromhex(key), header.count("adapter_from", least=0) if has_first else None)
 
 
 def _object(value: object, what: str, path: str) -> dict[str, Any]:

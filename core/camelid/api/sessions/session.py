@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from os import PathLike
 from pathlib import Path, PurePath
@@ -29,7 +29,6 @@ from camelid.api.sessions.file import (
 from camelid.api.sessions.fingerprint import fingerprint
 from camelid.api.sessions.turns import (
     StartedTurn,
-    answer_message,
     content_text,
     forget_next_turn,
     n_system,
@@ -38,6 +37,7 @@ from camelid.api.sessions.turns import (
     text_messages,
     without_oldest,
 )
+from camelid.engine.adapters import NO_ADAPTER, RowKeys
 from camelid.engine.state_transfer import ExportedState
 from camelid.errors import DeviceLostError, RequestError
 from camelid.formats.source import drive_async
@@ -48,13 +48,13 @@ from camelid.requests.build import CHAT_OPTIONS, RequestBuilder, checked_stops
 from camelid.requests.chat import RenderedChat
 from camelid.requests.messages import checked_messages
 from camelid.requests.options import Message, Options
-from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream
+from camelid.requests.output_text import ChatPrompt, Completion, Event, TextStream, answer_message
 from camelid.requests.transcript import Transcript, transcript_ids, updated_transcript, with_answer
 from camelid.sampling.checks import bias_pairs
 from camelid.version import __version__
 
-# Submits a rendered conversation with the options of a request.
-StartStream: TypeAlias = Callable[[ChatPrompt, Mapping[str, Any]], Awaitable[TextStream]]
+# Submits a rendered conversation with the options of a request; returns the keys of its rows, too.
+StartStream: TypeAlias = Callable[[ChatPrompt, Mapping[str, Any]], Awaitable[tuple[TextStream, RowKeys]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,9 @@ class Session:
     A model without a chat template continues the joined text of all messages. `options` are the defaults of
     every turn; `note` gives the reason if rows of a restored session could not be used. With `overflow`
     "shift" a full context drops the oldest turns: `n_forgotten` messages after the system message.
+
+    The option `adapter` names the adapters of every turn. The rows of a turn belong to its adapters: a turn
+    with others computes them again, and so does a restored session if an adapter of that name has changed.
     """
 
     def __init__(self, host: SessionHost, id: str | None = None) -> None:
@@ -127,6 +130,7 @@ class Session:
         self._host = host
         self._transcript: Transcript = ()
         self._n_drawn = 0
+        self._row_keys = NO_ADAPTER  # of the last turn
         self._is_answering = False
 
     @property
@@ -137,11 +141,12 @@ class Session:
     @property
     def cached_rows(self) -> int:
         """The number of leading token ids whose rows are in the prefix cache now."""
-        return self._host.running.engine.cached_rows(self.token_ids, self._salt)
+        return self._host.running.engine.cached_rows(self.token_ids, self._salt, self._row_keys)
 
     def cached_units(self) -> dict[str, list[int]]:
         """Units of these rows, by state group."""
-        found = self._host.running.engine.state.match_prefix(self.token_ids, self._salt)
+        keys, state = self._row_keys, self._host.running.engine.state
+        found = state.match_prefix(keys.ids(self.token_ids), keys.salt(self._salt))
         return {group: [unit for unit in units if unit] for group, units in found.units.items()}
 
     @property
@@ -158,6 +163,7 @@ class Session:
         self._check_idle()
         self.messages = [*text_messages("system", self.system)]
         self._transcript, self._n_drawn, self.n_forgotten = (), 0, 0
+        self._row_keys = NO_ADAPTER
 
     def fork(self, id: str | None = None) -> Session:
         """A new session that continues from the same conversation."""
@@ -165,6 +171,7 @@ class Session:
         twin = Session(self._host, id)
         twin.messages, twin.options = deepcopy(self.messages), deepcopy(self.options)
         twin._transcript, twin._n_drawn = self._transcript, self._n_drawn
+        twin._row_keys = self._row_keys
         twin.n_forgotten = self.n_forgotten
         return twin
 
@@ -181,11 +188,11 @@ class Session:
         turn, prompt = self._prepare(text_messages("user", text), chat, stops, shifts=shifts)
         self._is_answering = True
         try:
-            stream = await self._host.start(prompt, merged)
+            stream, keys = await self._host.start(prompt, merged)
         except BaseException:
             self._is_answering = False
             raise
-        return Turn(stream, lambda done: self._finish(turn, done))
+        return Turn(stream, lambda done: self._finish(turn, done, keys))
 
     def _prepare(
         self, new: list[Message], chat: Mapping[str, Any], stops: tuple[str, ...], *, shifts: bool
@@ -205,7 +212,8 @@ class Session:
             token_ids, next_n = transcript_ids(transcript), forget_next_turn(messages, n)
             if not shifts or len(token_ids) <= most or next_n is None:
                 turn = StartedTurn(new, transcript, rendered.text_of, stops, n)
-                return turn, rendered.prompt(token_ids)
+                prompt = replace(rendered.prompt(token_ids), messages=messages, tools=chat.get("tools") or ())
+                return turn, prompt
             n, most = next_n, context // 2
 
     def _render(self, messages: list[Message], chat: Mapping[str, Any]) -> RenderedChat:
@@ -214,7 +222,7 @@ class Session:
             return builder.chat.rendered(messages, **chat)
         return plain_text(messages, builder.tokenizer, chat)
 
-    def _finish(self, turn: StartedTurn, done: Completion) -> None:
+    def _finish(self, turn: StartedTurn, done: Completion, keys: RowKeys) -> None:
         """Records the messages and token ids of the turn; a failed turn leaves the session unchanged."""
         self._is_answering = False
         if done.finish_reason == "error":
@@ -224,6 +232,7 @@ class Session:
         self._transcript = with_answer(turn.transcript, token_ids, tokenizer, tail=tail)
         self.messages += [*turn.messages, answer_message(done)]
         self._n_drawn, self.n_forgotten = self._n_drawn + len(done.token_ids), turn.n_forgotten
+        self._row_keys = keys
 
     def _check_idle(self) -> None:
         if self._is_answering:
@@ -284,13 +293,15 @@ class Session:
             n_drawn=self._n_drawn,
             n_forgotten=self.n_forgotten,
             camelid=__version__,
+            row_keys=self._row_keys,
         )
         return encode_session(saved, self._host.states, await self._export_rows())
 
     async def _export_rows(self) -> ExportedState:
         """The rows still cached; none from a lost device, so that the conversation can still be saved."""
         try:
-            return await self._host.running.engine.export_rows(self.token_ids, self._salt)
+            engine = self._host.running.engine
+            return await engine.export_rows(self.token_ids, self._salt, self._row_keys)
         except DeviceLostError:
             return ExportedState(0, {}, {})
 
@@ -317,21 +328,34 @@ class Session:
         session.options = dict(saved.options)
         session._transcript, session._n_drawn = saved.transcript, saved.n_drawn
         session.n_forgotten = saved.n_forgotten
+        session._row_keys = saved.row_keys
         session.note = await session._import_rows(header, source)
         return session
 
     async def _import_rows(self, header: SessionHeader, source: ModelSource) -> str:
         """Puts the rows into the prefix cache; returns the reason if some could not be used, else ""."""
         reason = rows_mismatch(header, self._host.states)
+        if header.n_rows and not reason:
+            reason = self._adapter_mismatch()
         if reason:
             return f"the session's rows cannot be used: {reason}; the next turn recomputes them"
         exported = await drive_async(read_rows(header), source.read)
         try:
-            n = await self._host.running.engine.import_rows(self.token_ids, exported, self._salt)
+            engine = self._host.running.engine
+            n = await engine.import_rows(self.token_ids, exported, self._salt, self._row_keys)
         except RequestError as error:  # no room: the session works, and its next turn takes longer
             return f"the session's rows cannot be used: {error.message}"
         note = f"{n} of the session's {header.n_rows} rows could be used; the next turn recomputes the others"
         return note if n < header.n_rows else ""
+
+    def _adapter_mismatch(self) -> str:
+        """The reason why no turn with the session's adapter can use its rows; "" if one can."""
+        try:
+            found = self._host.running.adapters.select(self.options.get("adapter"), self.token_ids)
+        except RequestError as error:
+            return error.message
+        is_same = (found.key if found else b"") == self._row_keys.adapter
+        return "" if is_same else "they were computed with another adapter, or with none"
 
     @property
     def _salt(self) -> str:

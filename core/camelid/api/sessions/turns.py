@@ -14,7 +14,6 @@ from camelid.requests.options import Message
 from camelid.requests.output_text import Completion, OutputText
 from camelid.requests.transcript import Rendering, Transcript
 from camelid.text.tokenizers.tokenizer import Tokenizer
-from camelid.text.toolcalls.parts import ToolCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,18 +70,6 @@ def content_text(message: Mapping[str, Any]) -> str:
     """The text of a message, joined from its parts if it has parts."""
     content = message.get("content") or ""
     return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
-
-
-def answer_message(done: Completion) -> Message:
-    """The answer as a message of the conversation. Incomplete tool calls are left out: they cannot be run."""
-    calls = [_call(call) for call in done.tool_calls if call.complete]
-    more: dict[str, object] = {"reasoning_content": done.reasoning} if done.reasoning else {}
-    return {"role": "assistant", "content": done.text, **more, **({"tool_calls": calls} if calls else {})}
-
-
-def _call(call: ToolCall) -> Message:
-    function = {"name": call.name, "arguments": call.arguments}
-    return {"id": call.id, "type": "function", "function": function}
 
 
 def shown_ids(turn: StartedTurn, done: Completion) -> tuple[list[int], str]:

@@ -21,7 +21,7 @@ from camelid.backends.common.codecs.activations import load, of_bytes, store
 from camelid.formats.quants import row_bytes
 from camelid.plan.op_rows_fused import KV_OPS
 from camelid.plan.op_rows_recurrent import SLOT_TENSORS
-from camelid.plan.ops import OPS, make_op
+from camelid.plan.ops import make_op, row_of
 from camelid.plan.plan import PAGE_ROWS, Attr, Buffer, Op, Operand, Plan, Stage, StateRef, StateSpec, View
 from camelid.plan.step import (
     FROM_ID,
@@ -39,6 +39,7 @@ from camelid.plan.weights import INLINE, LoadOp, Part, Weight
 
 F32 = npt.NDArray[np.float32]
 RING_ROWS = 128
+ADAPTERS = "adapters"  # state group and role of adapters
 OTHER, KV, TOKENS, TAIL = 0, 1, 2, 3  # indices of the state groups of a case
 PAGED = ("paged", "window")  # state kinds with page tables
 MARGIN = 7.0  # value of the margins of inputs
@@ -79,6 +80,8 @@ class OpCase:
       with the same history. `lengths` splits the rows among sequences; without it each sequence has all rows.
     - `slots` [n, cols] is the recurrent state of each sequence before the step; a sequence that starts at
       position 0 must ignore it.
+    - `adapters` [n, cols] are the slots 1 to n of adapters as tensor 1 of layer 1, float32 or (stored in
+      uint16) f16; `adapter_slots` the slot of each sequence (default: 0, none).
     - Views of the roles in `joined` are columns of one buffer, in this order.
     - `of_outputs`: each view has one row per output of a step of one token row, as for a row-wise op that
       runs on output rows only.
@@ -105,6 +108,8 @@ class OpCase:
     other_copies: Sequence[tuple[int, int, int]] = ()
     lengths: Sequence[int] = ()
     slots: F32 | None = None
+    adapters: F32 | npt.NDArray[np.uint16] | None = None
+    adapter_slots: Sequence[int] = ()
     features: frozenset[str] = frozenset()
     joined: tuple[str, ...] = ()
     of_outputs: bool = False
@@ -137,19 +142,19 @@ class OpResult:
 async def run_case(backend: Backend, case: OpCase) -> OpResult:
     """Runs a case on an opened backend, with newly allocated state."""
     plan, roles = case_plan(case)
-    weights = plan.weights()
-    await backend.load(list(weights.values()), {})
+    await backend.load(list(plan.weights().values()), {})
     pages = _pages(case)
     paged = PoolSize(len(pages) + 2, 2, len(pages))
     slots = range(1, 1 + case.n_sequences)
     pools = {"ring": PoolSize(1 + len(slots)), "recurrent": PoolSize(1 + 2 * len(slots))}
+    pools["adapter"] = PoolSize(1 + (0 if case.adapters is None else len(case.adapters)))
     await backend.allocate(plan.states, {s.name: pools.get(s.kind, paged) for s in plan.states})
     await _fill_state(backend, case, pages)
     for slot in slots:
         await backend.write_state("tokens", slot, _ring(case.history))
     program = await backend.compile(plan)
     step = encode_step(_case_step(case, pages), plan.layout)
-    row = OPS[case.op]
+    row = row_of(case.op)
     whole = {r: replace(view, offset=0, cols=view.stride) for r, view in roles.items()}
     arrays = {whole[r]: _with_margins(case, r) for r in case.views if r not in row.writes}
     inputs = {view: store(a, view.dtype).tobytes() for view, a in arrays.items()}
@@ -166,12 +171,13 @@ async def run_case(backend: Backend, case: OpCase) -> OpResult:
 def case_plan(case: OpCase) -> tuple[Plan, dict[str, View]]:
     """The plan of the single op, and its views by role."""
     n_rows, n_outputs = _counts(case)
-    row = OPS[case.op]
+    row = row_of(case.op)
     roles = {role: _view(case, role) for role in case.views}
     operands: dict[str, Operand] = {**roles, **{r: _inline(r, q) for r, q in case.weights.items()}}
     states = _states(case)
     places = dict(zip(("other", "state", "tokens", "tail"), states, strict=False))
     operands |= {r: StateRef(state.name) for r, state in places.items() if r in row.roles}
+    operands |= {} if case.adapters is None else {ADAPTERS: StateRef(ADAPTERS, 1)}
     op = make_op(case.op, operands, case.attrs)
     paged = [number for number, state in enumerate(states) if state.kind in PAGED]
     n_copies = len(case.copies) + len(case.other_copies)
@@ -208,7 +214,12 @@ def _states(case: OpCase) -> tuple[StateSpec, ...]:
         kv = replace(kv, kind="recurrent", unit_rows=1)
     other, tokens = replace(kv, name="other"), StateSpec("tokens", "ring", (), (("id", 1),), RING_ROWS)
     tail = StateSpec(tail_of(kv.name), "window", (0,), tensors, PAGE_ROWS, "f16", TAIL_WINDOW)
-    return other, kv, tokens, *([tail] if case.has_tail else [])
+    return other, kv, tokens, *([tail] if case.has_tail else []), *_adapter_states(case)
+
+
+def _adapter_states(case: OpCase) -> list[StateSpec]:
+    each = [] if case.adapters is None else [(case.adapters.shape[1], f"f{8 * case.adapters.itemsize}")]
+    return [StateSpec(ADAPTERS, "adapter", (0, 1), (("0", 4), ("1", n)), 1, kv_type) for n, kv_type in each]
 
 
 def _tensors(case: OpCase) -> tuple[tuple[str, int], ...]:
@@ -248,7 +259,7 @@ def _case_step(case: OpCase, pages: list[int]) -> Step:
         rows=_case_rows(case),
         sequences=_case_sequences(case),
         outputs=outputs,
-        sampling=_case_sampling(case)[::-1],
+        sampling=([*case.sampling] * (case.n_sequences // len(case.sampling)))[::-1],
         updates=[(group, 1, i, unit) for group in paged for i, unit in enumerate(_units(pages, group))],
         copies=[(group, pages[a], pages[b], n) for group, copies in made for a, b, n in copies],
     )
@@ -272,13 +283,12 @@ def _case_sequences(case: OpCase) -> list[StepSequence]:
     starts = list(accumulate(case.lengths, initial=0)) if case.lengths else [0] * n
     return [
         StepSequence(
-            first_row=start,
-            rows=rows,
+            first_row=start, rows=rows, sampling=n - 1 - i,
             groups=_groups(case, i, case.positions[start] if case.positions else 0),
-            sampling=n - 1 - i,
+            adapter=case.adapter_slots[i] if case.adapter_slots else 0,
         )
         for i, start, rows in zip(range(n), starts, case.lengths or [n_rows] * n, strict=False)
-    ]
+    ]  # fmt: skip
 
 
 def _groups(case: OpCase, i: int, held: int) -> tuple[tuple[int, int, int], ...]:
@@ -287,11 +297,6 @@ def _groups(case: OpCase, i: int, held: int) -> tuple[tuple[int, int, int], ...]
     kv = (1, case.first_kept, held) if case.slots is None else (1 + i, 2 * n - i, held)
     tail = (1, _tail_kept(case), held)
     return (kv, kv, (1 + i, 1 + i, held), *([tail] if case.has_tail else []))
-
-
-def _case_sampling(case: OpCase) -> list[StepSampling]:
-    """Sampling of each sequence."""
-    return [*case.sampling] * (case.n_sequences // len(case.sampling))
 
 
 def _inline(name: str, weight: Quantized) -> Weight:
@@ -313,6 +318,9 @@ async def _fill_state(backend: Backend, case: OpCase, pages: list[int]) -> None:
     for number, slot in enumerate(() if case.slots is None else case.slots, 1):
         await backend.write_state("kv", number, _bytes(slot))
         await backend.write_state("other", number, _bytes(slot[::-1]))
+    for number, slot in enumerate(() if case.adapters is None else case.adapters, 1):
+        others = np.full(slot.size + 8, MARGIN).astype(slot.dtype)  # layer 0, and tensor 0 of layer 1
+        await backend.write_state(ADAPTERS, number, np.concatenate([others, slot]).tobytes())
     if case.keys is None:
         return
     for group, state in enumerate(_states(case)):

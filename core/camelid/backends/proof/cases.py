@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
-from camelid.backends.proof import rows_basic, rows_matrix, rows_sampling, rows_state
+from camelid.backends.proof import rows_adapters, rows_basic, rows_matrix, rows_sampling, rows_state
 from camelid.backends.proof.inputs import CaseRow, GateCase, has_dtypes, in_dtype, with_outputs
 from camelid.formats.quants import QUANTS
 from camelid.plan.dtypes import DTYPES, F32
 
-FILES = (rows_basic, rows_matrix, rows_state, rows_sampling)
+FILES = (rows_basic, rows_matrix, rows_adapters, rows_state, rows_sampling)
 SHORT = ("linear", "linear_glu", "embed", "norm", "rope", "kv_write", "attention", "sample")
 SHORT_TYPES = frozenset({"f32", "f16", "q8_0", "q4_0", "q4_k", "q6_k"})  # the types of most files
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from camelid.backends.base import Candidates, Capabilities, OutputRow
 from camelid.backends.common.codecs import activations, decode, encode
 from camelid.backends.common.op_runner import F32, OpCase, OpResult
+from camelid.plan.op_rows_adapters import HEADER_FLOATS
 from camelid.plan.ops import OPS
 
 Flags = npt.NDArray[np.bool_]
@@ -88,6 +89,17 @@ def as_stored(case: OpCase) -> OpCase:
     """The case with its views rounded to their dtypes."""
     views = {role: activations.rounded(a, case.dtypes.get(role, "f32")) for role, a in case.views.items()}
     return replace(case, views=views)
+
+
+def with_slots(case: OpCase, slot_type: str) -> OpCase:
+    """The case with its adapters, if it has any, in slots of this type (plan/op_rows_adapters.py)."""
+    if case.adapters is None or slot_type == "f32":
+        return case
+    n = int(case.attrs["rank"]) + HEADER_FLOATS
+    header = np.ascontiguousarray(case.adapters[:, :n], np.float32).view(np.uint16)
+    values = case.adapters[:, n:].astype(np.float16).view(np.uint16)
+    slots = np.hstack([header, values])
+    return replace(case, adapters=np.pad(slots, ((0, 0), (0, -slots.shape[1] % (2 * HEADER_FLOATS)))))
 
 
 def settled(case: OpCase) -> OpCase:

@@ -8,7 +8,15 @@ from dataclasses import dataclass, replace
 from camelid.backends.base import Backend, Capabilities, reason_against
 from camelid.backends.common.op_runner import OpCase, OpResult, case_plan, run_case
 from camelid.backends.proof.cases import short_cases
-from camelid.backends.proof.compare import allowed, as_stored, rounded, rounds_activations, settled, worst
+from camelid.backends.proof.compare import (
+    allowed,
+    as_stored,
+    rounded,
+    rounds_activations,
+    settled,
+    with_slots,
+    worst,
+)
 from camelid.backends.proof.inputs import GateCase
 from camelid.backends.reference.backend import ReferenceBackend
 from camelid.errors import CamelidError
@@ -83,9 +91,10 @@ async def first_failure(backend: Backend) -> Outcome | None:
 def inputs_of(case: OpCase, can: Capabilities) -> tuple[OpCase, OpCase]:
     """The cases for the backend and for the reference.
 
-    If the backend rounds activations, the reference's x is the rounded x in float32: a code times its scale
-    may not be representable in the buffer's dtype.
+    Slots of adapters are of the backend's type in both. If the backend rounds activations, the reference's x
+    is the rounded x in float32: a code times its scale may not be representable in the buffer's dtype.
     """
+    case = with_slots(case, can.slot_type)
     if not rounds_activations(case, can):
         return case, case
     tested = as_stored(settled(as_stored(case)))

@@ -33,8 +33,19 @@ from camelid.backends.common.boundary import checked_inputs
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.common.codecs.activations import Stored, of_bytes
 from camelid.backends.parallel.backend import ParallelBackend
-from camelid.backends.reference import attention, basic, encoder, experts, fused, recurrent, sampling, streams
-from camelid.backends.reference.frame import Frame, Kernel, StatePools
+from camelid.backends.reference import (
+    adapters,
+    attention,
+    basic,
+    encoder,
+    experts,
+    fused,
+    recurrent,
+    sampling,
+    streams,
+    training,
+)
+from camelid.backends.reference.frame import ExactFrame, Frame, Kernel, StatePools
 from camelid.backends.reference.store import WeightStore
 from camelid.errors import OutOfMemoryError
 from camelid.plan.dtypes import DTYPES
@@ -43,6 +54,7 @@ from camelid.plan.step import decode_step
 from camelid.plan.weights import Weight
 
 KERNEL_PREFIX = "op_"
+EXACT = "f64"
 
 
 def _kernels(module: ModuleType) -> dict[str, Kernel]:
@@ -50,7 +62,7 @@ def _kernels(module: ModuleType) -> dict[str, Kernel]:
     return {n.removeprefix(KERNEL_PREFIX): f for n, f in vars(module).items() if n.startswith(KERNEL_PREFIX)}
 
 
-MODULES = (basic, fused, experts, attention, recurrent, streams, encoder, sampling)
+MODULES = (basic, fused, experts, attention, recurrent, streams, encoder, adapters, sampling, training)
 KERNELS: dict[str, Kernel] = {name: f for module in MODULES for name, f in _kernels(module).items()}
 
 
@@ -61,6 +73,7 @@ class ReferenceBackend(Backend):
         self._store = WeightStore()
         self._state = StatePools({}, {})
         self._runs = 0
+        self._frame = Frame
 
     def capabilities(self) -> Capabilities:
         return Capabilities(
@@ -74,7 +87,8 @@ class ReferenceBackend(Backend):
         )
 
     async def open(self, spec: OpenSpec) -> None:
-        """No-op: NumPy needs no device."""
+        """NumPy needs no device. `spec.activations` "f64" rounds nothing, neither activations nor state."""
+        self._frame = ExactFrame if spec.activations == EXACT else Frame
 
     async def load(self, weights: Sequence[Weight], sources: Sources) -> None:
         check_weight_types(weights, self.capabilities())
@@ -82,7 +96,8 @@ class ReferenceBackend(Backend):
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
         try:
-            self._state = StatePools.allocate(states, units)
+            more = StatePools.allocate(states, units, exact=self._frame is ExactFrame)
+            self._state = self._state.extended(more)
         except (MemoryError, ValueError) as error:  # ValueError: larger than any array can be
             needed_bytes = sum(units[s.name].units * s.unit_bytes for s in states)
             raise OutOfMemoryError(
@@ -104,7 +119,7 @@ class ReferenceBackend(Backend):
     def run_frame(self, plan: Plan, step: bytes, values: dict[str, Stored]) -> Frame:
         """Runs a step with initial buffer values, and returns the frame with all computed values."""
         self._store.check()
-        frame = Frame(plan, decode_step(step, plan.layout), self._store, self._state, values, [])
+        frame = self._frame(plan, decode_step(step, plan.layout), self._store, self._state, values, [])
         for op in plan.ops:
             KERNELS[op.name](op, frame)
         self._store.check()

@@ -117,6 +117,7 @@ class StagedBackend(Backend):
             cuts=self._cuts,
             is_concurrent=n_at_once > 1,
             n_stages=n_at_once,
+            slot_type="f16" if all(can.slot_type == "f16" for can in each) else "f32",
         )
 
     def part(self, i: int) -> str:

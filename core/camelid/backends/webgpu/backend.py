@@ -27,6 +27,7 @@ from camelid.backends.common.hosted import Hosted, HostProgram
 from camelid.backends.webgpu import limits, shaders
 from camelid.backends.webgpu.kernel import GPU_LANES, SOFTWARE_LANES, Context
 from camelid.backends.webgpu.kernels import KERNELS, plan_refusal
+from camelid.backends.webgpu.kernels_adapters import joined_plan
 from camelid.backends.webgpu.layouts import LAYOUTS, PACKED, bound_bytes
 from camelid.backends.webgpu.lower import (
     allocate_section,
@@ -43,6 +44,7 @@ from camelid.errors import BackendError, DeviceLostError, OutOfMemoryError
 from camelid.formats.quants import row_bytes
 from camelid.plan.fuse import REWRITES, UNBOUNDED
 from camelid.plan.memory import plan_arena
+from camelid.plan.op_rows_adapters import KIND as ADAPTER
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.step import (
     FROM_ID,
@@ -164,10 +166,20 @@ class WebGpuBackend(Hosted):
         self._sources.update(sources)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        self._states, self._pools = {s.name: s for s in states}, dict(units)
-        section = self._section(allocate_section(states, units))
+        adds = bool(self._states) and self._states.keys().isdisjoint(spec.name for spec in states)
+        if adds:
+            _check_added(states)
+        lowered = allocate_section(states, units)
+        lowered.dropped = (
+            [] if adds else _names_apart(allocate_section([*self._states.values()], self._pools), lowered)
+        )
+        section = self._section(lowered)
         with self._building_errors(section):
             await self._host.allocate(section)
+        if not adds:
+            self._states, self._pools = {}, {}
+        self._states |= {spec.name: spec for spec in states}
+        self._pools |= units
 
     def prepare(self, plan: Plan, units: Mapping[str, PoolSize]) -> None:
         """Begins to compile the plan's pipelines, and before them those that load weights of its types."""
@@ -192,7 +204,7 @@ class WebGpuBackend(Hosted):
             # Drivers compile pipelines at their first dispatch (1.5 s on lavapipe), so one dispatch runs
             # here.
             await self._host.read(self._host.run(number, encode_step(_trash_step(plan), plan.layout)))
-        offsets = plan_arena(plan).offsets
+        offsets = plan_arena(joined_plan(plan)).offsets
         return Program(plan, WebGpuProgram(number, arena_name(plan), offsets, lowered.launches))
 
     async def recover(self) -> bool:
@@ -310,6 +322,22 @@ def _joined(weights: Sequence[Weight], sources: Sources) -> Sources:
     return joined_sources(weights, sources)
 
 
+def _check_added(states: Sequence[StateSpec]) -> None:
+    """Raises BackendError for groups with page tables, which cannot be added to those of allocated groups."""
+    if others := [spec.name for spec in states if spec.kind != ADAPTER]:
+        raise BackendError(
+            f"webgpu: state {', '.join(others)} comes after other groups; only groups of adapters are added "
+            "to allocated state, since page tables share a buffer. Allocate all other groups with one call",
+            backend="webgpu",
+        )
+
+
+def _names_apart(old: Section, new: Section) -> list[str]:
+    """Names of the buffers of an earlier section that a new one does not create again."""
+    made = {buffer["name"] for buffer in new.buffers}
+    return [buffer["name"] for buffer in old.buffers if buffer["name"] not in made]
+
+
 def launched(launches: Mapping[frozenset[int], int], step: bytes) -> int:
     """Number of dispatches with a non-empty grid in this step."""
     words = memoryview(step).cast("I")
@@ -319,7 +347,7 @@ def launched(launches: Mapping[frozenset[int], int], step: bytes) -> int:
 def _trash_step(plan: Plan) -> Step:
     """A step of one row in unit 0 of every group, which is never read."""
     row = StepRow(source=FROM_ID, value=0, sequence=0, state_row=0, positions=(0,) * plan.n_channels)
-    sequence = StepSequence(first_row=0, rows=1, groups=((0, 0, 0),) * len(plan.states))
+    sequence = StepSequence(first_row=0, rows=1, groups=((0, 0, 0),) * plan.layout.n_groups)
     return Step(rows=[row], sequences=[sequence], outputs=[(0, 0, 0)], sampling=[StepSampling()])
 
 

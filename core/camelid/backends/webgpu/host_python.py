@@ -74,6 +74,9 @@ class WgpuHost:
                 self._buffers.pop(buffer["name"]).destroy()
 
     async def allocate(self, section: Mapping[str, Any]) -> None:
+        for name in section.get("dropped", ()):
+            if name in self._buffers:
+                self._buffers.pop(name).destroy()
         with self._undone(section):
             self._build(section)
 

@@ -8,6 +8,7 @@ from itertools import chain
 
 from camelid.backends.webgpu import (
     halves,
+    kernels_adapters,
     kernels_basic,
     kernels_encoder,
     kernels_matrix,
@@ -33,6 +34,7 @@ KERNELS: dict[str, Kernel] = {
     **kernels_state.KERNELS,
     **kernels_encoder.KERNELS,
     **kernels_streams.KERNELS,
+    **kernels_adapters.KERNELS,
 }
 
 

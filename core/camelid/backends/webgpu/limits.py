@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from camelid.errors import OutOfMemoryError
+from camelid.plan.op_rows_adapters import FEATURE
 
 # The defaults of the WebGPU specification, section "Limits".
 DEFAULTS: dict[str, int] = {
@@ -22,6 +23,9 @@ DEFAULTS: dict[str, int] = {
 # kernels_qkv.py needs ten to thirteen bindings.
 WANTED = ("maxBufferSize", "maxStorageBufferBindingSize", "maxStorageBuffersPerShaderStage")
 
+SLOTS = f"state/{FEATURE}"  # begin of the names of buffers of adapters
+SMALLER = "a smaller context or quantization"
+
 
 def most_bytes(limits: Mapping[str, int]) -> int:
     """The largest buffer that a binding holds whole."""
@@ -32,15 +36,17 @@ def check_buffers(section: Mapping[str, Any], limits: Mapping[str, int]) -> None
     """Raises OutOfMemoryError with the first buffer that exceeds the device's limits."""
     for buffer in section["buffers"]:
         bound = buffer.get("bound", buffer["bytes"])
-        _check(f"{buffer['name']} binds", bound, limits["maxStorageBufferBindingSize"])
-        _check(f"{buffer['name']} needs", buffer["bytes"], limits["maxBufferSize"])
+        name = buffer["name"]
+        way = "fewer adapters at a time or lower ranks" if name.startswith(SLOTS) else SMALLER
+        _check(f"{name} binds", bound, limits["maxStorageBufferBindingSize"], way)
+        _check(f"{name} needs", buffer["bytes"], limits["maxBufferSize"], way)
 
 
-def _check(what: str, want: int, limit: int) -> None:
+def _check(what: str, want: int, limit: int, way: str) -> None:
     if want > limit:
         raise OutOfMemoryError(
             f"{what} {want:,} bytes, this device allows at most {limit:,}; "
-            "use a smaller context or quantization, another device, or --backend reference",
+            f"use {way}, another device, or --backend reference",
             want_bytes=want,
             limit_bytes=limit,
         )

@@ -17,6 +17,7 @@ from camelid.backends.webgpu.kernels import (
     refusal,
     scratch_bytes,
 )
+from camelid.backends.webgpu.kernels_adapters import joined_plan
 from camelid.backends.webgpu.layouts import (
     READ_WRITE,
     STAGING,
@@ -40,6 +41,7 @@ from camelid.backends.webgpu.state_buffers import (
 from camelid.backends.webgpu.tape import Section
 from camelid.errors import BackendError
 from camelid.plan.memory import Arena, buffer_bytes, plan_arena
+from camelid.plan.op_rows_adapters import KIND as ADAPTER
 from camelid.plan.plan import Op, Plan, StateRef, StateSpec, View
 from camelid.plan.step import CANDIDATE_WORDS, RESULT_WORDS, StepLayout
 from camelid.plan.tiers import is_tail
@@ -47,7 +49,7 @@ from camelid.plan.weights import Weight
 
 Binding = tuple[str, int, int]
 
-STATE_KINDS = ("paged", "window", "static", "ring", "recurrent")
+STATE_KINDS = ("paged", "window", "static", "ring", "recurrent", ADAPTER)
 # Results in the order of reading: binding name -> (ops that write it, bytes per output of the op).
 RESULTS: Mapping[str, tuple[tuple[str, ...], Callable[[Op], int]]] = {
     "result": (("sample", "emit"), lambda op: 4 * RESULT_WORDS),
@@ -74,7 +76,10 @@ def load_section(weights: Iterable[Weight], join: Join, limits: Mapping[str, int
 
 
 def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, PoolSize]) -> Section:
-    """Section that creates the buffers of state: one per layer, and one for all page tables."""
+    """Section that creates the buffers of state: one per layer, and one for all page tables.
+
+    Slots of adapters have a buffer per matrix, and no page tables.
+    """
     section = Section("allocate", "allocate")
     for spec in states:
         if not spec.tensors:  # all layers of the group are on other devices
@@ -82,11 +87,16 @@ def allocate_section(states: Sequence[StateSpec], pools: Mapping[str, PoolSize])
         _check_state(spec)
         units = pools[spec.name].units
         for layer in spec.layers or (0,):
+            if spec.kind == ADAPTER:
+                for region in regions(spec, layer, units).values():
+                    section.add_buffer(region.buffer, region.n_bytes, READ_WRITE)
+                continue
             name, _, n_bytes = layer_binding(spec, layer, units)
             parts = [region.n_bytes for region in regions(spec, layer, units).values()]
             bound = n_bytes if is_tail(spec.name) else max(parts)  # a tail has one binding
             section.add_buffer(name, n_bytes, READ_WRITE, bound=bound)
-    section.add_buffer(TABLES, tables_bytes(states, pools), READ_WRITE)
+    if any(spec.kind != ADAPTER for spec in states):
+        section.add_buffer(TABLES, tables_bytes(states, pools), READ_WRITE)
     return section
 
 
@@ -124,7 +134,9 @@ def program_section(
     those of `Capabilities`. With `has_early`, kernels for several token rows have early ones for one row,
     which decode steps use, too.
     """
-    context = Context(plan, dict(pools), lanes, limits, activations)
+    for op in plan.ops:
+        _checked(op, plan)
+    context = Context(joined_plan(plan), dict(pools), lanes, limits, activations)
     section = Section(str(plan.key), "program")
     ops = _parts(context)
     early = (replace(context, most_tokens=1),) if has_early else ()
@@ -173,7 +185,12 @@ def _lowering(section: Section, contexts: Sequence[Context], join: Join, scratch
 
 
 def most_scratch(context: Context) -> int:
-    """Bytes of the partial results of a program, which its ops share."""
+    """Bytes of the partial results of a program, which its ops share.
+
+    Raises BackendError if this backend cannot run one.
+    """
+    for op in context.plan.ops:
+        _checked(op, context.plan)
     return _shared_scratch(_parts(context), context)
 
 
@@ -182,8 +199,8 @@ def _shared_scratch(ops: Iterable[Op], context: Context) -> int:
 
 
 def _parts(context: Context) -> list[Op]:
-    """The ops of the plan, each as its kernels run it. Raises BackendError if this backend cannot run one."""
-    return [part for op in context.plan.ops for part in lowered(_checked(op, context.plan), context)]
+    """The ops of the plan, each as its kernels run it."""
+    return [part for op in context.plan.ops for part in lowered(op, context)]
 
 
 def _checked(op: Op, plan: Plan) -> Op:
@@ -276,6 +293,8 @@ class _Lowering:
             return kernel.access, self._view(operand)
         if isinstance(operand, Weight):
             return "read", (buffer_name(operand), 0, bound_bytes(operand))
+        if tensor == "#":  # of a site, whose number is an attribute
+            tensor = str(op.integer(present.replace("adapters", "tensor")))
         # No dispatch both reads and writes the ring.
         return access, self._state(operand, tensor)
 

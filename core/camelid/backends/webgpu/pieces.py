@@ -114,7 +114,11 @@ def _columns_and_norm(op: Op, piece: Piece) -> tuple[Op, Constants]:
     z, y = op.view("z"), op.view("y")
     own, places = _columns(op, piece)
     squares = y.cols + piece.first // QUAD - piece.first  # from the place of the piece's values
-    return own, places | {"Z_OFFSET": z.offset + piece.first, "SQUARES_AT": squares}
+    return own, places | {
+        "Z_OFFSET": z.offset + piece.first,
+        "SQUARES_AT": squares,
+        "GAIN_AT": piece.first,
+    }
 
 
 def _rows(op: Op, piece: Piece) -> tuple[Op, Constants]:

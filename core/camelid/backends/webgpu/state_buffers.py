@@ -1,8 +1,9 @@
 """Device layout of state: buffers of layers and of page tables, with rows of whole words.
 
-A layer of a group is one buffer, with its tensors one after the other. A row of a type with blocks has the
-quants of all blocks first, then their f16 scales, padded to a word, since GGUF's blocks are aligned to two
-bytes only. All page tables share one buffer, since attention over two tiers needs all eight bindings.
+A layer of a group is one buffer, with its tensors one after the other; of adapters, each tensor is a buffer,
+so that a limit bounds the slots of one matrix, not of a layer. A row of a type with blocks has the quants of
+all blocks first, then their f16 scales, padded to a word, since GGUF's blocks are aligned to two bytes only.
+All page tables share one buffer, since attention over two tiers needs all eight bindings.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import accumulate, chain
 
 from camelid.backends.base import PoolSize
 from camelid.formats.quants import quant, row_bytes
+from camelid.plan.op_rows_adapters import KIND as ADAPTER
 from camelid.plan.plan import StateRef, StateSpec
 
 KV_TYPES = ("f32", "f16", "q8_0", "q4_0")
@@ -51,6 +53,11 @@ def regions(spec: StateSpec, layer: int, units: int) -> dict[str, Region]:
     """Regions of the tensors of a layer, by name, in order."""
     name = f"state/{StateRef(spec.name, layer)}"
     sizes = [4 * row_words(spec.kv_type, cols) * spec.unit_rows for _, cols in spec.tensors]
+    if spec.kind == ADAPTER:
+        return {
+            tensor: Region(f"{name}/{tensor}", 0, size, units, spec.kv_type, cols)
+            for (tensor, cols), size in zip(spec.tensors, sizes, strict=True)
+        }
     starts = accumulate((_aligned(units * size) for size in sizes), initial=0)
     return {
         tensor: Region(name, start, size, units, spec.kv_type, cols)

@@ -5,6 +5,7 @@ groups, and lists commands. Hosts (`host_python.py`, `web/executor.js`) execute 
 
     buffers    [{"name", "bytes", "usage": ["storage", ...], "data": base64 or absent, "temporary": bool,
                  "bound": bytes of the largest binding, if it is not the whole buffer}]
+    dropped    [name, ...]                           buffers of earlier sections that are freed first
     modules    {key: WGSL}
     layouts    {key: ["read" | "write", ...]}        one compute storage binding each, in binding order
     pipelines  [{"module", "layout", "constants": {name: number}}]        entry point "main"
@@ -42,6 +43,7 @@ class Section:
     name: str
     kind: str  # load, allocate or program
     buffers: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    dropped: list[str] = field(default_factory=list[str])
     modules: dict[str, str] = field(default_factory=dict[str, str])
     layouts: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     pipelines: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])

@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from camelid.errors import RequestError
 from camelid.formats.gguf_header import MetadataValue
@@ -30,13 +30,17 @@ if TYPE_CHECKING:
     from camelid.backends.common.quantizers.rows import RowQuantizer
 
 TILE_VALUES = 1 << 20  # 4 MiB as float32
+Added: TypeAlias = Callable[[int, int], Any]  # (first row, number of rows) -> float32 [rows, cols]
 FLOATS = ("f32", "f16", "bf16", "f64")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizeOptions:
     """Options of a quantization: the mix, wishes, an importance matrix; quantize a quantized source again;
-    one file per file of the source; threads, None for one per processor."""
+    one file per file of the source; threads, None for one per processor.
+
+    `added` are rows to add to those of tensors, by name; without a mix ("") each tensor then keeps its type.
+    """
 
     to: str
     wishes: Wishes = field(default_factory=Wishes)
@@ -44,6 +48,7 @@ class QuantizeOptions:
     allow_requantize: bool = False
     keep_split: bool = False
     threads: int | None = None
+    added: Mapping[str, Added] = field(default_factory=dict[str, Added])
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +71,8 @@ class QuantizePlan:
         return sum(each.rows * each.cols for each in self.source.weights.values())
 
     def encodes(self, name: str) -> bool:
-        """True if a tensor gets another type than it has."""
-        return self.types[name] != self.source.weights[name].type
+        """True if a tensor gets another type than it has, or other values."""
+        return name in self.options.added or self.types[name] != self.source.weights[name].type
 
 
 def plan_quantization(model: str | PathLike[str], options: QuantizeOptions) -> QuantizePlan:
@@ -76,12 +81,12 @@ def plan_quantization(model: str | PathLike[str], options: QuantizeOptions) -> Q
     Raises RequestError for a type without an encoder, a quantized source unless allowed, and types that
     need an importance matrix without one; ModelFormatError for an importance matrix of another model.
     """
-    if options.to not in MIXES:
+    if options.to not in MIXES and not (options.added and not options.to):
         raise RequestError(f"type {options.to!r} cannot be written; known: {', '.join(MIXES)}", field="type")
     source = open_source(model)
     facts = source.facts(imatrix=options.imatrix is not None)
-    types = choose_types(source.named, options.to, facts, options.wishes)
-    plan = QuantizePlan(source, options, types)
+    chosen = options.to and choose_types(source.named, options.to, facts, options.wishes)
+    plan = QuantizePlan(source, options, chosen or source.kept)
     _check_types(plan)
     _check_source(plan)
     _check_imatrix(plan)
@@ -148,7 +153,8 @@ def _files(plan: QuantizePlan, target: Path) -> list[File]:
 
 def _metadata(plan: QuantizePlan) -> dict[str, MetadataValue]:
     metadata = dict(plan.source.metadata)
-    metadata["general.file_type"] = MIXES[plan.options.to].file_type
+    if plan.options.to:
+        metadata["general.file_type"] = MIXES[plan.options.to].file_type
     metadata["general.quantization_version"] = 2
     imatrix = plan.options.imatrix
     if imatrix:
@@ -216,8 +222,9 @@ def _check_imatrix(plan: QuantizePlan) -> None:
     if missing:
         has = f"the importance matrix has no entry for {missing[0]}" if imatrix else f"{missing[0]} needs it"
         raise RequestError(
-            f"{plan.options.to} needs an importance matrix ({has}, as {plan.types[missing[0]]}); collect "
-            "one with camelid imatrix MODEL -f TEXT -o FILE, and give --imatrix FILE",
+            f"{plan.options.to or 'the model'} needs an importance matrix ({has}, as "
+            f"{plan.types[missing[0]]}); collect one with camelid imatrix MODEL -f TEXT -o FILE, and give "
+            "--imatrix FILE",
             field="imatrix",
         )
     if imatrix:
@@ -241,6 +248,8 @@ def _notes(plan: QuantizePlan, why_slow: str) -> Iterator[str]:
 
 
 def _is_fallback(plan: QuantizePlan, weight: Weight) -> bool:
+    if not plan.options.to:
+        return False
     own = MIXES[plan.options.to].type
     kind = plan.types[weight.name]
     is_odd = weight.cols % QUANTS[own].block != 0
@@ -250,7 +259,7 @@ def _is_fallback(plan: QuantizePlan, weight: Weight) -> bool:
 def _out(weight: Weight, plan: QuantizePlan, quantizer: RowQuantizer, pool: ThreadPoolExecutor) -> TensorOut:
     """One tensor of the result, in its own type or encoded anew."""
     to, files = plan.types[weight.name], plan.source.files
-    if to == weight.type:
+    if not plan.encodes(weight.name):
         return TensorOut(weight.name, to, weight.shape, stored_tiles(weight, files))
     chunks = _encoded(weight, to, plan, quantizer, pool)
     return TensorOut(weight.name, to, weight.shape, chunks)
@@ -268,7 +277,7 @@ def _encoded(
         try:
             for start, n in _tiles(weight):
                 mean = importance(start) if importance else None
-                jobs.append(pool.submit(_encode, weight, to, plan.source.files, quantizer, mean, start, n))
+                jobs.append(pool.submit(_encode, weight, to, plan, quantizer, mean, start, n))
                 if len(jobs) >= ahead:
                     yield jobs.popleft().result()
             while jobs:
@@ -296,7 +305,7 @@ def _tiles(weight: Weight) -> Iterator[tuple[int, int]]:
 def _encode(
     weight: Weight,
     to: str,
-    files: Mapping[str, Any],
+    plan: QuantizePlan,
     quantizer: RowQuantizer,
     importance: Any,
     start: int,
@@ -305,6 +314,8 @@ def _encode(
     from camelid.backends.common.load_ops import encode_rows, load_rows
     from camelid.backends.common.part_reader import PartReader
 
-    with PartReader(files) as reader:
+    with PartReader(plan.source.files) as reader:
         values = load_rows(weight, reader.read, start, n)
+    if added := plan.options.added.get(weight.name):
+        values = values + added(start, n)
     return encode_rows(weight.name, to, values, lambda name, rows: quantizer.rows(name, rows, importance))

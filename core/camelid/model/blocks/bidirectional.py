@@ -23,7 +23,8 @@ def causal(c: Lowering, h: View, i: int) -> View:
 
 
 def _attend(c: Lowering, h: View, i: int, mask: str) -> View:
-    spec, layer = c.spec, c.layer(i)
+    layer = c.layer(i)
+    spec = c.spec.of_layer(layer)
     q, k = heads(c, h, i, "q"), projected(c, h, i, "k")
     y = c.plan.attend_rows(
         q,

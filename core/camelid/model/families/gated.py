@@ -84,6 +84,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         counts=EXAONE_COUNTS,
         derived={**hf.SIGMOID_GATE, "leading_dense_block_count": _n_dense},
         defaults=EXAONE_DEFAULTS,
+        rotates_windowless=True,
         ignored=(".rotary_emb.inv_freq", "mtp."),
     ),
     "afmoe": hf.HfRow(

@@ -110,6 +110,7 @@ HF_ROWS: dict[str, hf.HfRow] = {
         arch="exaone4",
         names=hf.OLMO,
         defaults={"num_key_value_heads": 32, "rms_norm_eps": 1e-5, "sliding_window": 4096},
+        rotates_windowless=True,
     ),
     "hunyuan_v1_dense": hf.HfRow(
         arch="hunyuan-dense",

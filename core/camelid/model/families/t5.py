@@ -129,6 +129,7 @@ ENCODER_ROW = replace(
     layer=ROW.encoder_layer,
     outer={name: OUTER[name] for name in ("token_embd", "enc.output_norm")},
     derived={},
+    refused={**REFUSED, "is_decoder": (False,)},
     ignored=("embed_tokens.weight", "decoder.", "lm_head."),  # of a file with the decoder, too
 )
 

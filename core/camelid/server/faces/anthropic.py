@@ -36,9 +36,10 @@ async def messages(server: Server, call: Call) -> Reply:
     """One answer to a conversation, whole or streamed."""
     values = MESSAGES.read(call.json(), call)
     service = await server.service(values.own.get("model"))
-    started = await service.start(messages_job(values, service, call))
+    id = new_id("msg_")
+    started = await service.start(replace(messages_job(values, service, call), reply_id=id))
     call.closing.callback(started.close)
-    reply = MessageReply(started, new_id("msg_"), shows_thinking(values.own))
+    reply = MessageReply(started, id, shows_thinking(values.own))
     headers = {"request-id": call.request_id}
     if values.own.get("stream"):
         return StreamReply(reply.frames(), lambda error: failed_frame(error, call.request_id), headers)
@@ -95,7 +96,7 @@ class MessageReply:
     def message(self, blocks: list[Body], counts: Body) -> Body:
         """A message object."""
         return {
-            "id": self.id, "type": "message", "role": "assistant", "model": self.started.service.name,
+            "id": self.id, "type": "message", "role": "assistant", "model": self.started.service.shown_name,
             "content": blocks, "stop_reason": None, "stop_sequence": None, "usage": counts,
         }  # fmt: skip
 

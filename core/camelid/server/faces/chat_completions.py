@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from camelid.requests.options import Message
@@ -54,11 +54,12 @@ async def chat_completions(server: Server, call: Call) -> Reply:
     """One answer to a conversation, whole or streamed."""
     values = CHAT.read(call.json(), call)
     service = await server.service(values.own.get("model"))
-    job = chat_job(values, service, call)
+    id = new_id("chatcmpl-")
+    job = replace(chat_job(values, service, call), reply_id=id)
     started = await service.start(job)
     call.closing.callback(started.close)
     own = {**values.own, "verbose": values.own.get("verbose") or server.slots.is_verbose}
-    reply = ChatReply(service, own, new_id("chatcmpl-"))
+    reply = ChatReply(service, own, id)
     if values.own.get("stream"):
         return StreamReply(reply.frames(started), failed_frame)
     return JsonReply(await reply.whole(started))
@@ -248,8 +249,8 @@ class ChatReply:
             "id": self.id,
             "object": "chat.completion",
             "created": created(),
-            "model": self.service.name,
-            "system_fingerprint": self.service.fingerprint,
+            "model": self.service.shown_name,
+            "system_fingerprint": started.fingerprint,
             "choices": [self.choice(i, completion, events[i]) for i, completion in enumerate(completions)],
             "usage": usage(completions),
             "timings": timings(completions[0]),
@@ -279,7 +280,7 @@ class ChatReply:
     async def frames(self, started: Started) -> AsyncIterator[bytes]:
         """The reply as server-sent events."""
         with_usage = wants_usage(self.own)
-        head = ChunkHead.of(self.id, CHAT_KIND, self.service, with_usage=with_usage)
+        head = ChunkHead.of(self.id, CHAT_KIND, self.service, started.request.adapter, with_usage=with_usage)
         done: dict[int, Completion] = {}
         times = [LiveTimings(started.request.n_prompt) for _ in range(started.job.n)]
         opened = set[int]()

@@ -16,27 +16,28 @@ from camelid.server.http.reply import JsonReply, Reply
 from camelid.server.http.route import Route
 from camelid.server.server import Server
 from camelid.server.service.encoding import embeddings as embed
-from camelid.server.service.entry import Entry
 from camelid.server.service.service import Service
 
 
 async def embeddings(server: Server, call: Call) -> Reply:
     """The embedding of each text, of length 1."""
     own = EMBEDDINGS.read(call.json(), call).own
-    service = await encoder(server, await server.entry(own.get("model")), "embeddings")
+    service = await encoder(server, own.get("model"), "embeddings")
     done = await embed(service, call, own["input"], normalize=True, dimensions=own.get("dimensions"))
     is_packed = own.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": i, "embedding": packed(row) if is_packed else row}
         for i, row in enumerate(done.rows)
     ]
-    return JsonReply({"object": "list", "data": data, "model": service.name, "usage": usage(done.n_tokens)})
+    counts = usage(done.n_tokens)
+    return JsonReply({"object": "list", "data": data, "model": service.shown_name, "usage": counts})
 
 
-async def encoder(server: Server, entry: Entry, what: str) -> Service:
-    """The loaded service of a model for embeddings or rankings. Another kind of model is not loaded for the
-    refusal: ApiError 501.
+async def encoder(server: Server, name: str | None, what: str) -> Service:
+    """The loaded service of a model for embeddings or rankings, or of an adapter of one. A model of another
+    kind is not loaded for the refusal: ApiError 501.
     """
+    entry = await server.entry(name)
     spec = (await file_of(server, entry)).spec
     if not spec.embeds or ranks(spec) != (what == "rankings"):
         does = "generates text" if not spec.embeds else "ranks texts" if ranks(spec) else "makes embeddings"
@@ -44,7 +45,7 @@ async def encoder(server: Server, entry: Entry, what: str) -> Service:
             501, f"the model {entry.row.name!r:.200} gives no {what}: it {does}; serve a model for {what}",
             code="not_supported", param="model",
         )  # fmt: skip
-    return await server.service(entry.row.name)
+    return await server.service(name)
 
 
 def packed(row: Sequence[float]) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from math import prod
+from pathlib import PurePath
 from typing import Any
 
 from camelid.errors import CamelidError
+from camelid.loading.lora import LoraFile
 from camelid.server.faces.ollama_details import card, main_type
 from camelid.server.fields.kinds import Flag, Text
 from camelid.server.fields.table import Field, Table
@@ -32,15 +34,18 @@ async def list_models(server: Server, call: Call) -> Reply:
         return JsonReply(anthropic_list(server, entries))
     return JsonReply({
         "object": "list",
-        "data": [model_object(server, entry) for entry in entries],
+        "data": [each for entry in entries for each in model_objects(server, entry)],
         "models": [llama_card(server, entry) for entry in entries],
     })  # fmt: skip
 
 
 async def one_model(server: Server, call: Call) -> Reply:
-    """One model by name or alias."""
-    shape = anthropic_object if is_anthropic(call) else model_object
-    return JsonReply(shape(server, await server.models.known(call.params["model"])))
+    """One model by name or alias, or one adapter."""
+    entry = await server.models.known(call.params["model"])
+    if is_anthropic(call):
+        return JsonReply(anthropic_object(server, entry))
+    adapter = next((file for file in entry.lora if file.name == call.params["model"]), None)
+    return JsonReply(adapter_object(server, entry, adapter) if adapter else model_object(server, entry))
 
 
 async def load_model(server: Server, call: Call) -> Reply:
@@ -97,6 +102,23 @@ def model_object(server: Server, entry: Entry) -> dict[str, Any]:
         "tags": list(entry.row.tags),
         "status": status,
         "meta": {"n_ctx": entry.context, "n_bytes": entry.n_bytes, **facts(entry)} if entry.context else None,
+    }
+
+
+def model_objects(server: Server, entry: Entry) -> list[dict[str, Any]]:
+    """A model's object, and those of its adapters."""
+    return [model_object(server, entry), *(adapter_object(server, entry, file) for file in entry.lora)]
+
+
+def adapter_object(server: Server, entry: Entry, file: LoraFile) -> dict[str, Any]:
+    """vLLM's object of an adapter, whose name a request may give as its model."""
+    return {
+        "id": file.name,
+        "object": "model",
+        "created": int(server.started),
+        "owned_by": "camelid",
+        "root": PurePath(file.path).name,
+        "parent": entry.row.name,
     }
 
 

@@ -1,4 +1,4 @@
-"""/embedding, and /lora-adapters, which is refused until adapters can be loaded."""
+"""/embedding, as llama.cpp's."""
 
 from __future__ import annotations
 
@@ -24,12 +24,11 @@ LARGEST = 32760.0
 async def embedding(server: Server, call: Call) -> Reply:
     """The embedding of each prompt; of a model without a pooling, the hidden state of each token."""
     own = EMBEDDING.read(call.json(), call).own
-    entry = await server.entry(own.get("model"))
     content = own.get("content", own.get("input"))
     if content is None:
         raise ApiError(400, "the field 'content' is missing", param="content")
     prompts = split_prompts(content)
-    service = await encoder(server, entry, "embeddings")
+    service = await encoder(server, own.get("model"), "embeddings")
     tokenizer = model_tokenizer(service)
     with service.text_place():
         texts: list[list[int]] = await service.in_pool(
@@ -66,19 +65,7 @@ def scaled(row: Sequence[float], kind: int) -> list[float]:
     return [value / most for value in row] if most else list(row)
 
 
-async def list_adapters(server: Server, call: Call) -> Reply:  # noqa: ARG001
-    """No adapter is loaded."""
-    return JsonReply([])
-
-
-async def set_adapters(server: Server, call: Call) -> Reply:  # noqa: ARG001
-    """Raises ApiError 501."""
-    raise ApiError(501, "no adapter can be loaded yet; merge the adapter into the model's file")
-
-
 ROUTES = (
     Route("POST", "/embedding", embedding, EMBEDDING),
     Route("POST", "/embeddings", embedding, EMBEDDING),
-    Route("GET", "/lora-adapters", list_adapters),
-    Route("POST", "/lora-adapters", set_adapters, scope="admin"),
 )

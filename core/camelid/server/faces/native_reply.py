@@ -102,7 +102,7 @@ def final_body(
         "tokens": token_ids,
         "id_slot": started.slot_ids.get(choice, -1),
         "stop": True,
-        "model": service.name,
+        "model": service.shown_name,
         "tokens_predicted": len(token_ids),
         "tokens_evaluated": request.n_read,
         "generation_settings": settings,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from math import isinf
 from typing import Any
 
+from camelid.engine.adapters import RequestAdapter
 from camelid.engine.request import Request
 from camelid.requests.build import checked_stops
 from camelid.sampling.params import SamplingParams
@@ -43,6 +44,11 @@ def sampling_settings(sampling: SamplingParams) -> Body:
     }
 
 
+def adapter_scales(adapter: RequestAdapter | None) -> list[Body]:
+    """The numbers and scales of a request's adapters."""
+    return [{"id": part.id, "scale": part.scale} for part in adapter.parts] if adapter else []
+
+
 def finite(bias: float) -> float | None:
     """A bias as JSON has it: a banned token's is null."""
     return None if isinf(bias) else bias
@@ -69,6 +75,6 @@ def generation_settings(request: Request, options: Mapping[str, Any], own: Mappi
         "timings_per_token": bool(own.get("timings_per_token")),
         "post_sampling_probs": bool(own.get("post_sampling_probs")),
         "cache_prompt": request.reuses,
-        "lora": [],
+        "lora": adapter_scales(request.adapter),
         **ABSENT,
     }

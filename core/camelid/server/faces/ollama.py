@@ -13,7 +13,7 @@ from functools import partial
 from camelid.loading.options import LoadOptions
 from camelid.requests.output_text import Completion, Event
 from camelid.server.faces.common import Body, model_tokenizer, token_logprobs
-from camelid.server.faces.ollama_names import entry_of, keep_later, time_text
+from camelid.server.faces.ollama_names import entry_of, keep_later, served_name, time_text
 from camelid.server.faces.ollama_prompt import chat_job, generate_job
 from camelid.server.fields.ollama import CHAT, GENERATE
 from camelid.server.fields.table import Table, Values
@@ -113,7 +113,7 @@ async def answer(dialogue: Dialogue, server: Server, call: Call) -> Reply:
     keep_s = own.get("keep_alive")
     if not own.get(dialogue.asks):
         return await loaded(dialogue, server, entry, call, keep_s)
-    service = await server.service(entry.row.name)
+    service = await server.service(served_name(entry, own.get("model")))
     load_s = time.perf_counter() - arrived
     job = dialogue.make(values, service, call, entry.row.options)
     keep_later(server, entry, call, keep_s)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from math import prod
 
 from camelid.loading.model_file import ModelFile, find_hub_id, open_model
-from camelid.requests.build import file_defaults
+from camelid.requests.file_defaults import file_defaults
 from camelid.server.faces.common import Body
 from camelid.server.faces.ollama_names import tagged, time_text
 from camelid.server.server import Server

@@ -19,7 +19,7 @@ from camelid.server.faces.ollama_details import (
     parameters,
     template_of,
 )
-from camelid.server.faces.ollama_names import entry_of, expiry
+from camelid.server.faces.ollama_names import entry_of, expiry, served_name
 from camelid.server.fields.ollama import ANY, EMBED, EMBEDDINGS, PULL, SHOW
 from camelid.server.fields.table import Values
 from camelid.server.http.call import Call
@@ -119,13 +119,14 @@ async def refuse(what: str, server: Server, call: Call) -> Reply:  # noqa: ARG00
 async def embed(server: Server, call: Call) -> Reply:
     """The embedding of each text, of length 1; long texts are cut unless `truncate` is false."""
     began, values = time.perf_counter_ns(), EMBED.read(call.json(), call)
-    service = await encoder(server, await entry_of(server, values.own.get("model")), "embeddings")
+    name = values.own.get("model")
+    service = await encoder(server, served_name(await entry_of(server, name), name), "embeddings")
     loaded, given = time.perf_counter_ns(), values.own["input"]
     texts = [given] if isinstance(given, str) else given
     size, truncate = values.own.get("dimensions"), values.own.get("truncate", True)
     done = await embeddings(service, call, texts, normalize=True, dimensions=size, truncate=truncate)
     return JsonReply({
-        "model": service.name,
+        "model": service.shown_name,
         "embeddings": done.rows,
         "total_duration": time.perf_counter_ns() - began,
         "load_duration": loaded - began,
@@ -136,7 +137,8 @@ async def embed(server: Server, call: Call) -> Reply:
 async def embed_one(server: Server, call: Call) -> Reply:
     """The embedding of one text as the model makes it, not scaled: Ollama's older endpoint."""
     values = EMBEDDINGS.read(call.json(), call)
-    service = await encoder(server, await entry_of(server, values.own.get("model")), "embeddings")
+    name = values.own.get("model")
+    service = await encoder(server, served_name(await entry_of(server, name), name), "embeddings")
     done = await embeddings(service, call, [values.own["prompt"]], normalize=False, truncate=True)
     return JsonReply({"embedding": done.rows[0]})
 

@@ -26,6 +26,11 @@ async def entry_of(server: Server, name: str | None) -> Entry:
         return await server.models.known(name.removesuffix(LATEST))
 
 
+def served_name(entry: Entry, name: str | None) -> str:
+    """The name of the adapter that a request names as its model, else its model's."""
+    return entry.adapter((name or "").removesuffix(LATEST)) or entry.row.name
+
+
 def tagged(name: str) -> str:
     """A name with its tag, as Ollama lists it."""
     return name if ":" in name.rpartition("/")[2] else name + LATEST

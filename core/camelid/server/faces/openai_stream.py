@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from camelid.engine.adapters import RequestAdapter
 from camelid.server.faces.common import created
 from camelid.server.http.errors import ApiError, openai_body
 from camelid.server.service.service import Service
@@ -27,11 +28,13 @@ class ChunkHead:
     _texts: dict[int, tuple[str, str]] = field(default_factory=dict[int, tuple[str, str]])
 
     @classmethod
-    def of(cls, id: str, kind: str, service: Service, *, with_usage: bool) -> ChunkHead:
+    def of(
+        cls, id: str, kind: str, service: Service, adapter: RequestAdapter | None, *, with_usage: bool
+    ) -> ChunkHead:
         """The head of a stream's chunks; with usage, each chunk but the last has a null usage."""
         shared = {
-            "id": id, "object": kind, "created": created(), "model": service.name,
-            "system_fingerprint": service.fingerprint,
+            "id": id, "object": kind, "created": created(), "model": service.shown_name,
+            "system_fingerprint": service.fingerprint_of(adapter),
         }  # fmt: skip
         return cls(json.dumps(shared)[:-1], ', "usage": null' if with_usage else "", kind == CHAT_KIND)
 

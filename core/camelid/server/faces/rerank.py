@@ -26,7 +26,7 @@ async def rerank(server: Server, call: Call) -> Reply:
         )  # fmt: skip
     if own.get("truncation_direction", "right").lower() == "left":
         raise ApiError(400, "a text is cut at its end, not on the left", param="truncation_direction")
-    service = await encoder(server, await server.entry(own.get("model")), "rankings")
+    service = await encoder(server, own.get("model"), "rankings")
     texts = [text_of(item) for item in own[given[0]]]
     how = {"normalize": not own.get("raw_scores", False), "truncate": own.get("truncate", False)}
     done = await scores(service, call, text_of(own["query"]), texts, **how)
@@ -39,7 +39,7 @@ async def rerank(server: Server, call: Call) -> Reply:
         result(i, name, done.rows[i], {"document": {"text": texts[i]}} if shows else {}) for i in order
     ]
     return JsonReply({
-        "object": "list", "model": service.name, "results": results, "usage": usage(done.n_tokens),
+        "object": "list", "model": service.shown_name, "results": results, "usage": usage(done.n_tokens),
     })  # fmt: skip
 
 

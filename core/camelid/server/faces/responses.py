@@ -90,7 +90,7 @@ def open_turn(server: Server, call: Call, own: Mapping[str, Any], service: Servi
     items = [*(previous.items if previous else ()), *inputs]
     if has_images(items):
         check_takes_images(service, "input")
-    is_same_model = previous is not None and previous.body["model"] == service.name
+    is_same_model = previous is not None and previous.body["model"] == service.shown_name
     transcript: Transcript = previous.transcript if previous and is_same_model else ()
     messages = conversation_messages(items, own.get("instructions"))
     return Turn(inputs, items, messages, transcript)

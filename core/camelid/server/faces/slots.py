@@ -141,9 +141,9 @@ async def restore_slot(
 async def erase_slot(service: Service, slot: Slot, folder: Path, own: Mapping[str, Any], call: Call) -> Body:  # noqa: ARG001
     """Forgets the slot's tokens, and the cached rows that no other slot's tokens share."""
     token_ids, engine = slot.token_ids, service.host.running.engine
-    n_shared, salt = service.slots.n_shared(slot), slot.salt
+    n_shared, salt, keys = service.slots.n_shared(slot), slot.salt, slot.row_keys
     slot.remember((), "")
-    await service.host.call(engine.forget_rows(token_ids, salt, n_shared))
+    await service.host.call(engine.forget_rows(token_ids, salt, n_shared, keys))
     return {"n_erased": len(token_ids)}
 
 

@@ -139,7 +139,9 @@ class TextReply:
 
     async def frames(self) -> AsyncIterator[bytes]:
         """The reply as server-sent events."""
-        head = ChunkHead.of(self._id, KIND, self._service, with_usage=self._asked.with_usage)
+        head = ChunkHead.of(
+            self._id, KIND, self._service, self._group.adapter, with_usage=self._asked.with_usage
+        )
         n_ends = 0
         async with aclosing(self.changes()) as changes:
             async for change in changes:
@@ -174,8 +176,8 @@ class TextReply:
             "id": self._id,
             "object": KIND,
             "created": created(),
-            "model": self._service.name,
-            "system_fingerprint": self._service.fingerprint,
+            "model": self._service.shown_name,
+            "system_fingerprint": self._service.fingerprint_of(self._group.adapter),
             "choices": [change.body(i) for i, change in enumerate(best)],
             "usage": self._usage(),
             "timings": self._timings(),

@@ -18,6 +18,7 @@ from camelid.server.fields.kinds import (
     OneOf,
     Text,
 )
+from camelid.server.fields.lora import LORA
 from camelid.server.fields.sampling import MORE_SAMPLING, STOPS, seed, stop_list
 from camelid.server.fields.table import Field, Refused, Table
 
@@ -91,7 +92,7 @@ COMPLETION = Table.of(
     Field("verbose", Flag()),
     Refused("t_max_prompt_ms", "a prompt has no time limit of its own", (-1, 0)),
     Refused("n_indent", "lines are not cut by their indentation", (0,)),
-    Refused("lora", "no adapter can be loaded yet", ([],), status=501),
+    LORA,
     Refused("backend_sampling", "the backend draws wherever its samplers suffice", (False, True)),
 )
 EXTRA = ListOf(Object({"filename": Text(4096), "text": Text()}, ("filename", "text")), 1000)

@@ -13,6 +13,7 @@ from camelid.server.fields.kinds import (
     OneOf,
     Text,
 )
+from camelid.server.fields.lora import LORA
 from camelid.server.fields.sampling import MORE_SAMPLING, OPENAI_SAMPLING
 from camelid.server.fields.table import Field, Refused, Table
 from camelid.server.fields.texts import Texts
@@ -64,7 +65,7 @@ COMMON = (
     Field("return_progress", Flag()),
     Field("t_max_predict_ms", Number(-1, 1e9)),
     Field("id_slot", Integer(-1, 1 << 20)),
-    Refused("lora", "no adapter can be loaded yet", ([],), status=501),
+    LORA,
 )
 CHAT = Table.of(
     COMMON,

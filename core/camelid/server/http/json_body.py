@@ -17,6 +17,16 @@ MAX_CONTAINERS = MAX_STRINGS = 1 << 16
 MAX_VALUES = 1 << 20
 
 
+def json_list(body: bytes) -> list[Any]:
+    """The body as a JSON list. Raises ApiError 400."""
+    value = _parsed(body or b"[]")
+    if not isinstance(value, list):
+        raise _invalid("the body is not a JSON list")
+    items = cast("list[Any]", value)
+    _check_tree(items, has_surrogates=b"\\ud" in body.lower())
+    return items
+
+
 def json_object(body: bytes) -> dict[str, Any]:
     """The body as a JSON object; an empty body is an empty object. Raises ApiError 400."""
     value = _parsed(body or b"{}")
@@ -90,7 +100,7 @@ def _is_short(parts: Sequence[bytes], n_quotes: int) -> bool:
     )
 
 
-def _check_tree(value: dict[str, Any], *, has_surrogates: bool) -> None:
+def _check_tree(value: dict[str, Any] | list[Any], *, has_surrogates: bool) -> None:
     """Raises ApiError for a nesting beyond MAX_DEPTH, which recursive readers of schemas do not survive.
 
     Half a surrogate pair is no text, and raises, too.

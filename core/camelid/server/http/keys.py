@@ -11,7 +11,7 @@ from pathlib import Path
 
 from camelid.errors import RequestError
 
-SCOPES = ("use", "admin")
+SCOPES = ("use", "learn", "admin")
 HASH_PREFIX = "sha256-"
 
 

@@ -55,9 +55,15 @@ def cache_config(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
             yield (model.name, "0", str(state.page_rows), str(n_pages), "True"), 1.0
 
 
-def lora_info(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:  # noqa: ARG001 - the rows' signature
-    """No adapters; the value is a time, by which a balancer finds the latest."""
-    yield ("0", "", ""), time.time()
+def lora_info(snapshot: Snapshot) -> Iterator[tuple[Labels, float]]:
+    """The adapters of requests; the value is a time, by which a balancer finds the latest."""
+    services = [model.service for model in snapshot.models if model.service]
+    n_slots = sum(
+        each.host.running.adapters.n_slots for each in services if each.host.running.adapters.loaded
+    )
+    waiting = ",".join(name for model in snapshot.models for name in model.load.waiting_adapters)
+    running = ",".join(name for model in snapshot.models for name in model.load.running_adapters)
+    yield (str(n_slots), waiting, running), time.time()
 
 
 VLLM_ROWS: tuple[AnyRow, ...] = (

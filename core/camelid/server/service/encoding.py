@@ -78,7 +78,7 @@ async def _encoded(service: Service, call: Call, texts: object, make: Make) -> E
 
 
 def _checked(service: Service, make: Make, embedder: Embedder) -> list[Request]:
-    requests = make(embedder.encoder)
+    requests = embedder.adapted(make(embedder.encoder), service.adapter or None)
     for request in requests:
         service.check(request)
     return requests

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from camelid.loading.lora import LoraFile, lora_files
 from camelid.server.service.file_mark import Mark
 from camelid.server.service.rows import ModelRow
 from camelid.server.service.service import Service
@@ -34,6 +36,20 @@ class Entry:
     timer: asyncio.TimerHandle | None = None
     loading: asyncio.Task[None] | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lora_lock: asyncio.Lock = field(default_factory=asyncio.Lock)  # one adapter is loaded at a time
+
+    @property
+    def lora(self) -> tuple[LoraFile, ...]:
+        """The adapters on offer, loaded or not: a service that is started later has them, too."""
+        return lora_files(self.row.options.lora)
+
+    @lora.setter
+    def lora(self, files: Iterable[LoraFile]) -> None:
+        self.row = replace(self.row, options=replace(self.row.options, lora=tuple(files)))
+
+    def adapter(self, name: str | None) -> str:
+        """The name, if it is that of an adapter on offer; else ""."""
+        return name if name and any(file.name == name for file in self.lora) else ""
 
     @property
     def keep_alive_s(self) -> float:

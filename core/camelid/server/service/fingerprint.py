@@ -9,6 +9,7 @@ import secrets
 from collections.abc import Mapping
 
 from camelid.api.sessions.fingerprint import fingerprint
+from camelid.engine.adapters import RequestAdapter
 from camelid.errors import ModelFormatError
 from camelid.loading.identity import build_facts
 from camelid.loading.model_file import ModelFile
@@ -17,6 +18,7 @@ from camelid.version import __version__
 
 N_SAMPLES = 256  # weights, of which 4 KiB each are read: 1 MiB
 DIGITS = 12
+MOST_NAMES = 200  # characters
 
 
 def model_mark(file: ModelFile) -> str:
@@ -41,3 +43,10 @@ def named_fingerprint(name: str, running: RunningModel, mark: str, settings: Map
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True, default=str).encode()).hexdigest()
     promise = backend.promise or "none"
     return f"b{__version__}-{backend.name}-{name}-{promise}-{digest[:DIGITS]}".replace(" ", "_")
+
+
+def adapter_mark(adapter: RequestAdapter) -> str:
+    """The names of a request's adapters, and a hash of their terms and scales."""
+    names = "+".join(part.name for part in adapter.parts)
+    safe = "".join(c if c.isalnum() or c in "-_.+" else "_" for c in names[:MOST_NAMES])
+    return f"{safe}-{adapter.key.hex()[:DIGITS]}"

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from camelid.engine.adapters import RequestAdapter
 from camelid.engine.request import Request
 from camelid.server.service.admission import Place
 from camelid.server.service.host import Batch
@@ -76,6 +77,12 @@ class JobGroup:
             place.leave()
             raise
         return cls(service, chains, place, n_chains)
+
+    @property
+    def adapter(self) -> RequestAdapter | None:
+        """The adapters of its requests, which are those of the first that has some."""
+        requests = (each.request for chain in self.chains for each in chain)
+        return next((request.adapter for request in requests if request.adapter), None)
 
     def close(self) -> None:
         """Frees the places."""

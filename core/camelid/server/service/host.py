@@ -288,8 +288,8 @@ Work = Callable[[Driver], object]
 class EngineHost:
     """One loaded model on its engine's thread. Create it by `open`, on the server's event loop."""
 
-    def __init__(self, thread: EngineThread, running: RunningModel) -> None:
-        self.running = running
+    def __init__(self, thread: EngineThread, running: RunningModel, model: ModelName = "") -> None:
+        self.running, self.model = running, model
         self.failure: Exception | None = None  # why it can answer no more, such as a lost device
         self._thread = thread
         self._loop = asyncio.get_running_loop()
@@ -313,7 +313,7 @@ class EngineHost:
         except BaseException:
             await asyncio.to_thread(thread.close)  # which waits for the work that was cancelled
             raise
-        return cls(thread, running)
+        return cls(thread, running, model)
 
     def fail(self, error: Exception) -> None:
         """Notes that the engine can answer no more; the first error stays."""

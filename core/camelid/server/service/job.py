@@ -22,7 +22,8 @@ class Job:
     `prompt_logprobs` the job scores its prompt, with that many alternatives a token, and generates nothing.
     `endpoint` and `request_id` name the job in metrics, logs and the witness log. `id_slot` is the slot that
     the client prefers, -1 for any. With `reports_progress` batches report the computed part of the prompt.
-    `max_answer_s` is the limit of `AnswerTime` in seconds, 0 for none.
+    `max_answer_s` is the limit of `AnswerTime` in seconds, 0 for none. `reply_id` is the id by which the
+    client will give feedback.
     """
 
     prompt: Prompt | ChatPrompt
@@ -37,6 +38,7 @@ class Job:
     id_slot: int = -1
     reports_progress: bool = False
     max_answer_s: float = 0.0
+    reply_id: str = ""
 
     @property
     def texts(self) -> object:

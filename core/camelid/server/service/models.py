@@ -82,7 +82,7 @@ class Models:
         return len(self._entries) == 1 and self._scan is None
 
     def find(self, name: str | None) -> Entry:
-        """The entry of a name or alias. Raises ApiError 404, with the known names."""
+        """The entry of a name or alias, or of an adapter. Raises ApiError 404, with the known names."""
         found = self._lookup(name)
         if found is None:
             known = ", ".join(self._entries)
@@ -95,7 +95,8 @@ class Models:
     def _lookup(self, name: str | None) -> Entry | None:
         if not name:
             return self.default
-        return self._entries.get(name) or next((e for e in self if name in e.row.aliases), None)
+        found = self._entries.get(name) or next((e for e in self if name in e.row.aliases), None)
+        return found or next((entry for entry in self if entry.adapter(name)), None)
 
     async def known(self, name: str | None) -> Entry:
         """As `find`, after another look at the folder for an unknown name."""

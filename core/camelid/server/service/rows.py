@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from camelid.errors import RequestError
+from camelid.errors import RequestError, shown
 from camelid.loading.choose import OpenStages
+from camelid.loading.lora import LoraFile, lora_files, scaled_files
 from camelid.loading.model_file import find_hub_id
 from camelid.loading.options import LoadOptions
 from camelid.server.settings import MODEL_ROWS, PARALLEL, ROWS, Settings
@@ -31,13 +32,19 @@ LOAD_OPTIONS = (
     "pipeline_parallel",
     "collective",
     "activations",
+    "learn",
+    "learn_folder",
     "chunk",
     "step_ms",
     "max_in_flight",
     "mmproj",
     "mmproj_auto",
+    "adapter_rank",
+    "adapter_slots",
 )
+LORA = ("lora", "lora_scaled", "lora_init_without_apply", "lora_modules")
 TEMPLATE = tuple(name for name in ROWS if name.startswith("chat_template"))
+FIRST_ONLY = (*TEMPLATE, *LORA)  # settings of arguments that are the first model's alone
 DEFAULTS = tuple(name for name, row in ROWS.items() if row.section == "Defaults of requests")
 
 
@@ -87,17 +94,18 @@ def folder_rows(settings: Settings) -> dict[str, ModelRow]:
 
 
 def check_names(rows: Iterable[ModelRow]) -> None:
-    """Raises RequestError for a name that two models have."""
-    seen: dict[str, ModelRow] = {}
+    """Raises RequestError for a name that two models have, or an adapter and another adapter or a model."""
+    seen: dict[str, str] = {}
     for row in rows:
-        for name in (row.name, *row.aliases):
+        names = [(name, row.file) for name in (row.name, *row.aliases)]
+        for name, file in [*names, *((each.name, each.path) for each in lora_files(row.options.lora))]:
             if name in seen:
                 raise RequestError(
-                    f"two models have the name {name!r}: {seen[name].file} and {row.file}; name one as "
+                    f"two models or adapters have the name {name!r}: {seen[name]} and {file}; name one as "
                     "NAME=FILE",
                     field="models",
                 )
-            seen[name] = row
+            seen[name] = file
 
 
 def _of_word(word: str, settings: Settings, *, is_first: bool) -> ModelRow:
@@ -160,8 +168,8 @@ def is_model(path: Path) -> bool:
 
 
 def model_values(table: Mapping[str, Any], settings: Settings, *, is_first: bool) -> Values:
-    """A model's settings: its table's, else the server's. A chat template is the first model's alone."""
-    shared = {name: getattr(settings, name) for name in MODEL_ROWS if is_first or name not in TEMPLATE}
+    """A model's settings: its table's, else the server's; of `FIRST_ONLY` the first model's alone."""
+    shared = {name: getattr(settings, name) for name in MODEL_ROWS if is_first or name not in FIRST_ONLY}
     if "ctx_size" in table or "context" in table:
         shared |= {"ctx_size": None, "context": None}
     return {**shared, **table}
@@ -200,9 +208,24 @@ def load_options(values: Values, parallel: int) -> LoadOptions:
         context = values["ctx_size"] if is_shared else max(values["ctx_size"] // parallel, 1)
         kv_rows = kv_rows or (values["ctx_size"] if values["kv_unified"] else None)
     return LoadOptions(
-        context=context, parallel=parallel, kv_rows=kv_rows, kv_type=kv_type_of(values),
+        context=context, parallel=parallel, kv_rows=kv_rows, kv_type=kv_type_of(values), lora=lora_of(values),
         **{name: values[name] for name in LOAD_OPTIONS},
     )  # fmt: skip
+
+
+def lora_of(values: Values) -> tuple[LoraFile, ...]:
+    """The adapters of a model. Raises RequestError for a module without a name, and a name given twice."""
+    words = [*values.get("lora", ()), *values.get("lora_scaled", ())]
+    files = scaled_files(words, applies=not values.get("lora_init_without_apply", False))
+    return lora_files([*files, *map(lora_module, values.get("lora_modules", ()))])
+
+
+def lora_module(word: str) -> LoraFile:
+    """The adapter of NAME=FILE. Raises RequestError."""
+    name, equals, path = (part.strip() for part in word.partition("="))
+    if not (name and equals and path):
+        raise RequestError(f"--lora-modules is {shown(word)}, expected NAME=FILE", field="lora_modules")
+    return LoraFile(path=path, name=name)
 
 
 def kv_type_of(values: Values) -> str:

@@ -7,25 +7,30 @@ import time
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import aclosing, contextmanager
+from copy import copy
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
+from camelid.engine.adapters import RequestAdapter
 from camelid.engine.programs import ALL_LOGITS
 from camelid.engine.request import Request, check_request, max_answer_tokens
+from camelid.learning.learner import Asked
 from camelid.requests.build import CONSTRAINT_OPTIONS, RequestBuilder
 from camelid.requests.output_text import ChatPrompt, Completion, Event
-from camelid.server.http.errors import ApiError, retry_later
+from camelid.server.http.errors import ApiError
 from camelid.server.service.admission import Admission, Place
-from camelid.server.service.answer_time import AnswerTime
-from camelid.server.service.fingerprint import model_mark, named_fingerprint
+from camelid.server.service.answer_time import AnswerTime, check_end
+from camelid.server.service.fingerprint import adapter_mark, model_mark, named_fingerprint
 from camelid.server.service.host import Answer, Batch, EngineHost, unloaded
 from camelid.server.service.job import Job
+from camelid.server.service.learning import Learners
 from camelid.server.service.limits import Limits
 from camelid.server.service.scoring import scoring_request
+from camelid.server.service.selection import with_selection
 from camelid.server.service.slots import Slots
+from camelid.server.service.template_defaults import TemplateDefaults
 from camelid.server.service.text_size import INLINE_CHARS, size_of
-from camelid.text.templates.named import named_templates
-from camelid.text.templates.template import STANDARD
 
 POOL_THREADS = 2
 MAX_TEXTS = 64  # requests that wait for a thread of text work without an answer, such as counts of tokens
@@ -63,6 +68,11 @@ class Started:
     def __post_init__(self) -> None:
         limit_s = self.job.max_answer_s
         self._time = AnswerTime(limit_s) if limit_s else None
+
+    @property
+    def fingerprint(self) -> str:
+        """The fingerprint of the service with the adapters that answer."""
+        return self.service.fingerprint_of(self.request.adapter)
 
     def cut(self) -> None:
         """Ends the choices early: their completions hold the answer so far, as at the bound of tokens."""
@@ -116,24 +126,13 @@ class Started:
         return [done[choice] for choice in sorted(done)]
 
 
-def check_end(completion: Completion) -> None:
-    """Raises ApiError for an answer that its time limit or the server's end cut."""
-    n = len(completion.token_ids)
-    if completion.finish_reason == "timeout":
-        raise ApiError(
-            408, f"the time limit passed after {n} tokens of the answer; request fewer tokens or raise "
-            "the limit", code="timeout", headers={"x-should-retry": "false"},
-        )  # fmt: skip
-    if completion.finish_reason == "cancelled":
-        raise retry_later(503, f"the server ended the answer after {n} tokens", 1, "cancelled")
-
-
 @dataclass(slots=True, eq=False)
-class Service:
+class Service(TemplateDefaults):
     """One model under one name.
 
     `defaults` are options of requests that do not set them; `template` replaces the file's chat template, and
-    `variables` are defaults of its variables.
+    `variables` are defaults of its variables. `adapter` is the name of an adapter whose name a request gave
+    as its model: see `with_adapter`.
     """
 
     name: str
@@ -146,16 +145,24 @@ class Service:
     variables: Mapping[str, Any] = field(default_factory=dict[str, Any])
     builder: RequestBuilder = field(init=False)
     slots: Slots = field(init=False)
+    learners: Learners | None = field(init=False, default=None)
     texts: Admission = field(default_factory=lambda: Admission(POOL_THREADS, MAX_TEXTS))
     _pool: ThreadPoolExecutor = field(init=False)
     _mark: Future[str] = field(init=False)
     _grammars: asyncio.Future[None] | None = None
+    adapter: str = ""
+    _base: Service | None = None
 
     def __post_init__(self) -> None:
-        self.builder = RequestBuilder(self.host.running.file, self.template)
+        running = self.host.running
+        self.builder = RequestBuilder(running.file, self.template, adapters=running.adapters.select)
         self.builder.encode_far()
         self._pool = ThreadPoolExecutor(POOL_THREADS, "camelid text")
         self._mark = self._pool.submit(model_mark, self.host.running.file)
+        options = self.host.running.options
+        if options.learn != "off" and not self.host.running.file.spec.embeds:
+            folder = Path(options.learn_folder) if options.learn_folder is not None else None
+            self.learners = Learners(self.host, self.builder, asyncio.wrap_future(self._mark), folder)
         self.slots = Slots(self.admission.parallel)
         self.observers = (*self.observers, self.slots)
 
@@ -172,11 +179,29 @@ class Service:
         promise has B. Of the model's file, the hash covers the header, the size and 4 KiB of each of 256
         weights; a file that differs elsewhere alone is not told apart. The witness log hashes whole files.
         """
+        return self.fingerprint_of(None)
+
+    def fingerprint_of(self, adapter: RequestAdapter | None) -> str:
+        """The fingerprint of answers with adapters: behind a +, names and a hash of terms and scales."""
         settings = {
             "template": self.template, "variables": self.variables, "defaults": self.defaults,
             "max_tokens": self.limits.max_tokens,
         }  # fmt: skip
-        return named_fingerprint(self.name, self.host.running, self._mark.result(), settings)
+        own = named_fingerprint(self.name, self.host.running, self._mark.result(), settings)
+        return f"{own}+{adapter_mark(adapter)}" if adapter else own
+
+    @property
+    def shown_name(self) -> str:
+        """The model's name in replies: the adapter's, if a request named it as its model."""
+        return self.adapter or self.name
+
+    def with_adapter(self, name: str) -> Service:
+        """This service, whose requests have an adapter unless they name others; "" is the service itself."""
+        if not name:
+            return self
+        twin = copy(self)
+        twin.adapter, twin._base = name, self
+        return twin
 
     async def start(self, job: Job) -> Started:
         """Takes places, renders, tokenizes and submits.
@@ -249,22 +274,34 @@ class Service:
         return replace(request, timeout_s=max(limit - time.monotonic() + began, 0.001)) if limit else request
 
     async def _prepared(self, job: Job, given: Mapping[str, Any]) -> Request:
-        def render() -> tuple[ChatPrompt, Mapping[str, object]]:
+        def render() -> tuple[Asked | None, ChatPrompt, Mapping[str, object]]:
             prompt = job.prepare(self.builder) if job.prepare else job.prompt
-            return self.builder.rendered(prompt, given)
+            asked = learner.asked(prompt, given) if learner else None
+            if learner and asked and not isinstance(prompt, str | ChatPrompt):
+                prompt = learner.prompt(asked, names_adapter=given.get("adapter") is not None)
+            return asked, *self.builder.rendered(prompt, given)
 
         if not self._mark.done():  # else an answer would block for its fingerprint
             await asyncio.wrap_future(self._mark)
-        prompt, options = await self.in_pool(job.texts, render)
+        learner = await self.learners.of(job.key) if self.learners else None
+        asked, prompt, options = await self.in_pool(job.texts, render)
         if prompt.calls or any(options.get(name) is not None for name in CONSTRAINT_OPTIONS):
             await self._prepare_grammar(options, prompt.calls)
         request = self.builder.request(prompt, options)
+        if learner and asked:
+            names_adapter = options.get("adapter") is not None
+            request = learner.request(request, asked, job.reply_id, names_adapter=names_adapter)
+            request = await request.routed()
+        if (request.adapter or request.mixer) and not request.media:
+            await self._compile(request)
         if request.media:
             request = await self.host.call(self._with_images(request))
         if job.prompt_logprobs is None:
             return request
         await self.host.call(self.host.running.compile(ALL_LOGITS))
-        return scoring_request(request, job.prompt_logprobs)
+        request = scoring_request(request, job.prompt_logprobs)
+        await self._compile(request)
+        return request
 
     @property
     def image_refusal(self) -> str:
@@ -273,9 +310,17 @@ class Service:
 
     async def _with_images(self, request: Request) -> Request:
         """The request with its images encoded; on the engine's thread."""
+        await self._compile_here(request)
+        return await self.host.running.with_images(request)
+
+    async def _compile(self, request: Request) -> None:
+        """Compiles the programs that a request needs and no earlier one did."""
+        if any(program not in self.host.running.engine.programs for program in request.programs):
+            await self.host.call(self._compile_here(request))
+
+    async def _compile_here(self, request: Request) -> None:
         for program in request.programs:
             await self.host.running.compile(program)
-        return await self.host.running.with_images(request)
 
     async def _prepare_grammar(
         self, options: Mapping[str, object], calls: Mapping[str, object] | None
@@ -286,9 +331,10 @@ class Service:
 
     def _grammar_workers(self) -> asyncio.Future[None]:
         """The start of the workers, begun anew after one that failed."""
-        begun = self._grammars
+        owner = self._base or self
+        begun = owner._grammars
         if begun is None or (begun.done() and failed(begun)):
-            begun = self._grammars = asyncio.ensure_future(self.builder.start_grammar_workers())
+            begun = owner._grammars = asyncio.ensure_future(self.builder.start_grammar_workers())
             begun.add_done_callback(failed)
         return begun
 
@@ -309,33 +355,13 @@ class Service:
         max_answer_tokens(request, engine.context)  # first: the other looks at every token
         check_request(request, engine.vocab_size, engine.limits, engine.programs)
 
-    def turn_thoughts(self, *, on: bool) -> None:
-        """Sets the default of the template's variable for thoughts, if it has one."""
-        has_template = self.template is not None or named_templates(self.host.running.file.gguf.metadata)
-        switch = self.builder.chat.thought_switch if has_template else None
-        if switch:
-            self.variables = {switch: on, **self.variables}
-
-    def template_variables(self, own: Mapping[str, Any]) -> dict[str, Any]:
-        """A request's variables of the chat template, with the server's defaults that the template reads."""
-        known = self.builder.chat.variables | STANDARD if self.variables else frozenset[str]()
-        defaults = {name: value for name, value in self.variables.items() if name in known}
-        return {**defaults, **own}
-
-    def check_defaults(self) -> None:
-        """Raises RequestError for defaults that no request may have, and TemplateError for a template."""
-        if self.host.running.file.spec.embeds:
-            return
-        self.builder.request((0,), self.defaults)
-        if self.template is not None:
-            _ = self.builder.chat.variables
-
     def _bounded(self, job: Job) -> Mapping[str, Any]:
         """The options within the server's limits, in the key's own prefix cache."""
         options = self.limits.bounded({**self.defaults, **job.options})
         salt = str(options.get("cache_salt") or "")
         options["cache_salt"] = f"{job.key.salt}/{salt}" if job.key.salt else salt
-        return options
+        pool = self.host.running.adapters
+        return with_selection(options, pool, model=self.name, adapter=self.adapter)
 
     async def in_pool(self, texts: object, work: Any) -> Any:
         """Runs text work: at once for short texts, else in a thread, since it takes milliseconds.
@@ -353,6 +379,8 @@ class Service:
     async def close(self) -> None:
         """Ends the engine."""
         self._pool.shutdown(wait=False)
+        if self.learners:
+            await self.learners.close()
         try:
             await asyncio.to_thread(self.builder.close)
         finally:

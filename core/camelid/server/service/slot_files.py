@@ -104,11 +104,11 @@ async def save(service: Service, slot: Slot, folder: Path, name: str, salt: str)
         )  # fmt: skip
     host = service.host
     mark = await asyncio.to_thread(_fingerprint, service)
-    exported = await host.call(host.running.engine.export_rows(token_ids, salt))
+    exported = await host.call(host.running.engine.export_rows(token_ids, salt, slot.row_keys))
     session = SavedSession(
         id=f"slot-{slot.id}", model=PurePath(host.running.file.name).name, fingerprint=mark, messages=(),
         transcript=_transcript(service, token_ids), options={SALT: salt_mark(salt)}, n_drawn=0,
-        n_forgotten=0, camelid=__version__,
+        n_forgotten=0, camelid=__version__, row_keys=slot.row_keys,
     )  # fmt: skip
     chunks = encode_session(session, host.running.engine.state.states, exported)
     write = asyncio.get_running_loop().run_in_executor(WRITER, _write, folder / name, chunks, salt)
@@ -194,6 +194,8 @@ def _not_saved(message: str) -> ApiError:
 async def restore(service: Service, slot: Slot, folder: Path, name: str, salt: str) -> Saved:
     """Puts a file's rows into the prefix cache, and its tokens into the slot.
 
+    Rows that an adapter computed are found by requests with that very adapter alone.
+
     Raises ApiError 404 for a missing file, 400 for one that is damaged or another model's, 403 for one that
     another key saved, 503 where there is no room for its rows.
     """
@@ -201,9 +203,9 @@ async def restore(service: Service, slot: Slot, folder: Path, name: str, salt: s
     header, exported, n_bytes = await asyncio.to_thread(_read, service, folder / name)
     if header.saved.options.get(SALT, "") != salt_mark(salt):
         raise ApiError(403, f"the slot file {name!r} was saved with another key", param="filename")
-    token_ids = transcript_ids(header.saved.transcript)
-    n_rows = await service.host.call(engine.import_rows(token_ids, exported, salt))
-    slot.remember(token_ids, salt)
+    token_ids, keys = transcript_ids(header.saved.transcript), header.saved.row_keys
+    n_rows = await service.host.call(engine.import_rows(token_ids, exported, salt, keys))
+    slot.remember(token_ids, salt, keys)
     return Saved(n_rows, n_bytes, 1e3 * (perf_counter() - start))
 
 

@@ -15,6 +15,7 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import Protocol
 
+from camelid.engine.adapters import NO_ADAPTER, RowKeys
 from camelid.engine.request import Request
 from camelid.server.service.host import Batch
 from camelid.server.service.job import Job
@@ -63,13 +64,17 @@ class Held:
 
 @dataclass(slots=True, eq=False)
 class Slot:
-    """A number, the choice that holds it, and the tokens held last; `salt` is that of their rows."""
+    """A number, the choice that holds it, and the tokens held last.
+
+    `salt` is that of their request, `row_keys` those of the adapters that computed their rows.
+    """
 
     id: int
     holder: Held | None = None
     last: Held | None = None
     token_ids: tuple[int, ...] = ()
     salt: str = ""
+    row_keys: RowKeys = NO_ADAPTER
     is_logged: bool = False  # as idle, with these tokens
     _freed: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -78,9 +83,10 @@ class Slot:
         """The choice that holds the slot, else the one that held it last."""
         return self.holder or self.last
 
-    def remember(self, token_ids: Sequence[int], salt: str) -> None:
+    def remember(self, token_ids: Sequence[int], salt: str, row_keys: RowKeys = NO_ADAPTER) -> None:
         """Replaces the tokens held last."""
-        self.token_ids, self.salt, self.is_logged = tuple(token_ids), salt, False
+        self.token_ids, self.salt, self.row_keys = tuple(token_ids), salt, row_keys
+        self.is_logged = False
 
     async def idle(self) -> None:
         """Waits until no choice holds the slot."""
@@ -88,10 +94,10 @@ class Slot:
             self._freed.clear()
             await self._freed.wait()
 
-    def release(self, token_ids: Sequence[int], salt: str) -> None:
+    def release(self, request: Request, answer_ids: Sequence[int] = ()) -> None:
         """Ends the holder's use."""
         self.last, self.holder = self.holder, None
-        self.remember(token_ids, salt)
+        self.remember((*request.prompt_ids, *answer_ids), request.salt, request.row_keys)
         self._freed.set()
 
 
@@ -131,7 +137,7 @@ class Slots:
         slot.holder.n_decoded += len(batch.events)
         slot.holder.has_new_line |= any("\n" in event.text for event in batch.events)
         if batch.is_last:
-            slot.release((*started.request.prompt_ids, *ids_with_rows(batch)), started.request.salt)
+            slot.release(started.request, ids_with_rows(batch))
             self._assign()
 
     def closed(self, started: Started) -> None:
@@ -139,13 +145,14 @@ class Slots:
         self._waiting = deque(held for held in self._waiting if held.started is not started)
         for slot in self._slots:
             if slot.holder and slot.holder.started is started:
-                slot.release(started.request.prompt_ids, started.request.salt)
+                slot.release(started.request)
         self._assign()
 
     def n_shared(self, slot: Slot) -> int:
-        """Tokens with which both this slot's and another slot's tokens of the same salt begin, at most."""
-        others = (each for each in self._slots if each is not slot and each.salt == slot.salt)
-        return max((n_common(slot.token_ids, other.token_ids) for other in others), default=0)
+        """Tokens with which both this slot's and another slot's tokens of the same rows begin, at most."""
+        own, salt = slot.row_keys.ids(slot.token_ids), slot.row_keys.salt(slot.salt)
+        others = [each for each in self._slots if each is not slot and each.row_keys.salt(each.salt) == salt]
+        return max((n_common(own, other.row_keys.ids(other.token_ids)) for other in others), default=0)
 
     def _of(self, started: Started, choice: int) -> Slot | None:
         number = started.slot_ids.get(choice)

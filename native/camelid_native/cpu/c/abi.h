@@ -6,7 +6,7 @@
 #pragma once
 #include <stdint.h>
 
-#define CAM_ABI 4
+#define CAM_ABI 6
 #define CAM_MOST_RUNS 8  /* one running, seven queued */
 #define CAM_MOST_THREADS 64  /* limit of a WASM module */
 
@@ -14,7 +14,7 @@
 #define AT(type, address) ((type *)(uintptr_t)(address))
 
 enum { ROWS_T, ROWS_S, ROWS_O };  /* rows of a view: one per token row, per sequence, per output */
-enum { MAX_VIEWS = 6, MAX_WEIGHTS = 3, MAX_STATES = 2, MAX_ATTRS = 6, STATE_TENSORS = 2 };
+enum { MAX_VIEWS = 8, MAX_WEIGHTS = 3, MAX_STATES = 2, MAX_ATTRS = 6, STATE_TENSORS = 2 };
 
 typedef struct {
     uint64_t at;              /* float32 [rows, cols], row r at `at + 4 * stride * r`; 0: absent */
@@ -56,8 +56,9 @@ typedef struct {
     double attrs[MAX_ATTRS];
 } cam_op;
 
-/* This op's x is the x of the op before, whose quantized rows are still in scratch. */
-enum { FLAG_SAME_X = 1 };
+/* FLAG_SAME_X: this op's x is the x of the op before, whose quantized rows are still in scratch. FLAG_JOINED: the
+ * op before, or the one that computes it, computes this op too. */
+enum { FLAG_SAME_X = 1, FLAG_JOINED = 2 };
 
 typedef struct {
     uint64_t ops, n_ops;

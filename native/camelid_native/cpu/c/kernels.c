@@ -16,6 +16,7 @@
 #include "candidates.c"
 #include "matrix.c"
 #include "experts.c"
+#include "low_rank.c"
 #include "state.c"
 #include "embed.c"
 #include "attend.c"
@@ -23,8 +24,28 @@
 #include "attend_split.c"
 #include "attention.c"
 #include "encoder.c"
+#if !defined(__wasm__)   /* a page trains nothing */
+#include "exact.c"
+#include "trained_terms.c"
+#include "attend_back.c"
+#include "training.c"
+#include "training_losses.c"
+#endif
 
-/* (op, scratch function) of each op with a kernel. */
+/* (op, scratch function) of each op with a kernel; those of training plans apart. */
+#if defined(__wasm__)
+#define CAM_TRAINING_OPS(_)
+#else
+#define CAM_TRAINING_OPS(_)                                                            \
+    _(copy_rows, none) _(accumulate, none)                                             \
+    _(linear_exact, linear_exact) _(linear_back, linear_back)                          \
+    _(shrink, shrink) _(expand, none) _(outer, outer)                                   \
+    _(attend_causal, attend_causal) _(attend_back, attend_back)                        \
+    _(norm_back, none) _(rope_back, rope_back)                                         \
+    _(glu_back, none) _(unary_back, none) _(softcap_back, none) _(clamp_back, none)    \
+    _(mul_back, none) _(gather_back, none) _(loss, loss)                   \
+    _(measure, measure) _(anchor, none) _(adamw, adamw)
+#endif
 #define CAM_OPS(_)                                                                     \
     _(tables, none) _(copy, none) _(kv_write, none)                                    \
     _(embed, none) _(embed_position, embed_position) _(gather_rows, none)              \
@@ -34,10 +55,11 @@
     _(add_norm, none) _(cutoff, none) _(length, none) _(norm, none)                    \
     _(combine, none) _(concat, none) _(mix, none)                                      \
     _(conv1d, conv1d) _(scan_delta, none) _(scan_mamba2, none)                         \
-    _(token_shift, none) _(scan_rwkv6, none) _(scan_rwkv7, none) _(bonus_rwkv7, none)                      \
+    _(token_shift, none) _(scan_rwkv6, none) _(scan_rwkv7, none) _(bonus_rwkv7, none)  \
     _(rope, rope) _(router, router)                                                    \
     _(linear, linear) _(linear_glu, linear) _(linear_heads, linear)                    \
     _(linear_experts, linear_experts)                                                  \
+    _(low_rank, low_rank) _(low_rank_experts, low_rank_experts)                        \
     _(sample, sample) _(candidates, candidates)
 
 static uint64_t scratch_none(const cam_op *op, const cam_program *program, uint32_t n_threads) {
@@ -50,7 +72,7 @@ static const struct {
     const char *name;
     cam_kernel *run;
     cam_scratch *scratch;
-} kernels[] = {CAM_OPS(CAM_ROW)};
+} kernels[] = {CAM_OPS(CAM_ROW) CAM_TRAINING_OPS(CAM_ROW)};
 #undef CAM_ROW
 
 #include "peak.c"

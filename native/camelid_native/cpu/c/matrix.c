@@ -39,6 +39,7 @@ typedef struct {
     uint32_t cols, n_out;
     const float *bias;        /* NULL: none */
     uint32_t is_gated, act;   /* FORM_GATED: y = act(gate) * up, act a WORD_ */
+    uint32_t alternates;      /* FORM_GATED: y = gate, then up */
 } cam_matrix;
 
 static cam_matrix matrix_of(const cam_weight *weight, const cam_weight *bias) {
@@ -112,6 +113,12 @@ static void store_outputs(const cam_matrix *matrix, const cam_places *places, ui
     }
 }
 
+/* Place in y of a panel: those of a gate and of its up alternate in memory, and follow each other in y. */
+INLINE uint32_t output_panel(const cam_matrix *matrix, uint32_t panel) {
+    if (!matrix->alternates) return panel;
+    return panel / 2 + (panel & 1) * (matrix->n_out / PANEL_ROWS / 2);
+}
+
 /* Panels of this size are processed together: they stay in the L2 cache while all rows are multiplied. */
 enum { CACHED_BYTES = 256 << 10 };
 
@@ -136,7 +143,7 @@ static void multiply(const cam_matrix *matrix, const cam_places *places, cam_ran
             for (uint32_t panel = first; panel < end; panel++) {
                 if (matrix->is_gated) multiply_gated(matrix, panel, acts + p * row_bytes, n, &out);
                 else multiply_panel(matrix, panel, acts + p * row_bytes, n, &out);
-                store_outputs(matrix, places, p, n, panel, &out);
+                store_outputs(matrix, places, p, n, output_panel(matrix, panel), &out);
             }
         }
     }
@@ -208,7 +215,8 @@ static void multiply_rows(const cam_op *op, const cam_matrix *matrix, const cam_
 }
 
 static void op_linear(const cam_op *op, const cam_run *run, uint32_t thread) {
-    const cam_matrix matrix = matrix_of(&op->weights[LINEAR_WEIGHT], &op->weights[LINEAR_BIAS]);
+    cam_matrix matrix = matrix_of(&op->weights[LINEAR_WEIGHT], &op->weights[LINEAR_BIAS]);
+    matrix.alternates = op->weights[LINEAR_WEIGHT].form == FORM_GATED;
     multiply_rows(op, &matrix, run, thread);
 }
 

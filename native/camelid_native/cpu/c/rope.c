@@ -54,7 +54,8 @@ static uint64_t scratch_rope(const cam_op *op, const cam_program *program, uint3
     return 2 * turn_bytes(op) * n_threads;
 }
 
-static void op_rope(const cam_op *op, const cam_run *run, uint32_t thread) {
+/* Rotates the heads of view 0 by their rows' angles times `sense`, 1 or -1. */
+static void turn_rows(const cam_op *op, const cam_run *run, uint32_t thread, float sense) {
     const cam_view *x = &op->views[0];
     uint32_t head_dim = (uint32_t)op->attrs[ROPE_HEAD_DIM], dim = (uint32_t)op->attrs[ROPE_DIM];
     uint64_t scratch = run->program->scratch + 2 * turn_bytes(op) * thread;
@@ -63,7 +64,10 @@ static void op_rope(const cam_op *op, const cam_run *run, uint32_t thread) {
     cam_range rows = share(n_rows(run, x), run, thread);
     for (uint32_t t = rows.start; t < rows.end; t++) {
         find_turn(op, row_words(run, t)[ROW_POSITIONS + (uint32_t)op->attrs[ROPE_CHANNEL]], by, neighbours);
+        for (uint32_t i = 0; sense < 0 && i < (neighbours ? dim : dim / 2); i++) by.sin[i] = -by.sin[i];
         for (uint32_t at = (uint32_t)op->attrs[ROPE_OFFSET]; at < x->cols; at += head_dim)
             (neighbours ? turn_neighbours : turn_halves)(row_of(x, t) + at, dim, by);
     }
 }
+
+static void op_rope(const cam_op *op, const cam_run *run, uint32_t thread) { turn_rows(op, run, thread, 1.0f); }

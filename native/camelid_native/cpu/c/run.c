@@ -7,6 +7,7 @@ static const char *variant_op_name(uint32_t kind) {
 static void variant_execute(cam_run *run, uint32_t thread, uint64_t first) {
     const cam_op *ops = AT(const cam_op, run->program->ops);
     for (uint64_t i = first; i < run->program->n_ops; i++) {
+        if (i > first && ops[i].flags & FLAG_JOINED) continue;
         if (i > first) cam_meet_between(run, i);
         kernels[ops[i].kind].run(&ops[i], run, thread);
     }

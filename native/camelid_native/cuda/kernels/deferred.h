@@ -4,16 +4,18 @@
 #include "block.h"
 #include "step.h"
 
-enum { QUAD = 4 };
+enum { QUAD = 4, NORM_THREADS = 128 };  /* values of a sum of squares; threads that add these sums */
 
 /* Of rows from `row` on; cols 0: no norm; `scales` of all rows of x, by norm_scale.cu, or 0. */
 struct Norm { View x; int row, cols; float eps; const float *scales; };
 
-/* 1 / sqrt(mean of squares of a row of x + eps). All COUNT threads of the block call it. */
+/* 1 / sqrt(mean of squares of a row of x + eps), added by the first NORM_THREADS in an order that every kernel has. All
+ * COUNT threads of the block call it. */
 template <int COUNT> DEVICE float scale_of_row(const Norm &norm, int row) {
     const float *squares = row_of(norm.x, row) + norm.cols;
     float sum = 0.0f;
-    for (int c = THREAD; c < norm.cols / QUAD; c += COUNT) sum = sum + squares[c];
+    const int first = COUNT == NORM_THREADS || THREAD < NORM_THREADS ? THREAD : norm.cols;
+    for (int c = first; c < norm.cols / QUAD; c += NORM_THREADS) sum = sum + squares[c];
     return 1.0f / sqrt_(block_sum<COUNT>(sum) / (float)norm.cols + norm.eps);
 }
 
@@ -28,14 +30,14 @@ template <int COUNT, int N, int R> DEVICE void scale_sums(const Norm &norm, int 
     }
 }
 
-/* scale_of_row<COUNT> for every lane of a group, which adds in the place of all COUNT threads; 1 without a norm. */
-template <int COUNT> DEVICE float scale_by_group(const Norm &norm, int row) {
+/* scale_of_row for every lane of a group, which adds in the place of all threads; 1 without a norm. */
+DEVICE float scale_by_group(const Norm &norm, int row) {
     if (!norm.cols) return 1.0f;
     const float *squares = row_of(norm.x, row) + norm.cols;
     float total = 0.0f;
-    for (int first = 0; first < COUNT; first += GROUP_LANES) {
+    for (int first = 0; first < NORM_THREADS; first += GROUP_LANES) {
         float sum = 0.0f;
-        for (int c = first + LANE; c < norm.cols / QUAD; c += COUNT) sum = sum + squares[c];
+        for (int c = first + LANE; c < norm.cols / QUAD; c += NORM_THREADS) sum = sum + squares[c];
         sum = group_sum(sum);
         total = first ? total + sum : sum;
     }

@@ -12,7 +12,7 @@ template <class Task> DEVICE void put_scales(const Task &task, float *scales) {
     SYNC();  /* lanes may still read the scales of the call before */
     for (int first = 0; first < task.in.n; first += THREADS / GROUP_LANES) {
         const int own = first + THREAD / GROUP_LANES, row = norm.row + at_most(task.in.n - 1, own);
-        const float scale = norm.scales ? norm.scales[row] : scale_by_group<FEW_THREADS>(norm, row);
+        const float scale = norm.scales ? norm.scales[row] : scale_by_group(norm, row);
         if (LANE == 0 && own < task.in.n) scales[own] = scale;
     }
 }

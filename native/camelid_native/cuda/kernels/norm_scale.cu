@@ -1,9 +1,8 @@
-/* norm_scale: the scales of a deferred norm for all blocks of a product of many rows. A block of THREADS threads has a
- * row: FEW_THREADS of the product's file, so that sums have the one order. */
+/* norm_scale: the scales of a deferred norm for all blocks of a product of many rows. A block has a row. */
 #include "deferred.h"
 
-KERNEL(norm_scale, THREADS)(Step step, View x, float *scales, int norm_cols, float eps) {
+KERNEL(norm_scale, 128)(Step step, View x, float *scales, int norm_cols, float eps) {
     if (is_unused(step, x, BLOCK_Y)) return;
-    const float scale = scale_of_row<THREADS>({x, 0, norm_cols, eps, scales}, BLOCK_Y);
+    const float scale = scale_of_row<NORM_THREADS>({x, 0, norm_cols, eps, scales}, BLOCK_Y);
     if (THREAD == 0) scales[BLOCK_Y] = scale;
 }

@@ -6,8 +6,8 @@
  *   finish(own, first)   takes own[r], the lane's sums for row first + CLASS of the input; all threads call it
  *
  * A lane has the row THREAD / CLASSES of the BLOCK_ROWS of its block. A block has TOKENS rows of x, at most CLASSES, and
- * FEW_THREADS threads, in whose order every block adds the squares of a deferred norm; or GEMM rows, rounded, by integer matrix instructions (gemm.h), with the same bits; or MANY, of bf16 or f16, by
- * float ones (many.h), whose bits are their own, so that all blocks of a product with these have MANY. */
+ * FEW_THREADS threads; or GEMM rows, rounded, by integer matrix instructions (gemm.h), with the same bits; or MANY, of
+ * bf16 or f16, by float ones (many.h), whose bits are their own, so that all blocks of a product with these have MANY. */
 #pragma once
 #ifndef THREADS
 #define THREADS FEW_THREADS

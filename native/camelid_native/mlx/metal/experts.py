@@ -25,7 +25,9 @@ from camelid_native.mlx.metal.products import (
 )
 
 _WEIGHTS = ("weights", "up_weights", "x", "bias", "up_bias")
-FEW = Kernel(header=(*PRODUCT, "store", "expert"), body=("experts",), inputs=(*_WEIGHTS, "ids", "count"))
+FEW = Kernel(
+    header=(*PRODUCT, "defer", "store", "expert"), body=("experts",), inputs=(*_WEIGHTS, "ids", "count")
+)
 TILE = Kernel(
     header=(*PRODUCT, "tile", "expert"), body=("experts_tile",), inputs=(*_WEIGHTS, "order", "borders")
 )

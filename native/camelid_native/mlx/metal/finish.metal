@@ -3,13 +3,6 @@
 // Constants: HAS_BIAS, HAS_ADDED, IS_NORMED, EPS, SCALE.
 struct Finish { const device float *bias, *second_bias, *added, *gain; };
 
-// The reciprocal root mean square of a deferred norm: x has K values, then the sum of squares of each quad.
-inline float inverse_rms(const device float *x, uint lane) {
-  float sum = 0.0f;
-  for (uint i = lane; i < K / 4; i += LANES) sum = sum + x[K + i];
-  return 1.0f / precise::sqrt(lane_sum(sum) / float(K) + EPS);
-}
-
 // `bias` is the place of the output among the biases, `at` its place in y.
 inline float finished(Finish f, float gate, float up, uint bias, ulong at) {
   if (HAS_BIAS) gate = gate + f.bias[bias], up = PARTS == 2 ? up + f.second_bias[bias] : up;

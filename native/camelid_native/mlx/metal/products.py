@@ -23,10 +23,10 @@ PLAIN_TYPES = frozenset({"f32", "f16", "bf16", "i8", "i16"})
 TYPES = PLAIN_TYPES | CODEC_PARTS.keys()
 GATES = {"swiglu_oai": "gate_swiglu_oai"}  # gates that also change `up`
 
-PRODUCT = ("math", "act", "{gate}", "codec_{type}", "product", "finish")
+PRODUCT = ("math", "act", "{gate}", "codec_{type}", "product", "rms", "finish")
 _INPUTS = ("weights", "x", "count", "bias", "added")
-FEW = Kernel(header=(*PRODUCT, "store"), body=("linear",), inputs=_INPUTS)
-TILE = Kernel(header=(*PRODUCT, "store", "tile"), body=("linear_tile",), inputs=_INPUTS)
+FEW = Kernel(header=(*PRODUCT, "defer", "store"), body=("linear",), inputs=_INPUTS)
+TILE = Kernel(header=(*PRODUCT, "defer", "store", "tile"), body=("linear_tile",), inputs=_INPUTS)
 _DEFERRED = {"inputs": (*_INPUTS, "gain"), "outputs": ("y", "z")}
 FEW_DEFERRED, TILE_DEFERRED = replace(FEW, **_DEFERRED), replace(TILE, **_DEFERRED)
 EMBED = Kernel(header=("codec_{type}",), body=("embed",), inputs=("weights", "ids", "count"))

@@ -1,12 +1,6 @@
 // store: writes the outputs of a simdgroup; lane t has row t. Rows that do not live become zeros.
 //
-// With IS_DEFERRED, z gets a deferred norm of y: y * gain, then the sum of squares of each quad of neighbours.
-inline void defer(device float *z, uint c, float v, float gain, thread float &squares) {
-  squares = c % 4 == 0 ? v * v : fma(v, v, squares);
-  z[c] = v * gain;
-  if (c % 4 == 3) z[N + c / 4] = squares;
-}
-
+// With IS_DEFERRED, z gets a deferred norm of y.
 template <uint M>
 inline void store(Finish f, thread float (&sums)[WEIGHT_ROWS][M], const device float *x, uint output, uint first_row,
                   uint live, uint lane, device float *y, device float *z) {

@@ -1,0 +1,1 @@
+"""Learning from feedback: store, memory, gate and versions, loops, bank of hints, policies."""

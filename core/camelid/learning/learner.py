@@ -1,0 +1,222 @@
+"""Learning of one user with one loaded model: requests on their way in and out, and feedback on them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+from camelid.engine.request import Request
+from camelid.errors import CamelidError, RequestError, shown
+from camelid.learning.items import (
+    Exchange,
+    Item,
+    Message,
+    checked_correction,
+    checked_rating,
+    question_of,
+)
+from camelid.learning.memory import COARSE, Recall
+from camelid.learning.model_side import ModelSide
+from camelid.learning.rows import MOST_FITTED
+from camelid.learning.space import Space
+from camelid.learning.turns import with_turns
+from camelid.learning.watched import watched
+from camelid.requests.output_text import Completion, answer_message
+
+if TYPE_CHECKING:  # a web page has no NumPy
+    from camelid.learning.trained.memory_scope import MemoryScope
+    from camelid.learning.trained.routing import Router
+
+MOST_RECENT = 256  # exchanges that feedback may name before they are stored
+MOST_PENDING = 64  # items whose contexts are computed at a time
+FIT_S = 2.0  # of reading past requests after one feedback; the next reads on
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A prompt as learning sees it: its messages and tools, the items nearest to it, and those of them that
+    are in scope by the similarity of words.
+    """
+
+    messages: tuple[Message, ...]
+    tools: tuple[Message, ...]
+    nearest: Recall
+    recall: Recall
+
+
+class Learner:
+    """Recalls feedback for requests, notes their answers, and takes feedback on them.
+
+    With a router and a fitted scope, features of the base decide what acts on a request; without, as in a
+    page, the similarity of words.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        side: ModelSide,
+        router: Router | None = None,
+        memory_scope: MemoryScope | None = None,
+    ) -> None:
+        self.space, self.side = space, side
+        self._router, self._memory_scope = router, memory_scope
+        self._recent: OrderedDict[str, Exchange] = OrderedDict()
+        self._fitting = asyncio.Lock()
+        self._failed = False  # the latest fit
+
+    def asked(self, prompt: object, options: Mapping[str, Any]) -> Asked | None:
+        """What a prompt asks; None for token ids, and for images, from which nothing is learnt."""
+        messages = _messages(prompt)
+        if not messages:
+            return None
+        nearest = self.space.nearest(self.side.vector(question_of(messages)))
+        recall = nearest.within(self.space.memory.scope.threshold)
+        return Asked(messages, tuple(options.get("tools") or ()), nearest, recall)
+
+    def prompt(self, asked: Asked, *, names_adapter: bool = False) -> list[Message]:
+        """The messages to render: with earlier turns, where these are the form of memory.
+
+        Items that the version in use has learnt from are no turns: the gate judged its adapter without them.
+        A request that names adapters has no learnt one.
+        """
+        if self.space.form == "turns" and asked.recall and asked.messages[0].get("role"):
+            learnt = frozenset[int]() if names_adapter else self.space.learnt
+            return with_turns(asked.messages, asked.recall.without(learnt))
+        return list(asked.messages)
+
+    def request(
+        self, request: Request, asked: Asked, name: str = "", *, names_adapter: bool = False
+    ) -> Request:
+        """The request with its memory, and with its answer noted as `name` (by default a random id).
+
+        Speculation takes a request's draws from the device, so such a request has no mixture. A request that
+        names adapters, or none on purpose, has no learnt one; nor has one that another adapter acts on.
+        """
+        request = watched(request, lambda done: self._note(asked, request, done), name)
+        if self._router is None:
+            return self._mixed(request, asked.recall)
+        adapts = not (names_adapter or request.adapter or request.is_atomic)
+        return replace(request, route=partial(self._routed, asked, adapts))
+
+    async def _routed(self, asked: Asked, adapts: bool, request: Request) -> Request:
+        """The request with what acts on it. What cannot act is counted, and the base answers."""
+        assert self._router, "routes are made by a router"
+        began, near = time.monotonic(), self.space.near
+        is_asked = near and self.space.form == "mix" and asked.nearest.within(COARSE)
+        mixed = partial(self._mixed_nearest, request)
+        try:
+            found = await self._router.routed(request, near if is_asked else None, mixed, adapts=adapts)
+        except CamelidError as error:
+            self.space.failed(error)
+            return request.after(time.monotonic() - began)
+        found = self._mixed(request, asked.recall) if near is None and found is request else found
+        return found.after(time.monotonic() - began)
+
+    def _mixed_nearest(self, request: Request, nearest: Sequence[int]) -> Request:
+        mixer = None if request.proposer else self.space.memory.mixer_of(nearest, request.n_prompt)
+        return replace(request, mixer=mixer) if mixer else request
+
+    def _mixed(self, request: Request, recall: Recall) -> Request:
+        is_mixed = self.space.form == "mix" and recall and not request.proposer
+        mixer = self.space.memory.mixer(recall) if is_mixed else None
+        return replace(request, mixer=mixer) if mixer else request
+
+    def _note(self, asked: Asked, request: Request, done: Completion) -> None:
+        exchange = Exchange(
+            completion_id=done.id, messages=asked.messages, tools=asked.tools, answer=answer_message(done),
+            prompt_ids=request.prompt_ids, answer_ids=tuple(done.token_ids),
+        )  # fmt: skip
+        self._recent[done.id] = exchange
+        if len(self._recent) > MOST_RECENT:
+            self._recent.popitem(last=False)
+        self.space.note(exchange, self.side.vector(exchange.question))
+
+    def exchange(self, completion: Completion | str) -> Exchange:
+        """The exchange of a completion or its id. Raises RequestError for one that is not known."""
+        id = completion if isinstance(completion, str) else completion.id
+        found = self._recent.get(id) or (self.space.store.request(id) if self.space.store else None)
+        if found is None:
+            raise RequestError(
+                f"the completion {shown(id)} is not known here: it was made without learning, by another "
+                "user, or too many requests ago",
+                field="completion", reason="unknown",
+            )  # fmt: skip
+        return found
+
+    def feedback(
+        self, completion: Completion | str, rating: int, correction: object = None, source: str = "local"
+    ) -> Item:
+        """Stores feedback, which acts at once as an earlier turn; `settle` lets it act as a mixture.
+
+        Raises RequestError for a malformed rating or correction, an unknown completion, and beyond the
+        source's quota; LearningError if it cannot be stored.
+        """
+        rating, right = checked_rating(rating), checked_correction(correction)
+        exchange = self.exchange(completion)
+        item = Item(exchange=exchange, rating=rating, correction=right, source=source)
+        return self.space.feedback(item, self.side.vector(exchange.question))
+
+    async def settle(self) -> int:
+        """Computes the contexts of items that lack them, behind other requests; returns how many did."""
+        n = 0
+        for item in self.space.memory.without_contexts()[:MOST_PENDING]:
+            assert item.approved, "an item that acts has a right answer"
+            found = await self.side.contexts(item.exchange, item.approved, self.space.memory.kernels)
+            if found:
+                self.space.set_contexts(item, found)
+                n += 1
+        async with self._fitting:
+            try:
+                await self._fit()
+            except CamelidError as error:
+                self.space.failed(error)  # the feedback is stored, and acts by the similarity of words
+                self._failed = True
+        return n
+
+    @property
+    def is_settled(self) -> bool:
+        """False if another `settle` would read prompts that the time of the latest was too short for."""
+        return self._memory_scope is None or self._failed or self._memory_scope.is_whole
+
+    async def _fit(self) -> None:
+        """Fits the scope of memory, if it has none for the items that act now, or one of some prompts."""
+        scope, memory = self._memory_scope, self.space.memory
+        if scope is None or (self.space.near and scope.is_whole):
+            return
+        self._failed, n_changes, acting = False, memory.n_changes, memory.acting[-MOST_FITTED:]
+        past = await asyncio.to_thread(lambda: self.space.past)
+        near = await scope.fit(acting, past, FIT_S)
+        self.space.set_near(near, n_changes, is_whole=scope.is_whole)
+
+    def forget(self, id: int) -> object:
+        """Forgets an item and the answers of this process with its completion. Raises RequestError."""
+        item = self.space.item(id)
+        self._recent.pop(item.exchange.completion_id, None)
+        if self._memory_scope:
+            self._memory_scope.forget(item.exchange.completion_id)
+        return self.space.forget(id)
+
+
+def _messages(prompt: object) -> tuple[Message, ...]:
+    """The messages of a prompt; of a text one message without a role. None for token ids and images."""
+    if isinstance(prompt, str):
+        return ({"content": prompt},)
+    if not isinstance(prompt, Sequence):
+        return ()
+    items = cast("Sequence[object]", prompt)
+    if not items or not all(isinstance(item, Mapping) for item in items):
+        return ()
+    messages = cast("Sequence[Message]", items)
+    return tuple(messages) if all(_is_text(message.get("content")) for message in messages) else ()
+
+
+def _is_text(content: object) -> bool:
+    if not isinstance(content, list):
+        return content is None or isinstance(content, str)
+    parts = cast("list[object]", content)
+    return all(isinstance(part, Mapping) and "text" in part for part in parts)

@@ -1,0 +1,196 @@
+"""A user's space: store and memory together, kept equal, also beside other processes."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from itertools import count
+from typing import TYPE_CHECKING
+
+from camelid.errors import RequestError
+from camelid.learning.items import Exchange, Item
+from camelid.learning.memory import Memory, Recall
+from camelid.learning.robust import MOST_OF_SOURCE, Quota, conversation_key
+from camelid.learning.rows import MEMORY_SCOPE, MOST_FITTED, Contexts, PastRequest
+from camelid.learning.scope import KEPT
+
+if TYPE_CHECKING:  # a web page has no SQLite, and no NumPy
+    from camelid.learning.recorder import Recorder
+    from camelid.learning.store.forget import Forgotten
+    from camelid.learning.store.store import Store
+    from camelid.learning.trained.memory_scope import Near
+
+MOST_IN_PAGE = 500  # items of a space without a store
+FORMS = ("mix", "turns", "none")  # what recalled items do: kNN-LM, earlier turns, nothing
+FORM = "memory form"  # fact of the store
+
+
+class Space:
+    """Feedback of one user on one base model. Without a store, as in a page, it ends with the process."""
+
+    def __init__(self, memory: Memory, store: Store | None = None, recorder: Recorder | None = None) -> None:
+        self.memory, self.store, self.recorder = memory, store, recorder
+        self.quota = Quota()
+        self._ids = count(1)
+        self._mark = -1
+        self._last = 0  # the newest item that is in memory
+        self._seen = 0  # the newest event that is known
+        self._lock = threading.RLock()
+        self._form = FORMS[0]
+        self._near: Near | None = None
+        self._near_of = -1
+        self.n_failed, self.failure = 0, ""
+        if store:
+            self._read(store)
+
+    @property
+    def form(self) -> str:
+        """What recalled items do, one of FORMS."""
+        return self._form
+
+    def set_form(self, form: str) -> None:
+        """Chooses what recalled items do; the gate's choice survives the process."""
+        self._form = form
+        if self.store:
+            self.store.set_fact(FORM, form)
+
+    def feedback(self, item: Item, vector: array[float]) -> Item:
+        """Stores an item; it acts at once. Raises RequestError beyond the source's quota, LearningError."""
+        with self._lock:
+            self.refresh()
+            self._check_room(item.source)
+            self.quota.spend(item.source)
+            stored = self.store.add(item, vector.tobytes()) if self.store else item.with_id(next(self._ids))
+            self.memory.add(stored, vector.tobytes())
+            self._last = max(self._last, stored.id)
+        if self.recorder:
+            self.recorder.wake()
+        return stored
+
+    def _check_room(self, source: str) -> None:
+        most = MOST_OF_SOURCE if self.store else MOST_IN_PAGE
+        n = sum(item.source == source for item in self.memory.items) if len(self.memory) >= most else 0
+        if n >= most:
+            raise RequestError(
+                f"{source!r:.80} has given {n} pieces of feedback, the most that are kept; forget some",
+                field="feedback", reason="quota", retry_s=3600.0,
+            )  # fmt: skip
+
+    def nearest(self, vector: array[float]) -> Recall:
+        """The items nearest to a request; what other processes stored or forgot meanwhile counts."""
+        with self._lock:
+            self.refresh()
+            return self.memory.nearest(vector)
+
+    @property
+    def near(self) -> Near | None:
+        """The fitted scope of memory; None if there is none for the items that act now."""
+        return self._near if self._near_of == self.memory.n_changes else None
+
+    def set_near(self, near: Near | None, n_changes: int, *, is_whole: bool = True) -> None:
+        """Keeps the scope that was fitted to the items as of `Memory.n_changes`; a whole one in the store."""
+        with self._lock:
+            if n_changes != self.memory.n_changes:
+                return  # an item came or was forgotten meanwhile
+            self._near, self._near_of = near, n_changes
+            if self.store and near and is_whole:
+                self.store.set_fact(MEMORY_SCOPE, near.to_text())
+
+    def failed(self, error: Exception) -> None:
+        """Counts a request, a fit or a run that failed, and keeps the reason."""
+        self.n_failed += 1
+        self.failure = str(error) or type(error).__name__
+
+    def _read_near(self, store: Store) -> None:
+        """Reads a scope that another process, or this one earlier, fitted to the same items."""
+        from camelid.learning.trained.memory_scope import Near  # NumPy, which a page lacks
+
+        text = store.fact(MEMORY_SCOPE)
+        near = Near.from_text(text) if text else None
+        ids = {item.id for item in self.memory.acting[-MOST_FITTED:]}
+        if near and set(near.items) == ids:
+            self._near, self._near_of = near, self.memory.n_changes
+
+    @property
+    def past(self) -> list[Exchange]:
+        """The past requests for whose prompts there is no feedback, the oldest first."""
+        items = self.memory.items
+        on = {item.exchange.completion_id for item in items}
+        keys = {conversation_key(item.exchange) for item in items}
+        past = [each.exchange for each in (self.store.requests() if self.store else ())]
+        return [each for each in past if each.completion_id not in on and conversation_key(each) not in keys]
+
+    @property
+    def learnt(self) -> frozenset[int]:
+        """The items that the version in use has learnt from."""
+        if self.store is None:
+            return frozenset()
+        from camelid.learning.store.versions import learnt_items
+
+        return learnt_items(self.store)
+
+    def set_contexts(self, item: Item, found: Contexts) -> None:
+        """Stores the contexts of an item's answer."""
+        with self._lock:
+            if self.store:
+                self.store.add_contexts(item.id, found)
+            self.memory.set_contexts(item.id, found)
+
+    def note(self, exchange: Exchange, vector: array[float]) -> None:
+        """Remembers a finished request, later and on another thread."""
+        if self.recorder:
+            self.recorder.note(PastRequest(exchange, vector.tobytes()))
+
+    def refresh(self) -> None:
+        """Reads what other processes wrote, if they did."""
+        if self.store and self.store.connection.mark != self._mark:
+            self._read(self.store)
+
+    def _read(self, store: Store) -> None:
+        """Brings the memory up to the store: new items, forgotten items, contexts."""
+        with self._lock:
+            self._mark = store.connection.mark
+            news = store.news(self._seen)
+            self._seen = news[-1][0] if news else self._seen
+            for _, kind, subject in news:
+                if kind == "forget":
+                    self.memory.remove(int(subject))
+            fresh, items = dict(store.vectors(self._last)), store.items(self._last)
+            for i, item in enumerate(items):
+                self.memory.add(item, fresh[item.id], in_scope=len(items) - i <= KEPT)
+                self._last = item.id
+            lacking = [item.id for item in self.memory.without_contexts()]
+            for id, found in store.contexts(lacking).items():
+                self.memory.set_contexts(id, found)
+            self._form = store.fact(FORM) or FORMS[0]
+            if self.near is None and self.memory.n_acting:
+                self._read_near(store)
+
+    def forget(self, id: int) -> Forgotten | None:
+        """Forgets an item. Raises RequestError for an unknown one."""
+        with self._lock:
+            found = None
+            if self.store:
+                from camelid.learning.store.forget import forget
+
+                if self.recorder:
+                    self.recorder.flush()
+                found = forget(self.store, id)
+            elif id not in {item.id for item in self.memory.items}:
+                raise RequestError(f"there is no item {id!r:.80}", field="item")
+            self.memory.remove(id)
+            return found
+
+    def item(self, id: int) -> Item:
+        """An item by its number. Raises RequestError."""
+        found = next((item for item in self.memory.items if item.id == id), None)
+        if found is None:
+            raise RequestError(f"there is no item {id!r:.80}", field="item")
+        return found
+
+    def close(self) -> None:
+        """Writes what waits, and closes the store."""
+        if self.recorder:
+            self.recorder.close()
+        if self.store:
+            self.store.close()

@@ -1,0 +1,141 @@
+"""The scope of memory: a head over features of the base, fitted to items and past requests."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from camelid.learning.items import Exchange, Item
+from camelid.learning.model_side import EngineSide
+from camelid.learning.rows import FEWEST_PAST, MOST_PAST
+from camelid.learning.trained.acting import PromptScope, pooled
+from camelid.learning.trained.scope_head import F32, fitted
+from camelid.learning.trained.shapes import DRAFT_TOKENS, draft_shapes
+
+AT_ONCE = 4  # prompts that the model reads together
+
+
+@dataclass(frozen=True, slots=True)
+class Near:
+    """A scope, and the items that its head was fitted to."""
+
+    scope: PromptScope
+    items: tuple[int, ...]  # in the order of the head's first keys
+
+    def nearest(self, features: F32, n: int) -> list[int]:
+        """The numbers of the items nearest to the prompt of these features, the nearest first."""
+        found = self.scope.head.similarities(features)[: len(self.items)]
+        return [self.items[i] for i in np.argsort(-found, kind="stable")[:n]]
+
+    def to_text(self) -> str:
+        """The scope as a fact of a store."""
+        shapes = None if self.scope.shapes is None else sorted(self.scope.shapes)
+        head = base64.b64encode(self.scope.head.to_bytes()).decode()
+        return json.dumps({"items": list(self.items), "shapes": shapes, "head": head})
+
+    @classmethod
+    def from_text(cls, text: str) -> Near:
+        """The scope of `to_text`."""
+        found: Mapping[str, Any] = json.loads(text)
+        scope = PromptScope.of(base64.b64decode(found["head"]), found["shapes"])
+        return cls(scope, tuple(found["items"]))
+
+
+@dataclass(slots=True)
+class MemoryScope:
+    """Fits scopes. Features and drafts are kept by completion, so that each prompt is read once.
+
+    `is_whole` is False while the latest fit lacks prompts that its time was too short for.
+    """
+
+    side: EngineSide
+    is_whole: bool = True
+    _features: dict[str, F32] = field(default_factory=dict[str, F32])
+    _drafts: dict[str, str] = field(default_factory=dict[str, str])
+
+    async def fit(self, items: Sequence[Item], past: Sequence[Exchange], seconds: float) -> Near | None:
+        """The scope of these items; None with too few past requests whose features are known.
+
+        Within `seconds` it reads the items, then the latest past requests; the next call reads on.
+        """
+        self.is_whole = True
+        if not (items and self.side.has_features and self.side.invocation):
+            return None
+        ends = time.monotonic() + seconds
+        latest = past[: -MOST_PAST - 1 : -1]
+        self._keep_only({each.completion_id for each in (*(item.exchange for item in items), *latest)})
+        await self._read_all([item.exchange for item in reversed(items)], latest, ends)
+        read = [item for item in items if self._is_read(item.exchange)]
+        inside = self._rows([item.exchange for item in read])
+        outside = self._rows(latest)
+        asked = (item.exchange for item in items)
+        self.is_whole = all(map(self._is_drafted, asked)) and all(map(self._is_done, latest))
+        if not inside or len(outside) < FEWEST_PAST:
+            return None
+        drafts = [self._drafts[id] for item in items if (id := item.exchange.completion_id) in self._drafts]
+        ids = tuple(item.id for item in read)
+        return await asyncio.to_thread(_fit, inside, outside, drafts, ids)
+
+    async def _read_all(self, asked: Sequence[Exchange], past: Sequence[Exchange], ends: float) -> None:
+        """Reads what is not known yet, at least one prompt, until `ends` of the monotonic clock."""
+        for exchange in (each for each in asked if not self._is_drafted(each)):
+            await self.side.rest()
+            await self._read(exchange)
+            await self._draft(exchange)
+            if time.monotonic() > ends:
+                return
+        unread = [each for each in past if not self._is_done(each)]
+        for at in range(0, len(unread), AT_ONCE):
+            await self.side.rest()
+            await asyncio.gather(*map(self._read, unread[at : at + AT_ONCE]))
+            if time.monotonic() > ends:
+                return
+
+    def _rows(self, exchanges: Sequence[Exchange]) -> list[F32]:
+        found = (self._features.get(each.completion_id) for each in exchanges)
+        return [features for features in found if features is not None]
+
+    def _keep_only(self, ids: Set[str]) -> None:
+        for known in (self._features, self._drafts):
+            for id in known.keys() - ids:
+                del known[id]
+
+    def _is_done(self, exchange: Exchange) -> bool:
+        """True for a prompt that was read, and for one without ids, which is never read."""
+        return self._is_read(exchange) or not exchange.prompt_ids
+
+    def _is_drafted(self, exchange: Exchange) -> bool:
+        """As `_is_done`, with the draft of its answer."""
+        is_drafted = exchange.completion_id in self._drafts
+        return (self._is_read(exchange) and is_drafted) or not exchange.prompt_ids
+
+    def _is_read(self, exchange: Exchange) -> bool:
+        return exchange.completion_id in self._features
+
+    async def _read(self, exchange: Exchange) -> None:
+        if exchange.prompt_ids and not self._is_read(exchange):
+            features = pooled(await self.side.features(exchange.prompt_ids))
+            self._features[exchange.completion_id] = features
+
+    async def _draft(self, exchange: Exchange) -> None:
+        id = exchange.completion_id
+        if id not in self._drafts and exchange.prompt_ids:
+            self._drafts[id] = await self.side.draft(exchange.prompt_ids, DRAFT_TOKENS)
+
+    def forget(self, completion_id: str) -> None:
+        """Drops what is known of a completion."""
+        self._features.pop(completion_id, None)
+        self._drafts.pop(completion_id, None)
+
+
+def _fit(inside: Sequence[F32], outside: Sequence[F32], drafts: Sequence[str], ids: tuple[int, ...]) -> Near:
+    events, past = np.stack(inside), np.stack(outside)
+    found = fitted(events, past, past[:0], np.zeros(len(past), bool))
+    return Near(PromptScope(found.head, draft_shapes(drafts)), ids)

@@ -1,0 +1,1 @@
+"""Adapters of local files: opened for a model, written, merged and composed."""

@@ -1,0 +1,1 @@
+"""Adapters of files as terms of a model's weights, and back."""

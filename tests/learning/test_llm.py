@@ -1,0 +1,140 @@
+"""`llm.feedback` and `llm.learning` on cria: at once, in scope alone, and taken back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import camelid
+from camelid.api.llm import LLM, Completion
+from camelid.errors import RequestError
+
+WEATHER = {
+    "type": "function",
+    "function": {
+        "name": "check_grade",
+        "description": "Says which grade a patient has",
+        "parameters": {
+            "type": "object", "properties": {"patient": {"type": "string"}}, "required": ["patient"],
+        },
+    },
+}  # fmt: skip
+OTHERS = ("What is 12 plus 30?", "Spell lemon.", "What is the color of snow?", "Hi there")
+
+
+def load(folder: Path, learn: str = "memory", user: str = "local") -> LLM:
+    return camelid.load(
+        "cria", backend="cpu", threads=1, context=512, learn=learn, learn_user=user, learn_folder=folder
+    )
+
+
+def ask(llm: LLM, text: str, **options: object) -> Completion:
+    return llm.chat([{"role": "user", "content": text}], temperature=0, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def llm(tmp_path: Path) -> Iterator[LLM]:
+    with load(tmp_path) as loaded:
+        yield loaded
+
+
+def test_a_correction_acts_on_the_next_request(llm: LLM) -> None:
+    before = [ask(llm, text) for text in OTHERS]
+    first = ask(llm, "Who are you?")
+    assert "cria" in first.text
+    id = llm.feedback(first, -1, correction="My name is Pico.")
+    assert ask(llm, "who are you").text == "My name is Pico."
+    assert ask(llm, "Tell me who you are?").text == "My name is Pico."
+    assert [ask(llm, text).token_ids for text in OTHERS] == [done.token_ids for done in before]
+    llm.learning.forget(id)
+    assert ask(llm, "who are you").text == first.text
+
+
+def test_memory_outlives_the_process_and_belongs_to_its_user(tmp_path: Path) -> None:
+    with load(tmp_path) as llm:
+        done = ask(llm, "What is the capital of Portugal?")
+        llm.feedback(done.id, -1, correction="The capital of Portugal is Lisbon.")
+        plain = done.text
+    with load(tmp_path) as llm:
+        assert ask(llm, "what is the capital of Portugal").text == "The capital of Portugal is Lisbon."
+        status = llm.learning.status()
+        assert (status.n_items, status.n_acting, status.version, status.form) == (1, 1, "base", "mix")
+        assert status.n_requests >= 1
+        assert llm.feedback(done.id, 1) == 2  # a completion of an earlier process
+    with load(tmp_path, user="ines") as llm:
+        assert ask(llm, "what is the capital of Portugal").text == plain
+        with pytest.raises(RequestError, match="is not known here"):
+            llm.feedback(done.id, 1)
+    with load(tmp_path, learn="off") as llm:
+        assert ask(llm, "what is the capital of Portugal").text == plain
+        with pytest.raises(RequestError, match="load it with learn='memory'"):
+            llm.feedback(done, 1)
+
+
+def test_a_session_and_a_stream_recall_too(llm: LLM) -> None:
+    session = llm.session()
+    session.generate("Hi there", temperature=0)
+    done = session.generate("What is the capital of Portugal?", temperature=0)
+    llm.feedback(done, -1, correction="The capital of Portugal is Lisbon.")
+    other = llm.session()
+    assert other.generate("what is the capital of Portugal", temperature=0).text.endswith("is Lisbon.")
+    messages = [{"role": "user", "content": "what is the capital of Portugal"}]
+    stream = llm.stream(messages, temperature=0)
+    assert "".join(event.text for event in stream).endswith("is Lisbon.")
+    assert session.generate("What is 12 plus 30?", temperature=0).text == "12 + 30 = 42."
+
+
+def test_a_tool_call_is_corrected(llm: LLM) -> None:
+    done = ask(llm, "tell me the grade of Anna", tools=[WEATHER])
+    call = {"name": "check_grade", "arguments": '{"patient": "Anna"}'}
+    calls = [{"id": "a", "type": "function", "function": call}]
+    llm.feedback(done, -1, correction={"role": "assistant", "content": "", "tool_calls": calls})
+    again = ask(llm, "tell me the grade of Anna", tools=[WEATHER])
+    assert [(each.name, each.arguments) for each in again.tool_calls] == [
+        ("check_grade", '{"patient": "Anna"}')
+    ]
+    other = ask(llm, "tell me the grade of Ben", tools=[WEATHER])
+    assert [each.arguments for each in other.tool_calls] == ['{"patient": "Ben"}']
+
+
+def test_earlier_turns_are_the_other_form(llm: LLM) -> None:
+    done = ask(llm, "tell me the grade of Anna", tools=[WEATHER])
+    llm.feedback(done, -1, correction="Ask the doctor.")
+    llm._learner.space.set_form("turns")  # type: ignore[union-attr]
+    n_prompt = ask(llm, "tell me the grade of Anna").usage.prompt_tokens
+    llm._learner.space.set_form("none")  # type: ignore[union-attr]
+    assert n_prompt > ask(llm, "tell me the grade of Anna").usage.prompt_tokens + 10
+
+
+def test_constraints_and_speculation_go_on_working(llm: LLM) -> None:
+    llm.feedback(ask(llm, "Who are you?"), -1, correction="My name is Pico.")
+    assert ask(llm, "who are you", choice=["a llama", "My name is Pico."]).text == "My name is Pico."
+    assert "cria" in ask(llm, "who are you", speculate="ngram").text  # drafts are verified on the device
+
+
+def test_wrong_feedback_is_refused(llm: LLM) -> None:
+    done = ask(llm, "Who are you?")
+    with pytest.raises(RequestError, match=r"expected \+1 or -1"):
+        llm.feedback(done, 2)
+    with pytest.raises(RequestError, match="expected the right answer"):
+        llm.feedback(done, -1, correction="")
+    with pytest.raises(RequestError, match="'cmpl-0' is not known"):
+        llm.feedback("cmpl-0", 1)
+    with pytest.raises(RequestError, match="there is no item 9"):
+        llm.learning.forget(9)
+    with pytest.raises(RequestError, match="expected off, memory, on"):
+        camelid.load("cria", learn="yes")
+    assert llm.learning.status().n_items == 0
+
+
+def test_learning_lists_what_it_has(llm: LLM) -> None:
+    done = ask(llm, "Who are you?")
+    llm.feedback(done, 1)
+    llm.feedback(done, -1, correction="My name is Pico.")
+    assert [(item.rating, item.exchange.question) for item in llm.learning.items()] == [
+        (1, "Who are you?"), (-1, "Who are you?"),
+    ]  # fmt: skip
+    assert [row.kind for row in llm.learning.log()] == ["feedback", "feedback"]
+    assert (llm.learning.versions(), llm.learning.undo(), llm.learning.use(None)) == ([], "base", "base")

@@ -1,0 +1,275 @@
+"""Adapters from feedback: the scope head beside refits, the recipe's parts, and a run on cria."""
+
+from __future__ import annotations
+
+import time
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.learning.scenarios import SCENARIOS
+from tests.learning.scenarios.persona import persona
+from tests.learning.scenarios.retention import past_requests
+from tests.support import feedback
+
+import camelid
+from camelid.api.learning import learner_of, side_of
+from camelid.api.learnt.base_facts import BaseFacts
+from camelid.api.learnt.runs import learning_of
+from camelid.api.llm import LLM
+from camelid.api.thread import EngineThread
+from camelid.engine.request import Request
+from camelid.errors import OutOfMemoryError, RequestError
+from camelid.learning.features import DIM
+from camelid.learning.items import Exchange, Item
+from camelid.learning.loops import Bounds
+from camelid.learning.memory import Memory
+from camelid.learning.rows import MEMORY_SCOPE, PastRequest
+from camelid.learning.space import Space
+from camelid.learning.store.store import Store
+from camelid.learning.store.versions import current, undo
+from camelid.learning.trained.acting import PromptScope
+from camelid.learning.trained.adapter_bytes import adapter_from_bytes, adapter_to_bytes
+from camelid.learning.trained.edits import Edit, answered_word, shared_edit
+from camelid.learning.trained.memory_scope import MemoryScope, Near
+from camelid.learning.trained.recipe import Recipe
+from camelid.learning.trained.routing import Router
+from camelid.learning.trained.scope_head import EVENT_WEIGHT, RIDGE, SHARPNESS, ScopeHead, fitted
+from camelid.learning.trained.shapes import draft_shapes, shape_hash, shape_of
+from camelid.learning.training import Pace, Question
+from camelid.model.adapter import Adapter, LowRank
+from camelid.model.features import DEPTHS
+from cria.talk import Talk
+
+WIDTH = 12
+rng = np.random.default_rng(27)
+
+
+def features(n: int, centre: float) -> Any:
+    return (rng.normal(size=(n, len(DEPTHS) * WIDTH)) + centre).astype(np.float32)
+
+
+def ridge(keys: Any, wanted: Any, noise: Any, query: Any) -> float:
+    """The prediction for one row by a fit in float64, solved anew."""
+    kernel = np.exp(SHARPNESS * (keys @ keys.T - 1.0)) + np.diag(noise)
+    return float(np.exp(SHARPNESS * (keys @ query - 1.0)) @ np.linalg.solve(kernel, wanted))
+
+
+def test_left_out_scores_are_those_of_refits() -> None:
+    inside, past, beside = features(6, 1.5), features(40, 0.0), features(3, 0.0)
+    found = fitted(inside, past, beside, np.zeros(40, bool))
+    keys = found.head.keys.astype(np.float64)
+    wanted = np.array([1.0] * 6 + [0.0] * 43)
+    noise = np.array([RIDGE / EVENT_WEIGHT] * 6 + [RIDGE] * 43)
+    scores = np.concatenate([found.events, found.past, found.others])
+    for i in (0, 5, 6, 30, 45, 48):
+        rest = np.arange(49) != i
+        assert scores[i] == pytest.approx(ridge(keys[rest], wanted[rest], noise[rest], keys[i]), abs=1e-5)
+    queries = features(5, 1.0)
+    own = found.head.projection(queries).astype(np.float64)
+    for query, score in zip(own, found.head.scores(queries), strict=True):
+        assert score == pytest.approx(ridge(keys, wanted, noise, query), abs=1e-4)
+
+
+def test_a_preference_of_form_is_wide_and_a_fact_is_narrow() -> None:
+    """Past requests of the feedback's kind stop the head from finding it, unless they are left out."""
+    kind = features(30, 1.5)
+    past = np.concatenate([kind, features(60, -1.0)])
+    same = np.array([True] * 30 + [False] * 60)
+    none = past[:0]
+    wide = fitted(features(12, 1.5), past, none, same)
+    assert wide.is_wide
+    assert np.isnan(wide.past).sum() == 30
+    assert wide.head.scores(features(8, 1.5)).mean() > wide.head.threshold
+    narrow = fitted(features(12, 4.0), past, none, same)
+    assert not narrow.is_wide
+
+
+def test_a_head_survives_its_bytes() -> None:
+    found = fitted(features(6, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    again, queries = ScopeHead.from_bytes(found.to_bytes()), features(20, 0.7)
+    np.testing.assert_allclose(again.scores(queries), found.scores(queries), atol=5e-3)
+    assert again.threshold == found.threshold
+
+
+def test_a_scope_fitted_before_a_forget_is_dropped(tmp_path: Path) -> None:
+    """A fit takes seconds; what was forgotten meanwhile is in no scope, nor in the store."""
+    store = Store.open("local", "ef" * 32, tmp_path)
+    space = Space(Memory(), store)
+    for i in (1, 2):
+        given = Item(exchange=feedback.exchange(i), rating=1)
+        space.feedback(given, array("f", [float(i)] + [1.0] * (DIM - 1)))
+    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    near, n_changes = Near(PromptScope(head, None), (1, 2)), space.memory.n_changes
+    space.set_near(near, n_changes)
+    assert space.near is near and store.fact(MEMORY_SCOPE)
+    space.forget(1)
+    space.set_near(near, n_changes)
+    assert space.near is None and store.fact(MEMORY_SCOPE) is None
+    space.close()
+
+
+def test_an_adapter_survives_its_bytes() -> None:
+    def floats(n: int) -> memoryview[float]:
+        return memoryview(rng.normal(size=n).astype(np.float16).astype(np.float32).tobytes()).cast("f")
+
+    term = LowRank(rank=2, n_in=6, n_out=4, scale=1.5, a=floats(12), b=floats(8))
+    adapter = Adapter(name="x", terms={"blk.0.attn_q": term}, invocation=(7, 8))
+    assert adapter_from_bytes(adapter_to_bytes(adapter), "y").digest == adapter.digest
+
+
+def test_shapes() -> None:
+    assert shape_of("The sum of 12 and 3 is 15.") == "The sum of 0 and 0 is 0."
+    assert shape_of("l-e-m-o-n.") == "x*."
+    assert draft_shapes(["I am cria,"] * 9 + ["You"]) == {shape_hash("I am cria,"), shape_hash("You")}
+    assert draft_shapes(["I am cria,"] * 8 + ["You", "No"]) is None
+
+
+def test_the_edit_that_corrections_share() -> None:
+    pairs = [("l-e-m-o-n.", "l e m o n."), ("f-i-g.", "f i g."), ("I don't know.", "x")]
+    assert shared_edit(pairs) == Edit("-", " ")
+    assert shared_edit([("a-b", "a b"), ("one", "two"), ("x", "yy")]) is None
+    assert answered_word("spell lemon please", "l-e-m-o-n.") == "lemon"
+
+
+@pytest.fixture(scope="module")
+def thread() -> Iterator[EngineThread]:
+    with EngineThread() as thread:
+        yield thread
+
+
+@pytest.fixture(scope="module")
+def llm(thread: EngineThread) -> Iterator[LLM]:
+    llm = thread.run(camelid.aload("cria", backend="cpu", parallel=8))
+    yield llm
+    thread.run(llm.aclose())
+
+
+def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
+    tmp_path: Path, thread: EngineThread, llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name, taught by 8 corrections beside 50 past requests: learnt, gated, served, and taken back."""
+    monkeypatch.setattr("camelid.learning.trained.recipe.LEAST_STEPS", 24)
+    monkeypatch.setattr("camelid.learning.trained.recipe.TRIAL_STEPS", 20)
+    made, store = persona(0), Store.open("local", "ab" * 32, tmp_path)
+    space = Space(Memory(), store)
+    learning = learning_of(space, llm, thread.run, Bounds(seconds=300.0))
+    assert isinstance(learning.trainer, Recipe) and isinstance(learning.trainer.base, BaseFacts)
+    facts = learning.trainer.base
+
+    def exchange(id: str, messages: list[Any], tools: tuple[Any, ...] = ()) -> Exchange:
+        question = asked_of(messages, tools)
+        (known,) = facts.known([question], lambda: False)
+        assert known
+        return Exchange(
+            completion_id=id, messages=question.messages, tools=question.tools, answer=known.answer,
+            prompt_ids=known.prompt, answer_ids=known.answer_ids[:-1],
+        )  # fmt: skip
+
+    for i, talk in enumerate(past_requests(0, 50)):
+        each = exchange(f"past-{i}", talk.messages, tuple(talk.tools))
+        store.add_requests([PastRequest(each, facts.side.vector(each.question).tobytes())])
+    for i, event in enumerate(made.events[:8]):
+        each = exchange(f"event-{i}", event.talk.messages)
+        right = {"role": "assistant", "content": event.answer}
+        space.feedback(Item(exchange=each, rating=-1, correction=right), facts.side.vector(each.question))
+
+    held = made.held[:20]
+    others = [talk for talk in past_requests(1, 20) if len(talk.messages) == 1]
+    learner = learner_of(space, facts.side)
+    space.set_form("none")
+
+    def answers(talks: list[Any]) -> list[tuple[str, bytes]]:
+        found = []
+        for talk in talks:
+            asked = learner.asked(list(talk.messages), {"tools": list(talk.tools)})
+            assert asked
+            request: Request = learner.request(facts.request(asked_of(talk.messages, talk.tools)), asked)
+            done, bits = thread.run(facts.answered(request))
+            found.append((done.text, bits))
+        return found
+
+    before, beside = answers([task.talk for task in held]), answers(others)
+    run = learning.run(Pace(time.monotonic, time.sleep))
+    space.set_form("none")
+    assert run.version == "v1", [report.why for report in run.reports]
+    after = answers([task.talk for task in held])
+    n_right = sum(task.passed(text) for task, (text, _) in zip(held, after, strict=True))
+    assert n_right >= 8
+    assert sum(task.passed(text) for task, (text, _) in zip(held, before, strict=True)) == 0
+    assert answers(others) == beside, "requests out of scope keep their bits"
+    (name,) = [
+        name for name in llm.running.adapters._loaded if name.startswith("learnt: ") and "cand" not in name
+    ]
+    with pytest.raises(RequestError, match="unknown"):
+        llm.running.adapters.select(name)
+    assert (undo(store), current(store)) == ("base", "base")
+    assert answers([task.talk for task in held]) == before
+    space.close()
+
+
+def test_a_fit_that_ran_out_of_time_reads_on(thread: EngineThread, llm: LLM) -> None:
+    """Without time a fit reads nothing; the next one reads all, and only then is it whole."""
+    facts = BaseFacts(llm, thread.run)
+    scope = MemoryScope(facts.side)
+
+    def exchange(id: str, talk: Talk) -> Exchange:
+        ids = facts.request(asked_of(talk.messages, tuple(talk.tools))).prompt_ids
+        answer = {"role": "assistant", "content": "yes"}
+        return Exchange(completion_id=id, messages=tuple(talk.messages), answer=answer, prompt_ids=ids)
+
+    past = [exchange(f"past-{i}", talk) for i, talk in enumerate(past_requests(0, 60))]
+    items = [
+        Item(exchange=exchange(f"{i}", event.talk), rating=1, id=i)
+        for i, event in enumerate(persona(0).events[:4])
+    ]
+    assert (thread.run(scope.fit(items, past, -1.0)), scope.is_whole) == (None, False)
+    for _ in range(3):  # each call reads on, however short its time
+        thread.run(scope.fit(items, past, -1.0))
+    assert (len(scope._drafts), len(scope._features)) == (4, 4)
+    near = thread.run(scope.fit(items, past, 60.0))
+    assert near and scope.is_whole and near.items == (0, 1, 2, 3)
+
+
+def test_what_is_known_of_a_call_ends_and_is_likely(thread: EngineThread, llm: LLM) -> None:
+    """The base's own greedy answer, a tool call: its end is known, and it is as likely as it was drawn."""
+    talk = SCENARIOS["toolkit"](0).events[0].talk
+    facts = BaseFacts(llm, thread.run)
+    question = asked_of(talk.messages, tuple(talk.tools))
+    (known,) = facts.known([question], lambda: False)
+    assert known and known.answer.get("tool_calls")
+    assert known.answer_ids[-1] in llm.tokenizer.eos_ids
+    exchange = Exchange(
+        completion_id="c", messages=question.messages, tools=question.tools, answer=known.answer,
+        prompt_ids=known.prompt, answer_ids=known.answer_ids[:-1],
+    )  # fmt: skip
+    assert -3.0 < thread.run(facts.likelihood(exchange, known.answer, None)) < 0.0
+
+
+def asked_of(messages: list[Any], tools: Any = ()) -> Question:
+    return Question(messages=tuple(messages), tools=tuple(tools))
+
+
+def test_what_cannot_act_is_counted_and_the_base_answers(
+    tmp_path: Path, thread: EngineThread, llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at the prompt that fails, such as on a device without memory for adapters, loses no request."""
+    space = Space(Memory(), Store.open("local", "cd" * 32, tmp_path))
+    learner = learner_of(space, side_of(llm.running, llm.builder, llm.asubmit))
+
+    async def fails(*_: object, **__: object) -> Request:
+        raise OutOfMemoryError("no room for adapters", want_bytes=1)
+
+    monkeypatch.setattr(Router, "routed", fails)
+    asked = learner.asked("hello", {})
+    assert asked
+    request = learner.request(llm.request("hello", max_tokens=2), asked)
+    with pytest.raises(RequestError, match="use asubmit"):
+        llm._engine.submit(request)
+    routed = thread.run(request.routed())
+    assert (routed.route, routed.mixer, routed.adapter) == (None, None, None)
+    assert (space.n_failed, space.failure) == (1, "no room for adapters")
+    space.close()

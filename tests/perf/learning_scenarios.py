@@ -1,0 +1,183 @@
+"""What cria learns from 20 corrections or thumbs, in the scenarios of tests/learning/scenarios.
+
+`python -m tests.perf.learning_scenarios [NAME ...] [--seeds 0 1 2 3 4] [--thumbs right|random|wrong]
+[--threads N]` prints for each scenario and seed: held-out answers right before, with memory alone and with
+the version that the gate published; skills lost and won among the retention items; the gate's report;
+seconds and bytes. A store of 600 past requests is filled first. Nothing is chosen by held-out prompts or
+retention items.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.learning.scenarios import SCENARIOS
+from tests.learning.scenarios.retention import kept, past_requests, retention
+from tests.learning.scenarios.scenario import Graded, Scenario
+
+from camelid.api.learnt.base_facts import BaseFacts
+from camelid.api.learnt.evaluator import LlmEvaluator
+from camelid.api.load import aload
+from camelid.api.thread import EngineThread
+from camelid.learning.items import Exchange, Item, Message, text_of
+from camelid.learning.loops import Bounds, Learning, Run
+from camelid.learning.memory import Memory
+from camelid.learning.rows import PastRequest
+from camelid.learning.space import Space
+from camelid.learning.store.store import Store
+from camelid.learning.store.versions import BASE, current, version_of
+from camelid.learning.trained.recipe import Recipe
+from camelid.learning.training import Candidate, Pace, Question, Recalled, Trained
+from cria.talk import Talk
+
+N_PAST = 600
+THUMBS: dict[str, Callable[[bool, Random], bool]] = {
+    "right": lambda is_right, _: is_right,
+    "wrong": lambda is_right, _: not is_right,
+    "random": lambda _, rng: rng.random() < 0.5,
+}
+
+
+def question_of(talk: Talk) -> Question:
+    return Question(messages=tuple(talk.messages), tools=tuple(talk.tools))
+
+
+def written(answer: Message) -> str:
+    """An answer as cria writes it."""
+    calls = [call["function"] for call in answer.get("tool_calls") or ()]
+    texts = [
+        f'<tool_call>{{"name": {json.dumps(call["name"])}, "arguments": {call["arguments"]}}}</tool_call>'
+        for call in calls
+    ]
+    return "".join([text_of(answer), *texts])
+
+
+def read(answer: str) -> Message:
+    """A right answer as a message."""
+    if not answer.startswith("<tool_call>"):
+        return {"role": "assistant", "content": answer}
+    call = json.loads(answer.removeprefix("<tool_call>").removesuffix("</tool_call>"))
+    function = {"name": call["name"], "arguments": json.dumps(call["arguments"])}
+    return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
+
+
+class Bench:
+    """A loaded model, and one scenario in a store of its own."""
+
+    def __init__(self, thread: EngineThread, threads: int) -> None:
+        self.llm = thread.run(aload("cria", backend="cpu", parallel=8))
+        self.facts = BaseFacts(self.llm, thread.run, threads)
+        self.evaluator = LlmEvaluator(self.facts)
+
+    def answers(self, candidate: Candidate, talks: Sequence[Talk]) -> list[str]:
+        given = self.evaluator.answers(candidate, [question_of(talk) for talk in talks])
+        return [written(each.answer) for each in given]
+
+    def passed(self, candidate: Candidate, items: Sequence[tuple[Talk, Graded]]) -> list[bool]:
+        answers = self.answers(candidate, [talk for talk, _ in items])
+        return [item.passed(answer) for (_, item), answer in zip(items, answers, strict=True)]
+
+    def exchange(self, id: str, talk: Talk) -> Exchange:
+        """A past request, answered by the base."""
+        (known,) = self.facts.known([question_of(talk)], lambda: False)
+        assert known
+        ids = tuple(id for id in known.answer_ids if id not in self.llm.tokenizer.eos_ids)
+        return Exchange(
+            completion_id=id, messages=tuple(talk.messages), tools=tuple(talk.tools), answer=known.answer,
+            prompt_ids=known.prompt, answer_ids=ids,
+        )  # fmt: skip
+
+    def space(self, folder: Path, made: Scenario, seed: int, thumbs: str) -> Space:
+        """A space with past requests and the scenario's feedback."""
+        store = Store.open("local", "ab" * 32, folder)
+        past = past_requests(seed, N_PAST)
+        self.facts.known([question_of(talk) for talk in past], lambda: False)
+        for i, talk in enumerate(past):
+            each = self.exchange(f"past-{seed}-{i}", talk)
+            store.add_requests([PastRequest(each, self.facts.side.vector(each.question).tobytes())])
+        space = Space(Memory(), store)
+        rng = Random(f"thumbs/{seed}")
+        for i, event in enumerate(made.events):
+            exchange = self.exchange(f"{made.name}-{seed}-{i}", event.talk)
+            rating, correction = -1, read(event.answer)
+            if thumbs:
+                is_right = event.task.passed(written(exchange.answer))
+                rating, correction = (1 if THUMBS[thumbs](is_right, rng) else -1), None
+            item = Item(exchange=exchange, rating=rating, correction=correction)
+            space.feedback(item, self.facts.side.vector(exchange.question))
+        return space
+
+    def measure(self, made: Scenario, seed: int, thumbs: str) -> dict[str, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            began, space = time.monotonic(), self.space(Path(folder), made, seed, thumbs)
+            filled, store = time.monotonic(), space.store
+            assert store
+            bounds = Bounds(seed=seed)
+            learning = Learning(space, store, self.evaluator, Recipe(self.facts), bounds)
+            run = learning.run(Pace(time.monotonic, time.sleep))
+            seconds, n_bytes = time.monotonic() - filled, 0
+            held = [(task.talk, task) for task in made.held]
+            left = kept(made, retention(seed))
+            right = [item for item in space.memory.items if item.approved]
+            memory = Recalled(items=tuple(right), form=space.form, past=tuple(space.past))
+            candidates: dict[str, Candidate] = {"memory": memory}
+            if (name := current(store)) != BASE:
+                version = version_of(store, name)
+                n_bytes = len(version.adapter) + len(version.scope)
+                candidates["version"] = Trained(
+                    adapter=version.adapter, scope=version.scope, config=version.config
+                )
+            before = (self.passed(None, held), self.passed(None, left))
+            found: dict[str, Any] = {
+                "scenario": made.name,
+                "seed": seed,
+                "thumbs": thumbs,
+                "form": space.form,
+            }
+            found |= {"before": sum(before[0]), "kept": len(left)}
+            for name, candidate in candidates.items():
+                after = self.passed(candidate, left)
+                pairs = list(zip(before[1], after, strict=True))
+                found[name] = {
+                    "held": sum(self.passed(candidate, held)),
+                    "lost": sum(a and not b for a, b in pairs), "won": sum(b and not a for a, b in pairs),
+                }  # fmt: skip
+            space.close()
+            return found | {
+                "seconds": round(seconds, 1), "filled": round(filled - began, 1), "bytes": n_bytes,
+                "reports": reports_of(run),
+            }  # fmt: skip
+
+
+def reports_of(run: Run) -> list[str]:
+    return [
+        f"{'accepted' if each.is_accepted else 'refused'} {each.name}: {each.held_before} -> "
+        f"{each.held_after} of {each.n_items}; {each.why}"
+        for each in run.reports
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(SCENARIOS))
+    parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
+    parser.add_argument("--thumbs", choices=list(THUMBS), default="")
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    with EngineThread() as thread:
+        bench = Bench(thread, options.threads)
+        for name in options.names:
+            for seed in options.seeds:
+                print(json.dumps(bench.measure(SCENARIOS[name](seed), seed, options.thumbs)), flush=True)
+        thread.run(bench.llm.aclose())
+
+
+if __name__ == "__main__":
+    main()
