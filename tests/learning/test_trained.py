@@ -37,7 +37,7 @@ from camelid.learning.trained.edits import Edit, answered_word, shared_edit
 from camelid.learning.trained.memory_scope import MemoryScope, Near
 from camelid.learning.trained.recipe import Recipe
 from camelid.learning.trained.routing import Router
-from camelid.learning.trained.scope_head import EVENT_WEIGHT, RIDGE, SHARPNESS, ScopeHead, fitted
+from camelid.learning.trained.scope_head import EVENT_WEIGHT, RIDGE, SHARPNESS, fitted, prefilter
 from camelid.learning.trained.shapes import draft_shapes, shape_hash, shape_of
 from camelid.learning.training import Pace, Question
 from camelid.model.adapter import Adapter, LowRank
@@ -90,9 +90,22 @@ def test_a_preference_of_form_is_wide_and_a_fact_is_narrow() -> None:
 
 def test_a_head_survives_its_bytes() -> None:
     found = fitted(features(6, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
-    again, queries = ScopeHead.from_bytes(found.to_bytes()), features(20, 0.7)
-    np.testing.assert_allclose(again.scores(queries), found.scores(queries), atol=5e-3)
-    assert again.threshold == found.threshold
+    first = prefilter(features(6, 1.5), features(40, 0.0), np.ones(40, bool))
+    again, queries = PromptScope.of(PromptScope(found, None, first).to_bytes(), ["x"]), features(20, 0.7)
+    assert first and again.prefilter and again.shapes == {"x"}
+    for own, other in ((again.head, found), (again.prefilter, first)):
+        np.testing.assert_allclose(own.scores(queries), other.scores(queries), atol=5e-3)
+        assert own.threshold == other.threshold
+    assert PromptScope.of(PromptScope(found, None).to_bytes(), None).prefilter is None
+
+
+def test_a_prefilter_passes_nearly_all_of_the_feedback_and_few_others() -> None:
+    past, used = features(200, 0.0), np.array([True] * 180 + [False] * 20)
+    found = prefilter(features(20, 1.5), past, used)
+    assert found and len(found.keys) == 200
+    assert np.mean(found.scores(features(100, 1.5)) > found.threshold) > 0.9
+    assert np.mean(found.scores(features(200, 0.0)) > found.threshold) < 0.1
+    assert prefilter(features(20, 0.0), past, used) is None, "feedback like all that is asked"
 
 
 def test_a_scope_fitted_before_a_forget_is_dropped(tmp_path: Path) -> None:
@@ -156,7 +169,7 @@ def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
     monkeypatch.setattr("camelid.learning.trained.recipe.TRIAL_STEPS", 20)
     made, store = persona(0), Store.open("local", "ab" * 32, tmp_path)
     space = Space(Memory(), store)
-    learning = learning_of(space, llm, thread.run, Bounds(seconds=300.0))
+    learning = learning_of(space, llm, thread.run, Bounds(seconds=900.0))
     assert isinstance(learning.trainer, Recipe) and isinstance(learning.trainer.base, BaseFacts)
     facts = learning.trainer.base
 
@@ -200,7 +213,10 @@ def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
     n_right = sum(task.passed(text) for task, (text, _) in zip(held, after, strict=True))
     assert n_right >= 8
     assert sum(task.passed(text) for task, (text, _) in zip(held, before, strict=True)) == 0
+    n_encoded = llm.counters.encoded
     assert answers(others) == beside, "requests out of scope keep their bits"
+    n_looked = llm.counters.encoded - n_encoded
+    assert n_looked < len(others) / 3, "most prompts are not read once more for their features"
     (name,) = [
         name for name in llm.running.adapters._loaded if name.startswith("learnt: ") and "cand" not in name
     ]
@@ -263,7 +279,7 @@ def test_what_cannot_act_is_counted_and_the_base_answers(
     async def fails(*_: object, **__: object) -> Request:
         raise OutOfMemoryError("no room for adapters", want_bytes=1)
 
-    monkeypatch.setattr(Router, "routed", fails)
+    monkeypatch.setattr(Router, "candidates", fails)
     asked = learner.asked("hello", {})
     assert asked
     request = learner.request(llm.request("hello", max_tokens=2), asked)

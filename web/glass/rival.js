@@ -4,6 +4,7 @@ import { make } from "../elements.js";
 import { text } from "./texts.js";
 
 const GREETING_MS = 10_000; // in which the frame's script answers, if it has come
+const LOADING_S = 180; // in which wllama has loaded a model of 4 GB, its largest, from a slow disk
 const PAGE = new URL("rival.html", import.meta.url);
 
 /**
@@ -23,7 +24,7 @@ export async function openRival(files, { context, signal }) {
   try {
     const call = await Promise.race([connect(frame), aborted]);
     const ask = (given) => Promise.race([call(given), aborted]);
-    const facts = await ask({ method: "load", files, context });
+    const facts = await within(LOADING_S, ask({ method: "load", files, context }));
     return { facts, ask: (prompt, tokens) => ask({ method: "ask", prompt, tokens }), close };
   } catch (error) {
     close();
@@ -47,4 +48,17 @@ async function connect(frame) {
   const late = new Promise((resolve) => setTimeout(() => resolve("late"), GREETING_MS));
   if ((await Promise.race([greeted, late])) === "late") throw new Error(text("race.frame"));
   return call;
+}
+
+/** The result of loading wllama, which never answers if one of its threads does not start. */
+async function within(seconds, loading) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    timer = setTimeout(() => reject(new Error(text("race.slow", { seconds }))), 1000 * seconds);
+  });
+  try {
+    return await Promise.race([loading, late]);
+  } finally {
+    clearTimeout(timer);
+  }
 }

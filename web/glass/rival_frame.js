@@ -1,7 +1,6 @@
 // Inside the frame of rival.js: wllama on the processor, with two calls, load and ask.
 
 const VENDOR = new URL("../vendor/wllama/", import.meta.url);
-const silent = { debug() {}, log() {}, warn() {}, error: console.error };
 let wllama = null;
 
 // Listens before wllama is fetched: the first message comes with the frame's load event.
@@ -23,9 +22,11 @@ const METHODS = {
   /** Runs on the processor: wllama's WebGPU needs shader-f16. */
   async load({ Wllama }, { files, context }) {
     const paths = { default: new URL("wllama.wasm", VENDOR).href };
-    wllama = new Wllama(paths, { suppressNativeLog: true, logger: silent });
+    const { logger, failed } = watchErrors();
+    wllama = new Wllama(paths, { suppressNativeLog: true, logger });
     const n_threads = crossOriginIsolated ? navigator.hardwareConcurrency : 1;
-    await wllama.loadModel(files, { n_ctx: context, n_threads, n_gpu_layers: 0, n_parallel: 1 });
+    const how = { n_ctx: context, n_threads, n_gpu_layers: 0, n_parallel: 1 };
+    await Promise.race([wllama.loadModel(files, how), failed]);
     const n = wllama.getNumThreads();
     return { name: `wllama (llama.cpp ${Wllama.getLibllamaVersion()}, cpu, ${n} threads)` };
   },
@@ -41,3 +42,16 @@ const METHODS = {
     };
   },
 };
+
+/** A logger, and a promise that its first error rejects: wllama only logs an error of its worker, and waits. */
+function watchErrors() {
+  const logger = { debug() {}, log() {}, warn() {} };
+  const failed = new Promise((_, reject) => {
+    logger.error = (...words) => {
+      console.error(...words);
+      reject(words[0] instanceof Error ? words[0] : new Error(words[0]?.message ?? words.join(" ")));
+    };
+  });
+  failed.catch(() => {}); // an error after loading
+  return { logger, failed };
+}

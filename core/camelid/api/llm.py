@@ -15,7 +15,7 @@ from camelid.api.llm_embedding import EmbeddingMethods
 from camelid.api.llm_learning import LearningMethods
 from camelid.api.logits import logits_on_device, read_logits
 from camelid.api.runner import Runner
-from camelid.api.streams import read
+from camelid.api.streams import read, redirected
 from camelid.backends.base import Capabilities, DeviceArray, MemoryReport
 from camelid.engine.adapters import RowKeys
 from camelid.engine.metrics import Counters, EngineStats, StepHook
@@ -229,8 +229,7 @@ class LLM(AdapterMethods, EmbeddingMethods, LearningMethods):
         Closing it cancels the request.
         """
         loop = self._runner.loop()
-        request = self._runner.run(self._ready(self._request(prompt, options)))
-        stream = self._engine.submit(request)
+        stream, _ = self._runner.run(self._submitted(self._request(prompt, options)))
         try:
             while event := loop.run_until_complete(_next(stream)):
                 yield event
@@ -284,7 +283,7 @@ class LLM(AdapterMethods, EmbeddingMethods, LearningMethods):
         images first.
         """
         self._check_open()
-        return self._engine.submit(await self._ready(request))
+        return (await self._submitted(request))[0]
 
     async def aidentity(self) -> Identity:
         """The hash of the model's files, read on the first call, and the facts of the build."""
@@ -342,8 +341,18 @@ class LLM(AdapterMethods, EmbeddingMethods, LearningMethods):
         """As `_start`, with the keys of the request's rows."""
         self._check_open()
         await self._builder.prepare(options)
-        request = await self._ready(self._request(prompt, options))
-        return self._engine.submit(request), request.row_keys
+        stream, request = await self._submitted(self._request(prompt, options))
+        return stream, request.row_keys
+
+    async def _submitted(self, request: Request) -> tuple[TextStream, Request]:
+        """A request's stream, or that of the request which its probe chooses, with the request."""
+        request = await self._ready(request)
+        stream = self._engine.submit(request)
+        other = await redirected(stream, request)
+        if other is None:
+            return stream, request
+        request = await self._ready(other)
+        return self._engine.submit(request), request
 
     def _request(self, prompt: Prompt | ChatPrompt, options: Mapping[str, Any]) -> Request:
         """The engine's request. Raises RequestError for a closed model, and as `RequestBuilder`."""

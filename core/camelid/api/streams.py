@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
+from camelid.engine.request import Request
 from camelid.engine.stream import Stream
 
 C = TypeVar("C")
@@ -17,3 +18,18 @@ async def read(stream: Stream[Any, C]) -> C:
     finally:
         await stream.aclose()
     return stream.completion
+
+
+async def redirected(stream: Stream[Any, Any], request: Request) -> Request | None:
+    """The request that a stream's probe chooses in its place, the stream closed; None to read on."""
+    if request.probe is None:
+        return None
+    try:
+        await stream.begin()
+        other = await request.probe.redirected(request)
+    except BaseException:
+        await stream.aclose()
+        raise
+    if other:
+        await stream.aclose()
+    return other

@@ -12,7 +12,7 @@ from camelid.engine.allocation import CacheUpdate
 from camelid.engine.kv_cache import KVCacheManager
 from camelid.engine.media import media_at
 from camelid.engine.metrics import Counters
-from camelid.engine.programs import ALL_LOGITS, INJECTED, INJECTED_LOGITS
+from camelid.engine.programs import ALL_LOGITS, INJECTED, INJECTED_LOGITS, MIXED, PROBED
 from camelid.engine.results import FinishReason
 from camelid.engine.sequence import Sequence
 from camelid.errors import BackendError
@@ -82,7 +82,14 @@ def _add_scheduled(
 def program_of(batch: Batch, step: Step) -> str:
     """The name of the program that runs a batch's step."""
     has_adapters = any(sequence.adapter for sequence in step.sequences)
-    return with_adapters(batch.program) if has_adapters else batch.program
+    program = PROBED if _is_probed(batch) else batch.program
+    return with_adapters(program) if has_adapters else program
+
+
+def _is_probed(batch: Batch) -> bool:
+    """True if a prompt ends in the step whose probe waits for its logits."""
+    ends = (item.sequence for item in batch.scheduled if item.n_outputs)
+    return batch.program == MIXED and any(s.is_probed for s in ends)
 
 
 @dataclass(slots=True, eq=False)
@@ -198,6 +205,8 @@ class OutputProcessor:
 
     def _token(self, s: Sequence, row: OutputRow) -> FinishReason | None:
         """Accepts a drawn token, or an end token."""
+        if s.is_probed and s.request.probe and row.logits is not None:
+            s.request.probe.see(row.logits)
         scores = _scores(s, row) if s.sampler or s.request.sampling.logprobs else None
         if s.sampler and scores:
             token_id, logprob = self._drawn(s, row, scores)

@@ -11,18 +11,20 @@ from camelid.plan.step import Capacity, ProgramKey, Step
 
 # `decode` and `mixed` draw on the device. The others return more: `candidates` the largest logits, `guided`
 # and `all_logits` the whole logits of generated rows or of prompt rows, `verify` the draws of several rows of
-# a sequence, `encode` the pooled rows or scores of whole texts, or keys and values for a decoder. `injected`
-# and `injected_logits` are `mixed` and `all_logits` for rows of images.
+# a sequence, `encode` the pooled rows or scores of whole texts, or keys and values for a decoder. `probed` is
+# `mixed` with the whole logits of its outputs. `injected` and `injected_logits` are `mixed` and `all_logits`
+# for rows of images.
 DECODE, MIXED, ALL_LOGITS, ENCODE = "decode", "mixed", "all_logits", "encode"
+PROBED = "probed"
 CANDIDATES, GUIDED, VERIFY = "candidates", "guided", "verify"
 INJECTED, INJECTED_LOGITS = "injected", "injected_logits"
 ENTRIES = {
     **dict.fromkeys((DECODE, CANDIDATES, GUIDED), DECODE),
-    **dict.fromkeys((MIXED, VERIFY, ALL_LOGITS, INJECTED, INJECTED_LOGITS), MIXED),
+    **dict.fromkeys((MIXED, PROBED, VERIFY, ALL_LOGITS, INJECTED, INJECTED_LOGITS), MIXED),
     ENCODE: ENCODE,
 }
 FEATURES = {
-    CANDIDATES: ("candidates",), GUIDED: ("all_logits",), ALL_LOGITS: ("all_logits",),
+    CANDIDATES: ("candidates",), **dict.fromkeys((GUIDED, PROBED, ALL_LOGITS), ("all_logits",)),
     INJECTED: ("injected",), INJECTED_LOGITS: ("injected", "all_logits"),
 }  # fmt: skip
 BIASES = 16  # biases of one sequence on the device; a request with more samples on the host
@@ -115,7 +117,7 @@ def program_key(
 def _most_rows(program: str, limits: Limits) -> int:
     """The largest number of rows in a step of this program."""
     n = limits.parallel
-    rows = {VERIFY: n * (limits.drafts + 1), **dict.fromkeys((MIXED, ALL_LOGITS), limits.chunk)}
+    rows = {VERIFY: n * (limits.drafts + 1), **dict.fromkeys((MIXED, PROBED, ALL_LOGITS), limits.chunk)}
     rows[ENCODE] = limits.encode_chunk
     rows |= dict.fromkeys((INJECTED, INJECTED_LOGITS), limits.image_chunk)
     return rows.get(program, n)

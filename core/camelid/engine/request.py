@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Container, Iterable
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any, Literal, cast
+from typing import Any, Literal, Protocol, cast
 
 from camelid.backends.base import DeviceArray
 from camelid.engine.adapters import NO_ADAPTER, RequestAdapter, RowKeys, with_adapters
@@ -19,6 +19,7 @@ from camelid.engine.programs import (
     INJECTED,
     INJECTED_LOGITS,
     MIXED,
+    PROBED,
     VERIFY,
     Limits,
 )
@@ -30,6 +31,20 @@ from camelid.sampling.mixture import Mixer
 from camelid.sampling.params import SamplingParams
 
 Overflow = Literal["error", "shift", "stop"]
+
+
+class Probe(Protocol):
+    """Decides on a request by the logits after its prompt, which the request computes anyway."""
+
+    def see(self, logits: memoryview[float]) -> None:
+        """Reads the logits, [V], which are overwritten afterwards."""
+        ...
+
+    async def redirected(self, request: Request) -> Request | None:
+        """After the first token: the request to submit in place of this one; None to go on."""
+        ...
+
+
 OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")
 MAX_TIMEOUT_S = 1e9
 # Integer fields with their least and largest values.
@@ -53,7 +68,7 @@ class Request:
     `media` are the prompt's images, in order. `source_ids` are the tokens of an encoder in front of the
     decoder; `prompt_ids` are then the decoder's. An `adapter` adds its terms to the model's matrices. A
     `mixer` mixes another distribution into each row. A `route` looks at the request before it is submitted
-    and returns the one to submit.
+    and returns the one to submit; with a `probe`, the request may be replaced after its first token.
     """
 
     prompt_ids: tuple[int, ...]
@@ -84,6 +99,7 @@ class Request:
     source_ids: tuple[int, ...] = ()
     adapter: RequestAdapter | None = None
     route: Callable[[Request], Awaitable[Request]] | None = None
+    probe: Probe | None = None
 
     @property
     def n_prompt(self) -> int:
@@ -158,7 +174,8 @@ class Request:
             return (GUIDED,)
         host_sampling = () if self.sampling.fits_device else (CANDIDATES, GUIDED)
         logprobs = (CANDIDATES,) if self.sampling.logprobs else ()
-        return (*host_sampling, *logprobs, *((VERIFY,) if self.proposer else ()))
+        probed = ((GUIDED if host_sampling or logprobs else PROBED),) if self.probe else ()
+        return (*host_sampling, *logprobs, *probed, *((VERIFY,) if self.proposer else ()))
 
 
 def check_request(request: Request, vocab_size: int, limits: Limits, programs: Container[str]) -> None:

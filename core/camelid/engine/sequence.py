@@ -96,8 +96,18 @@ class Sequence:
     def is_lazy(self) -> bool:
         """True if the device draws its next token, which a lazy constraint then tests."""
         sampling = self.request.sampling
-        is_tested = self.constraint is not None and self.constraint.is_lazy and not self.needs_all
+        is_tested = self.constraint is not None and self.constraint.is_lazy and not self.needs_logits
         return is_tested and not self.request.mixer and sampling.fits_device and not sampling.logprobs
+
+    @property
+    def is_probed(self) -> bool:
+        """True while its probe waits for the logits after the prompt."""
+        return self.request.probe is not None and not self.answer_ids
+
+    @property
+    def needs_logits(self) -> bool:
+        """True if its next generated row needs the whole logits."""
+        return self.needs_all or self.is_probed
 
     @property
     def has_own_program(self) -> bool:
@@ -119,7 +129,7 @@ class Sequence:
             return VERIFY
         if not self.has_own_program:
             return DECODE
-        return GUIDED if self.constraint or self.request.mixer or self.needs_all else CANDIDATES
+        return GUIDED if self.constraint or self.request.mixer or self.needs_logits else CANDIDATES
 
     @property
     def n_prefill(self) -> int:

@@ -55,6 +55,10 @@ class Stream(AsyncIterator[E], Generic[E, C]):
         """The error that ended the request, if any."""
         return self._outbox.error
 
+    async def begin(self) -> None:
+        """Steps until an event is unread, or the request has ended."""
+        await self._engine.serve(self._outbox)
+
     def take(self) -> list[E]:
         """The events since the last call, without a step: for a caller that runs the steps itself."""
         events = list(self._outbox.events)

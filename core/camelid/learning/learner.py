@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from array import array
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ from camelid.requests.output_text import Completion, answer_message
 
 if TYPE_CHECKING:  # a web page has no NumPy
     from camelid.learning.trained.memory_scope import MemoryScope
-    from camelid.learning.trained.routing import Router
+    from camelid.learning.trained.routing import Candidates, Router, ScopeProbe
 
 MOST_RECENT = 256  # exchanges that feedback may name before they are stored
 MOST_PENDING = 64  # items whose contexts are computed at a time
@@ -39,14 +40,27 @@ FIT_S = 2.0  # of reading past requests after one feedback; the next reads on
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A prompt as learning sees it: its messages and tools, the items nearest to it, and those of them that
-    are in scope by the similarity of words.
+    """A prompt as learning sees it: its messages and tools, its question's vector, the items nearest to it,
+    and those of them that are in scope by the similarity of words.
     """
 
     messages: tuple[Message, ...]
     tools: tuple[Message, ...]
+    vector: array[float]
     nearest: Recall
     recall: Recall
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A request on its way: its prompt, the id of its completion (by default random), whether a learnt
+    adapter may act on it, and whether that is decided before it is submitted.
+    """
+
+    asked: Asked
+    name: str
+    adapts: bool
+    is_at_once: bool
 
 
 class Learner:
@@ -74,9 +88,10 @@ class Learner:
         messages = _messages(prompt)
         if not messages:
             return None
-        nearest = self.space.nearest(self.side.vector(question_of(messages)))
+        vector = self.side.vector(question_of(messages))
+        nearest = self.space.nearest(vector)
         recall = nearest.within(self.space.memory.scope.threshold)
-        return Asked(messages, tuple(options.get("tools") or ()), nearest, recall)
+        return Asked(messages, tuple(options.get("tools") or ()), vector, nearest, recall)
 
     def prompt(self, asked: Asked, *, names_adapter: bool = False) -> list[Message]:
         """The messages to render: with earlier turns, where these are the form of memory.
@@ -90,32 +105,71 @@ class Learner:
         return list(asked.messages)
 
     def request(
-        self, request: Request, asked: Asked, name: str = "", *, names_adapter: bool = False
+        self,
+        request: Request,
+        asked: Asked,
+        name: str = "",
+        *,
+        names_adapter: bool = False,
+        is_at_once: bool = False,
     ) -> Request:
         """The request with its memory, and with its answer noted as `name` (by default a random id).
 
         Speculation takes a request's draws from the device, so such a request has no mixture. A request that
-        names adapters, or none on purpose, has no learnt one; nor has one that another adapter acts on.
+        names adapters, or none on purpose, has no learnt one; nor has one that another adapter acts on. With
+        `is_at_once`, the logits after the prompt are no reason to leave a look at it out.
         """
-        request = watched(request, lambda done: self._note(asked, request, done), name)
-        if self._router is None:
-            return self._mixed(request, asked.recall)
         adapts = not (names_adapter or request.adapter or request.is_atomic)
-        return replace(request, route=partial(self._routed, asked, adapts))
+        turn = Turn(asked, name, adapts, is_at_once)
+        if self._router is None:
+            return self._noted(turn, self._mixed(request, asked.recall))
+        return replace(request, route=partial(self._routed, turn))
 
-    async def _routed(self, asked: Asked, adapts: bool, request: Request) -> Request:
-        """The request with what acts on it. What cannot act is counted, and the base answers."""
+    async def _routed(self, turn: Turn, request: Request) -> Request:
+        """The request with what acts on it, or with a probe that finds it after the first token."""
+        began, found, near = time.monotonic(), await self._candidates(turn), self.space.near
+        base = self._mixed(request, turn.asked.recall) if near is None else request
+        if found and found.have_prefilters and not turn.is_at_once:
+            return self._probed(turn, base.after(time.monotonic() - began), found)
+        acted = await self._looked(turn, found, request) if found else None
+        return acted or self._noted(turn, base.after(time.monotonic() - began))
+
+    async def _candidates(self, turn: Turn) -> Candidates | None:
+        """What may act on the request; None for nothing. What cannot act is counted."""
         assert self._router, "routes are made by a router"
-        began, near = time.monotonic(), self.space.near
-        is_asked = near and self.space.form == "mix" and asked.nearest.within(COARSE)
-        mixed = partial(self._mixed_nearest, request)
+        near = self.space.near if self.space.form == "mix" and turn.asked.nearest.within(COARSE) else None
         try:
-            found = await self._router.routed(request, near if is_asked else None, mixed, adapts=adapts)
+            found = await self._router.candidates(near, adapts=turn.adapts)
         except CamelidError as error:
             self.space.failed(error)
-            return request.after(time.monotonic() - began)
-        found = self._mixed(request, asked.recall) if near is None and found is request else found
-        return found.after(time.monotonic() - began)
+            return None
+        return found if found.scopes else None
+
+    async def _looked(self, turn: Turn, found: Candidates, request: Request) -> Request | None:
+        """The request with what acts on it; None if nothing does. What cannot act is counted."""
+        assert self._router, "routes are made by a router"
+        began, bare = time.monotonic(), replace(request, mixer=None, probe=None)
+        try:
+            acted = await self._router.looked(bare, found, partial(self._mixed_nearest, bare))
+        except CamelidError as error:
+            self.space.failed(error)
+            return None
+        return self._noted(turn, acted.after(time.monotonic() - began)) if acted is not bare else None
+
+    def _probed(self, turn: Turn, request: Request, found: Candidates) -> Request:
+        """The request with a probe. An answer that another one replaces is not noted."""
+        from camelid.learning.trained.routing import ScopeProbe  # NumPy, which a page lacks
+
+        kernels, look = self.space.memory.kernels, partial(self._looked, turn, found)
+        probe = ScopeProbe(kernels=kernels, candidates=found, vector=turn.asked.vector, look=look)
+        return self._noted(turn, replace(request, probe=probe), probe)
+
+    def _noted(self, turn: Turn, request: Request, probe: ScopeProbe | None = None) -> Request:
+        def seen(done: Completion) -> None:
+            note = partial(self._note, turn.asked, request, done)
+            probe.if_kept(note) if probe else note()
+
+        return watched(request, seen, turn.name)
 
     def _mixed_nearest(self, request: Request, nearest: Sequence[int]) -> Request:
         mixer = None if request.proposer else self.space.memory.mixer_of(nearest, request.n_prompt)

@@ -192,6 +192,17 @@ class EngineSide:
             request = replace(request, salt=of.salt, reuses=of.reuses)
         return tokenizer.decode((await self.access.completion(request)).token_ids[:n])
 
+    async def sketch(self, prompt_ids: Sequence[int], kernels: Kernels) -> array[float]:
+        """The sketch of the logits after a prompt, behind all other requests."""
+        sketcher = Sketcher(kernels=kernels)
+        own = Request(
+            prompt_ids=tuple(prompt_ids), sampling=GREEDY, max_tokens=1, overflow="stop", priority=PRIORITY,
+            probe=sketcher,
+        )  # fmt: skip
+        await self.access.rows(own)
+        assert sketcher.sketch is not None, "an answer has a first token"
+        return sketcher.sketch
+
     async def load(self, adapter: Adapter) -> None:
         """Loads an adapter that no request can name. Raises as `RunningModel.add_adapter`."""
         await self.access.on_engine(self.access.running.add_adapter(adapter, is_private=True))
@@ -203,6 +214,22 @@ class EngineSide:
     def select(self, name: str, prompt_ids: Sequence[int]) -> RequestAdapter | None:
         """The loaded adapter for a request. Raises RequestError if it was unloaded."""
         return self.access.running.adapters.select_private(name, prompt_ids)
+
+
+@dataclass(slots=True, kw_only=True)
+class Sketcher:
+    """A `Probe` that keeps a sketch of the logits and goes on."""
+
+    kernels: Kernels
+    sketch: array[float] | None = None
+
+    def see(self, logits: memoryview[float]) -> None:
+        """As `Probe.see`."""
+        self.sketch = self.kernels.sketch(logits, DIM)
+
+    async def redirected(self, request: Request) -> Request | None:  # noqa: ARG002 - the protocol's
+        """As `Probe.redirected`: None."""
+        return None
 
 
 def _in_place(request: Request, of: Request | None) -> Request:

@@ -18,6 +18,7 @@ from typing import cast
 from camelid.backends.base import Backend, PoolSize, reason_against
 from camelid.engine.adapters import AdapterPart, RequestAdapter, last_invocation, with_adapters
 from camelid.engine.engine import StepEngine
+from camelid.engine.programs import PROBED
 from camelid.errors import BackendError, RequestError, shown
 from camelid.loading.deployment import Deployment
 from camelid.model.adapter import MOST_RANK, Adapter, Selection
@@ -87,6 +88,11 @@ class AdapterPool:
         """Different adapters that run at once."""
         return self._n_slots
 
+    @property
+    def is_open(self) -> bool:
+        """True once an adapter was loaded."""
+        return self._layout is not None
+
     def reserve(self, rank: int) -> None:
         """Makes the slots at least so wide, unless `adapter_rank` was given or they are open."""
         self._least_rank = max(self._least_rank, min(rank, MOST_RANK))
@@ -118,6 +124,7 @@ class AdapterPool:
         if self._layout is None:
             await self._open(adapter.rank)
         await compile_all([with_adapters(program) for program in self._deployment.loaded])
+        await compile_all([with_adapters(PROBED)] if PROBED in self._engine.programs else [])
         self._check_sites(adapter)
         return self._put(loaded)
 

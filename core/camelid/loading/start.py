@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from camelid.backends.base import Backend
 from camelid.backends.registry import oracle_name, processor_name, user_names
-from camelid.engine.adapters import base_program
+from camelid.engine.adapters import base_program, with_adapters
 from camelid.engine.engine import StepEngine
-from camelid.engine.programs import ProgramTable
+from camelid.engine.programs import PROBED, ProgramTable
 from camelid.engine.request import Request, max_answer_tokens
 from camelid.engine.scheduler import check_depth
 from camelid.errors import DeviceLostError
@@ -57,10 +57,15 @@ class RunningModel:
         return self.deployment.plan(program)
 
     async def compile(self, program: str) -> None:
-        """Compiles a program, unless it is compiled already."""
+        """Compiles a program, unless it is compiled already.
+
+        The end of a prompt with a probe may share a step with another request's adapter.
+        """
         async with self._compiling:  # concurrent requests compile a program once
-            if program not in self.engine.programs:
-                await self._compile(program)
+            is_beside = program == PROBED and self.adapters.is_open
+            for name in (program, with_adapters(program)) if is_beside else (program,):
+                if name not in self.engine.programs:
+                    await self._compile(name)
 
     async def _compile(self, program: str) -> None:
         programs = self.engine.programs

@@ -85,6 +85,7 @@ export default {
   "race.fetch": "Die Datei {address} ist für wllama nicht zu laden: Der Server antwortete {status}.",
   "race.frame":
     "Der Rahmen von wllama antwortet nicht: Sein Skript wurde nicht geladen. Laden Sie die Seite neu.",
+  "race.slow": "wllama hat das Modell in {seconds} s nicht geladen. Laden Sie die Seite neu.",
   "race.sizes": "Prompt und Antwort brauchen mindestens 1 und 2 Tokens, zusammen höchstens {context}.",
   "race.unequal":
     "Ungleiche Arbeit: Camelid las {prompt} und schrieb {n} Tokens, wllama las {prompt2} und schrieb " +

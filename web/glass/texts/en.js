@@ -83,6 +83,7 @@ export default {
   "race.fetch": "The model's file {address} cannot be fetched for wllama: the server answered {status}.",
   "race.frame":
     "wllama's frame does not answer: its script could not be loaded. Reload the page and try again.",
+  "race.slow": "wllama has not loaded the model within {seconds} s. Reload the page and try again.",
   "race.sizes": "Prompt and answer need at least 1 and 2 tokens, and together at most {context}.",
   "race.unequal":
     "Unequal work: Camelid read {prompt} and made {n} tokens, wllama read {prompt2} and made " +

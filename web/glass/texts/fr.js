@@ -88,6 +88,7 @@ export default {
     "node_modules.",
   "race.fetch": "Le fichier {address} ne peut être lu pour wllama : le serveur a répondu {status}.",
   "race.frame": "Le cadre de wllama ne répond pas : son script n’a pu être chargé. Rechargez la page.",
+  "race.slow": "wllama n’a pas chargé le modèle en {seconds} s. Rechargez la page et réessayez.",
   "race.sizes": "Le prompt et la réponse ont au moins 1 et 2 jetons, ensemble au plus {context}.",
   "race.unequal": "Travail inégal : Camelid a lu {prompt} et écrit {n} jetons, wllama {prompt2} et {n2}.",
   "race.summary":

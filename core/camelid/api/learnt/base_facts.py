@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -16,12 +16,13 @@ from camelid.backends.registry import open_backend, processor_name
 from camelid.engine.adapters import RequestAdapter
 from camelid.engine.request import Request
 from camelid.errors import ContextOverflowError, TemplateError
-from camelid.learning.items import Exchange, Item, Message
-from camelid.learning.model_side import GREEDY, PRIORITY, EngineSide
-from camelid.learning.trained.acting import pooled
+from camelid.learning.items import Exchange, Item, Message, question_of
+from camelid.learning.model_side import GREEDY, PRIORITY, EngineSide, Sketcher
+from camelid.learning.trained.acting import cheap_features, pooled
 from camelid.learning.trained.recipe import Known
 from camelid.learning.trained.shapes import DRAFT_TOKENS
 from camelid.learning.training import Interrupted, Question
+from camelid.learning.vectors import Kernels, fast_kernels
 from camelid.model.adapter import Adapter
 from camelid.requests.output_text import Completion, answer_message
 from camelid.training.examples import Example
@@ -40,6 +41,7 @@ class BaseFacts:
     llm: LLM
     run: Run
     threads: int | None = 1
+    kernels: Kernels = field(default_factory=fast_kernels)
     _known: dict[str, Known | None] = field(default_factory=dict[str, Known | None])
 
     @cached_property
@@ -75,15 +77,19 @@ class BaseFacts:
         try:
             request = self.request(question)
             features = pooled(await self.side.features(request.prompt_ids))
-            done, bits = await self.answered(request)
+            sketcher = Sketcher(kernels=self.kernels)
+            done, bits = await self.answered(replace(request, probe=sketcher))
         except (ContextOverflowError, TemplateError):
             return None
         ids = tuple(done.token_ids)
         ends = self._ends if done.finish_reason in ("stop", "tool_calls") else ()
         decode = self.llm.tokenizer.decode
+        assert sketcher.sketch is not None, "an answer has a first token"
+        vector = self.side.vector(question_of(question.messages))
         return Known(
-            prompt=request.prompt_ids, features=features, answer=answer_message(done),
-            answer_ids=(*ids, *ends), text=decode(ids), draft=decode(ids[:DRAFT_TOKENS]), bits=bits,
+            prompt=request.prompt_ids, features=features, cheap=cheap_features(vector, sketcher.sketch),
+            answer=answer_message(done), answer_ids=(*ids, *ends), text=decode(ids),
+            draft=decode(ids[:DRAFT_TOKENS]), bits=bits,
         )  # fmt: skip
 
     @property

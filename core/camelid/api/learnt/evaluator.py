@@ -69,8 +69,10 @@ class LlmEvaluator:
         known = await self._facts.of(question)
         if known is None:
             return False
-        is_near = acting.scope.has(known.features) if left_out is None else left_out
-        return is_near and acting.scope.agrees(known.draft)
+        scope, is_near = acting.scope, left_out
+        if is_near is None:
+            is_near = scope.passes(known.cheap) and scope.has(known.features)
+        return is_near and scope.agrees(known.draft)
 
     async def _acted(self, acting: Acting, candidate: Trained, question: Question) -> Given:
         """The answer with an adapter, or the base's out of its scope."""
@@ -127,7 +129,7 @@ class LlmEvaluator:
             turns = tuple(learner.prompt(asked)) if learner and asked else question.messages
             request = self._facts.request(replace(question, messages=turns))
             if learner and asked:
-                request = await learner.request(request, asked).routed()
+                request = await learner.request(request, asked, is_at_once=True).routed()
             done, bits = await self._facts.answered(request)
         except CamelidError as error:
             return refused(error)

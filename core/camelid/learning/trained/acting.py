@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,18 +15,43 @@ from camelid.learning.trained.shapes import shape_hash
 from camelid.model.adapter import Adapter
 from camelid.model.features import DEPTHS
 
+PREFILTER = "prefilter_"  # begins the names of its arrays
+
 
 @dataclass(frozen=True, slots=True)
 class PromptScope:
-    """A fitted head, and the hashed shapes of drafts in scope (None: any draft)."""
+    """A fitted head, and the hashed shapes of drafts in scope (None: any draft).
+
+    Only prompts that a prefilter passes need features; without one, all do.
+    """
 
     head: ScopeHead
     shapes: frozenset[str] | None
+    prefilter: ScopeHead | None = None
 
     @classmethod
-    def of(cls, head: bytes, shapes: Iterable[str] | None) -> PromptScope:
-        """The scope of a head's bytes and stored shapes."""
-        return cls(ScopeHead.from_bytes(head), None if shapes is None else frozenset(shapes))
+    def of(cls, heads: bytes, shapes: Iterable[str] | None) -> PromptScope:
+        """The scope of the bytes of its heads and of stored shapes."""
+        with np.load(io.BytesIO(heads), allow_pickle=False) as file:
+            found: Mapping[str, Any] = {name: file[name] for name in file.files}
+        n = len(PREFILTER)
+        first = {name[n:]: array for name, array in found.items() if name.startswith(PREFILTER)}
+        prefilter = ScopeHead.from_arrays(first) if first else None
+        known = None if shapes is None else frozenset(shapes)
+        return cls(ScopeHead.from_arrays(found), known, prefilter)
+
+    def to_bytes(self) -> bytes:
+        """The heads, without the shapes."""
+        arrays = dict(self.head.to_arrays())
+        if self.prefilter:
+            arrays |= {PREFILTER + name: array for name, array in self.prefilter.to_arrays().items()}
+        out = io.BytesIO()
+        np.savez(out, **arrays)
+        return out.getvalue()
+
+    def passes(self, cheap: F32) -> bool:
+        """False for a prompt that is not in scope by its words and the logits after it: `cheap_features`."""
+        return self.prefilter is None or self.prefilter.has(cheap)
 
     def has(self, features: F32) -> bool:
         """True if a prompt of these features [D * C] is in scope, as far as its draft agrees."""
@@ -47,6 +73,11 @@ class Acting:
     def of(cls, name: str, adapter: bytes, scope: bytes, config: Mapping[str, Any]) -> Acting:
         """The acting adapter of a version's bytes, under a name."""
         return cls(adapter_from_bytes(adapter, name), PromptScope.of(scope, config.get("shapes")))
+
+
+def cheap_features(vector: Sequence[float], sketch: Sequence[float]) -> F32:
+    """Of a prompt: the vector of its question and the sketch of the logits after it, [2 * C]."""
+    return np.concatenate([np.asarray(vector, np.float32), np.asarray(sketch, np.float32)])
 
 
 def pooled(rows: Sequence[memoryview[float]]) -> F32:

@@ -15,9 +15,10 @@ import numpy as np
 from camelid.learning.items import Exchange, Item
 from camelid.learning.model_side import EngineSide
 from camelid.learning.rows import FEWEST_PAST, MOST_PAST
-from camelid.learning.trained.acting import PromptScope, pooled
-from camelid.learning.trained.scope_head import F32, fitted
+from camelid.learning.trained.acting import PromptScope, cheap_features, pooled
+from camelid.learning.trained.scope_head import F32, fitted, prefilter
 from camelid.learning.trained.shapes import DRAFT_TOKENS, draft_shapes
+from camelid.learning.vectors import Kernels, fast_kernels
 
 AT_ONCE = 4  # prompts that the model reads together
 
@@ -37,14 +38,14 @@ class Near:
     def to_text(self) -> str:
         """The scope as a fact of a store."""
         shapes = None if self.scope.shapes is None else sorted(self.scope.shapes)
-        head = base64.b64encode(self.scope.head.to_bytes()).decode()
-        return json.dumps({"items": list(self.items), "shapes": shapes, "head": head})
+        heads = base64.b64encode(self.scope.to_bytes()).decode()
+        return json.dumps({"items": list(self.items), "shapes": shapes, "heads": heads})
 
     @classmethod
     def from_text(cls, text: str) -> Near:
         """The scope of `to_text`."""
         found: Mapping[str, Any] = json.loads(text)
-        scope = PromptScope.of(base64.b64decode(found["head"]), found["shapes"])
+        scope = PromptScope.of(base64.b64decode(found["heads"]), found["shapes"])
         return cls(scope, tuple(found["items"]))
 
 
@@ -56,8 +57,10 @@ class MemoryScope:
     """
 
     side: EngineSide
+    kernels: Kernels = field(default_factory=fast_kernels)
     is_whole: bool = True
     _features: dict[str, F32] = field(default_factory=dict[str, F32])
+    _cheap: dict[str, F32] = field(default_factory=dict[str, F32])
     _drafts: dict[str, str] = field(default_factory=dict[str, str])
 
     async def fit(self, items: Sequence[Item], past: Sequence[Exchange], seconds: float) -> Near | None:
@@ -73,8 +76,8 @@ class MemoryScope:
         self._keep_only({each.completion_id for each in (*(item.exchange for item in items), *latest)})
         await self._read_all([item.exchange for item in reversed(items)], latest, ends)
         read = [item for item in items if self._is_read(item.exchange)]
-        inside = self._rows([item.exchange for item in read])
-        outside = self._rows(latest)
+        inside = self._prompts([item.exchange for item in read])
+        outside = self._prompts(latest)
         asked = (item.exchange for item in items)
         self.is_whole = all(map(self._is_drafted, asked)) and all(map(self._is_done, latest))
         if not inside or len(outside) < FEWEST_PAST:
@@ -98,12 +101,12 @@ class MemoryScope:
             if time.monotonic() > ends:
                 return
 
-    def _rows(self, exchanges: Sequence[Exchange]) -> list[F32]:
-        found = (self._features.get(each.completion_id) for each in exchanges)
-        return [features for features in found if features is not None]
+    def _prompts(self, exchanges: Sequence[Exchange]) -> list[tuple[F32, F32]]:
+        read = [each.completion_id for each in exchanges if self._is_read(each)]
+        return [(self._features[id], self._cheap[id]) for id in read]
 
     def _keep_only(self, ids: Set[str]) -> None:
-        for known in (self._features, self._drafts):
+        for known in (self._features, self._cheap, self._drafts):
             for id in known.keys() - ids:
                 del known[id]
 
@@ -122,6 +125,9 @@ class MemoryScope:
     async def _read(self, exchange: Exchange) -> None:
         if exchange.prompt_ids and not self._is_read(exchange):
             features = pooled(await self.side.features(exchange.prompt_ids))
+            sketch = await self.side.sketch(exchange.prompt_ids, self.kernels)
+            vector = self.side.vector(exchange.question)
+            self._cheap[exchange.completion_id] = cheap_features(vector, sketch)
             self._features[exchange.completion_id] = features
 
     async def _draft(self, exchange: Exchange) -> None:
@@ -132,10 +138,17 @@ class MemoryScope:
     def forget(self, completion_id: str) -> None:
         """Drops what is known of a completion."""
         self._features.pop(completion_id, None)
+        self._cheap.pop(completion_id, None)
         self._drafts.pop(completion_id, None)
 
 
-def _fit(inside: Sequence[F32], outside: Sequence[F32], drafts: Sequence[str], ids: tuple[int, ...]) -> Near:
-    events, past = np.stack(inside), np.stack(outside)
+def _fit(
+    inside: Sequence[tuple[F32, F32]],
+    outside: Sequence[tuple[F32, F32]],
+    drafts: Sequence[str],
+    ids: tuple[int, ...],
+) -> Near:
+    (events, asked), (past, before) = (map(np.stack, zip(*rows, strict=True)) for rows in (inside, outside))
     found = fitted(events, past, past[:0], np.zeros(len(past), bool))
-    return Near(PromptScope(found.head, draft_shapes(drafts)), ids)
+    first = prefilter(asked, before, np.ones(len(before), bool))
+    return Near(PromptScope(found.head, draft_shapes(drafts), first), ids)

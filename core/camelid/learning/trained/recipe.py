@@ -21,9 +21,10 @@ from camelid.engine.adapters import last_invocation
 from camelid.errors import RequestError
 from camelid.learning.items import Item, Message, text_of
 from camelid.learning.rows import FEWEST_PAST
+from camelid.learning.trained.acting import PromptScope
 from camelid.learning.trained.adapter_bytes import adapter_to_bytes
 from camelid.learning.trained.edits import Edit, answered_word, shared_edit, swapped, words_in
-from camelid.learning.trained.scope_head import F32, Fitted, fitted
+from camelid.learning.trained.scope_head import F32, Fitted, fitted, prefilter
 from camelid.learning.trained.shapes import draft_shapes, shape_of
 from camelid.learning.training import Interrupted, Question, Trained, TrainingJob
 from camelid.model.adapter import Adapter
@@ -49,6 +50,7 @@ class Known:
 
     prompt: tuple[int, ...]
     features: F32  # [D * C]
+    cheap: F32  # [2 * C], of the prefilter
     answer: Message
     answer_ids: tuple[int, ...]
     text: str
@@ -161,7 +163,7 @@ class Study:
     @cached_property
     def scope(self) -> Fitted:
         """The fitted head."""
-        past = [known for _, _, known in self.past]
+        past = self._before
         same = np.array([self.is_same_kind(known) for known in past])
         return fitted(_rows(self.events), _rows(past), _rows(self.alone, like=self.events), same)
 
@@ -179,11 +181,20 @@ class Study:
             "shapes": None if shapes is None else sorted(shapes),
         }  # fmt: skip
         return Trained(
-            adapter=adapter_to_bytes(adapter), scope=self.scope.head.to_bytes(), config=config,
+            adapter=adapter_to_bytes(adapter), scope=self._heads.to_bytes(), config=config,
             n_steps=n_steps, seconds=monotonic() - began, left_out=self._left_out(),
             excused=frozenset(id for id, _, known in self.past if self._is_excused(known)),
             kept=tuple(sorted(id for id, _, _ in self.past)),
         )  # fmt: skip
+
+    @property
+    def _heads(self) -> PromptScope:
+        events, past = (np.stack([known.cheap for known in each]) for each in (self.events, self._before))
+        return PromptScope(self.scope.head, None, prefilter(events, past, np.isfinite(self.scope.past)))
+
+    @property
+    def _before(self) -> Sequence[Known]:
+        return [known for _, _, known in self.past]
 
     @property
     def _words(self) -> Mapping[str, Any]:

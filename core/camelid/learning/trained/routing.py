@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from array import array
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from camelid.engine.request import Request
 from camelid.errors import RequestError
-from camelid.learning.model_side import EngineSide
+from camelid.learning.model_side import EngineSide, Sketcher
 from camelid.learning.store.store import Store
 from camelid.learning.store.versions import BASE, current, version_of
-from camelid.learning.trained.acting import Acting, PromptScope, pooled
+from camelid.learning.trained.acting import Acting, PromptScope, cheap_features, pooled
 from camelid.learning.trained.memory_scope import Near
 from camelid.learning.trained.scope_head import F32
 from camelid.learning.trained.shapes import DRAFT_TOKENS
@@ -53,6 +54,59 @@ class Look:
         return scope.shapes is None or scope.agrees(await self.draft())
 
 
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """What may act on a request: the version in use, before memory."""
+
+    acting: Acting | None
+    near: Near | None
+
+    @property
+    def scopes(self) -> tuple[PromptScope, ...]:
+        """Their scopes."""
+        return tuple(each.scope for each in (self.acting, self.near) if each)
+
+    @property
+    def have_prefilters(self) -> bool:
+        """True if the logits after a prompt can tell that nothing acts on it."""
+        return all(scope.prefilter for scope in self.scopes)
+
+    def pass_on(self, cheap: F32) -> bool:
+        """True for a prompt that may be in one of the scopes."""
+        return any(scope.passes(cheap) for scope in self.scopes)
+
+
+@dataclass(slots=True, kw_only=True)
+class ScopeProbe(Sketcher):
+    """A `Probe` that looks at a prompt only if the logits after it pass a prefilter.
+
+    `look` returns the request with what acts on it, None if nothing does.
+    """
+
+    candidates: Candidates
+    vector: array[float]
+    look: Callable[[Request], Awaitable[Request | None]]
+    began: float = field(default_factory=time.monotonic)
+    _is_kept: bool | None = None  # None before the decision
+    _waiting: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+
+    async def redirected(self, request: Request) -> Request | None:
+        """As `Probe.redirected`."""
+        passes = self.sketch is None or self.candidates.pass_on(cheap_features(self.vector, self.sketch))
+        found = await self.look(request.after(time.monotonic() - self.began)) if passes else None
+        self._is_kept = found is None
+        for work in self._waiting if self._is_kept else ():
+            work()
+        return found
+
+    def if_kept(self, work: Callable[[], object]) -> None:
+        """Calls a function, perhaps later, if no other request replaces this one."""
+        if self._is_kept is None:
+            self._waiting.append(work)
+        elif self._is_kept:
+            work()
+
+
 @dataclass(slots=True)
 class Router:
     """Routes requests of one space. The version in use is loaded with its first request; without a store
@@ -65,20 +119,19 @@ class Router:
     _acting: Acting | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
-    async def routed(
-        self,
-        request: Request,
-        near: Near | None,
-        mixed: Callable[[Sequence[int]], Request],
-        *,
-        adapts: bool = True,
+    async def candidates(self, near: Near | None, *, adapts: bool) -> Candidates:
+        """What may act on a request. Raises CamelidError for a version that cannot be read."""
+        return Candidates(await self._in_use() if adapts else None, near)
+
+    async def looked(
+        self, request: Request, found: Candidates, mixed: Callable[[Sequence[int]], Request]
     ) -> Request:
-        """The request with the version's adapter, if its prompt is in the version's scope and `adapts`; else
-        as `mixed` returns it, if the prompt is in memory's scope. Raises CamelidError.
+        """The request with the version's adapter, if its prompt is in the version's scope; else as `mixed`
+        returns it, if the prompt is in memory's scope. Raises CamelidError.
         """
-        look, acting = Look(request, self.side), await self._in_use() if adapts else None
-        if acting and await look.is_in(acting.scope):
-            adapter = await self._selected(acting, request)
+        look, near = Look(request, self.side), found.near
+        if found.acting and await look.is_in(found.acting.scope):
+            adapter = await self._selected(found.acting, request)
             if adapter:
                 return adapter
         if near and await look.is_in(near.scope):

@@ -8,7 +8,6 @@ not seen. The numbers below were chosen on cria (tests/perf/learning_recipe.md).
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +28,8 @@ OUTSIDE = 0.005  # share of past requests that may lie inside
 LOW = 0.1  # quantile of the feedback's own leave-one-out scores,
 TOWARDS = 0.25  # of the way to which the threshold rises
 WIDER = 0.15  # gain of recall from which prompts of the same kind are no negatives
+PASSING, MOST_PASSING = 0.02, 0.25  # shares of the past requests that a prefilter passes at least and at most
+UNSEEN = 0.05  # share of the feedback that it may miss by its leave-one-out scores
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +41,9 @@ class Projection:
     spread: F32  # [D, P]
 
     @classmethod
-    def of(cls, past: F32) -> Projection:
+    def of(cls, past: F32, depths: int = len(DEPTHS)) -> Projection:
         """The projection of past requests' features [N, D * C]."""
-        each = past.reshape(len(past), len(DEPTHS), -1).transpose(1, 0, 2).astype(np.float64)  # [D, N, C]
+        each = past.reshape(len(past), depths, -1).transpose(1, 0, 2).astype(np.float64)  # [D, N, C]
         mean = each.mean(axis=1)
         centred = each - mean[:, None]
         n = min(MOST_AXES, each.shape[2], len(past) - 1)
@@ -82,19 +83,16 @@ class ScopeHead:
         """True if the prompt of these features [D * C] is in scope."""
         return bool(self.scores(features[None])[0] > self.threshold)
 
-    def to_bytes(self) -> bytes:
+    def to_arrays(self) -> Mapping[str, Any]:
         """The head in float16; its scores move by some 1e-3."""
-        out, parts = io.BytesIO(), self.projection
+        parts = self.projection
         arrays = {"mean": parts.mean, "axes": parts.axes, "spread": parts.spread, "keys": self.keys}
-        halves: dict[str, Any] = {name: array.astype(np.float16) for name, array in arrays.items()}
-        np.savez(out, **halves, weights=self.weights, threshold=np.float64(self.threshold))
-        return out.getvalue()
+        halves = {name: array.astype(np.float16) for name, array in arrays.items()}
+        return {**halves, "weights": self.weights, "threshold": np.float64(self.threshold)}
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> ScopeHead:
-        """The head of `to_bytes`."""
-        with np.load(io.BytesIO(data), allow_pickle=False) as file:
-            found: Mapping[str, Any] = {name: file[name] for name in file.files}
+    def from_arrays(cls, found: Mapping[str, Any]) -> ScopeHead:
+        """The head of `to_arrays`."""
         projection = Projection(*(_f32(found[name]) for name in ("mean", "axes", "spread")))
         return cls(projection, _f32(found["keys"]), _f32(found["weights"]), float(found["threshold"]))
 
@@ -132,6 +130,20 @@ def fitted(events: F32, past: F32, others: F32, same_kind: npt.NDArray[np.bool_]
     return Fitted(head, fit.events, scores, fit.others, is_wide)
 
 
+def prefilter(events: F32, past: F32, used: npt.NDArray[np.bool_]) -> ScopeHead | None:
+    """A head over the words of a prompt and the logits after it, [N, 2 * C], which passes nearly all that a
+    head over features has in scope; None if it passes too many past requests. `used` are the past requests
+    that a head over features takes for negatives.
+    """
+    projection = Projection.of(past, 2)
+    inside, before = projection(events), projection(past[used])
+    fit = _Fit.of(inside, before, before[:0])
+    threshold = min(fit.above(PASSING), float(np.quantile(fit.events, UNSEEN)))
+    if np.mean(fit.past > threshold) > MOST_PASSING:
+        return None
+    return ScopeHead(projection, fit.keys, _f32(fit.weights), threshold)
+
+
 @dataclass(frozen=True, slots=True)
 class _Fit:
     """A fit over projected rows, with leave-one-out scores."""
@@ -158,7 +170,11 @@ class _Fit:
     @property
     def outside(self) -> float:
         """The score above which OUTSIDE of the past requests lie."""
-        return float(np.sort(self.past)[::-1][int(OUTSIDE * len(self.past))]) if len(self.past) else 0.0
+        return self.above(OUTSIDE)
+
+    def above(self, share: float) -> float:
+        """The score above which a share of the past requests lie."""
+        return float(np.sort(self.past)[::-1][int(share * len(self.past))]) if len(self.past) else 0.0
 
     @property
     def recall(self) -> float:

@@ -76,12 +76,16 @@ class Answer:
     def __aiter__(self) -> Answer:
         return self
 
-    async def __anext__(self) -> Batch:
-        while not self._batches:
-            if not self._n_open or self._is_closed:
-                raise StopAsyncIteration
+    async def begin(self) -> None:
+        """Waits until a batch is unread, or none will come."""
+        while not self._batches and self._n_open and not self._is_closed:
             self._ready = asyncio.get_running_loop().create_future()
             await self._ready
+
+    async def __anext__(self) -> Batch:
+        await self.begin()
+        if not self._batches:
+            raise StopAsyncIteration
         batch = self._batches.popleft()
         self._n_unread -= len(batch.events)
         if self._is_held and self._n_unread < MAX_EVENTS // 2:

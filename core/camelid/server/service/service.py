@@ -29,6 +29,7 @@ from camelid.server.service.limits import Limits
 from camelid.server.service.scoring import scoring_request
 from camelid.server.service.selection import with_selection
 from camelid.server.service.slots import Slots
+from camelid.server.service.submission import submitted
 from camelid.server.service.template_defaults import TemplateDefaults
 from camelid.server.service.text_size import INLINE_CHARS, size_of
 
@@ -214,14 +215,14 @@ class Service(TemplateDefaults):
         try:
             request = await self.request(job)
             self.check(request)
-            return self.launch(job, request, place)
+            return await self.launch(job, request, place)
         except BaseException:
             place.leave()
             raise
 
-    def launch(self, job: Job, request: Request, place: Place) -> Started:
-        """Submits a checked request."""
-        answer = self.host.submit(request, job.n, reports=job.reports_progress)
+    async def launch(self, job: Job, request: Request, place: Place) -> Started:
+        """Submits a checked request; with a probe, returns after its first token."""
+        answer, request = await submitted(self.host, job, request, self._compile)
         started = Started(job, self, request, answer, place)
         for observer in self.observers:
             observer.submitted(started)
@@ -290,9 +291,12 @@ class Service(TemplateDefaults):
         request = self.builder.request(prompt, options)
         if learner and asked:
             names_adapter = options.get("adapter") is not None
-            request = learner.request(request, asked, job.reply_id, names_adapter=names_adapter)
+            reads_prompt = job.reports_progress or job.prompt_logprobs is not None
+            request = learner.request(
+                request, asked, job.reply_id, names_adapter=names_adapter, is_at_once=reads_prompt
+            )
             request = await request.routed()
-        if (request.adapter or request.mixer) and not request.media:
+        if (request.adapter or request.mixer or request.probe) and not request.media:
             await self._compile(request)
         if request.media:
             request = await self.host.call(self._with_images(request))

@@ -1,0 +1,123 @@
+"""A prompt that passes a prefilter is looked at after its first token: in the library and in a server."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.learning.scenarios.retention import past_requests
+from tests.support.served_here import ServedHere, served_here, until
+
+import camelid
+from camelid.api.llm import LLM
+from camelid.errors import OutOfMemoryError
+from camelid.learning.learner import Learner
+from camelid.learning.model_side import EngineSide
+
+RIGHT = "My name is Pico."
+ASK = [{"role": "user", "content": "who are you"}]
+NEAR = [{"role": "user", "content": "Tell me the color of snow."}]  # by words alone
+
+
+def teach(ask: Any, feedback: Any) -> None:
+    """60 past requests, and three corrections of one kind."""
+    for talk in past_requests(0, 60):
+        ask(talk.messages, talk.tools)
+    for text in ("Who are you?", "Who are you today?", "Tell me who you are."):
+        feedback(ask([{"role": "user", "content": text}], ()), RIGHT)
+
+
+@pytest.fixture(scope="module")
+def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
+    folder = tmp_path_factory.mktemp("probed")
+    options: dict[str, Any] = {"learn": "memory", "learn_folder": folder, "context": 512, "threads": 1}
+    with camelid.load("cria", backend="cpu", **options) as loaded:
+
+        def ask(messages: Any, tools: Any) -> Any:
+            given = {"tools": list(tools)} if tools else {}
+            return loaded.chat(list(messages), temperature=0, max_tokens=24, **given)
+
+        teach(ask, lambda done, right: loaded.feedback(done, -1, correction=right))
+        loaded._runner.run(settled(loaded._learning_learner()))
+        yield loaded
+
+
+async def settled(learner: Learner) -> None:
+    await learner.settle()
+    while not learner.is_settled:
+        await learner.settle()
+
+
+def test_only_what_passes_is_looked_at(llm: LLM) -> None:
+    near = llm._learning_learner().space.near
+    assert near and near.scope.prefilter
+    n = llm.counters.encoded
+    assert llm.chat(ASK, temperature=0).text == RIGHT
+    assert llm.counters.encoded == n + 1
+    assert llm.chat(NEAR, temperature=0).text and llm.counters.encoded == n + 1
+    assert "".join(event.text for event in llm.stream(ASK, temperature=0)) == RIGHT
+    assert llm.is_idle
+
+
+def test_an_answer_that_is_replaced_is_not_noted(llm: LLM) -> None:
+    """Not even one that has ended before the look."""
+    learner = llm._learning_learner()
+    for most in (1, 2, 24):
+        before = set(learner._recent)
+        done = llm.chat(ASK, temperature=0, max_tokens=most)
+        assert set(learner._recent) - before == {done.id}
+        assert RIGHT.startswith(done.text) and done.text
+        done = llm.chat(NEAR, temperature=0, max_tokens=most)
+        assert done.id in learner._recent
+
+
+def test_a_look_that_fails_leaves_the_base_its_answer(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fails(*_: object) -> None:
+        raise OutOfMemoryError("planted", want_bytes=1)
+
+    monkeypatch.setattr(EngineSide, "features", fails)
+    n = llm.learning.status().n_failed
+    assert "cria" in llm.chat(ASK, temperature=0).text
+    assert (llm.learning.status().n_failed, llm.learning.status().failure) == (n + 1, "planted")
+    monkeypatch.undo()
+    assert llm.chat(ASK, temperature=0).text == RIGHT
+
+
+def test_a_server_looks_too(tmp_path: Path) -> None:
+    with served_here(learn="memory", learn_folder=tmp_path, context=512, threads=1) as served:
+
+        def ask(messages: Any, tools: Any, **options: Any) -> Any:
+            body = {"messages": list(messages), "temperature": 0, "max_tokens": 24, **options}
+            body |= {"tools": list(tools)} if tools else {}
+            reply = served.http.post("/v1/chat/completions", json=body)
+            assert reply.status_code == 200, reply.text
+            return reply.json()
+
+        def feedback(done: Any, right: str) -> None:
+            body = {"completion_id": done["id"], "rating": -1, "correction": right}
+            assert served.http.post("/v1/feedback", json=body).status_code == 202
+
+        teach(ask, feedback)
+        wait_settled(served)
+        n = served.engine.counters.encoded
+        found = ask(ASK, (), n=2)
+        assert [choice["message"]["content"] for choice in found["choices"]] == [RIGHT, RIGHT]
+        assert served.engine.counters.encoded == n + 1
+        assert ask(NEAR, ())["choices"][0]["message"]["content"]
+        assert served.engine.counters.encoded == n + 1
+        stream = {"messages": ASK, "temperature": 0, "stream": True}
+        with served.http.stream("POST", "/v1/chat/completions", json=stream) as reply:
+            lines = [line.removeprefix("data: ") for line in reply.iter_lines() if line.startswith("data: {")]
+        choices = [choice for line in lines for choice in json.loads(line)["choices"]]
+        assert "".join(choice["delta"].get("content") or "" for choice in choices) == RIGHT
+        served.wait_idle()
+
+
+def wait_settled(served: ServedHere) -> None:
+    learners = served.service.learners
+    assert learners
+    (learner,) = learners._open.values()
+    until(lambda: not learners._settling and learner.space.near is not None, 120)
