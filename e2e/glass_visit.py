@@ -138,7 +138,7 @@ def look_in_firefox(address: str) -> Seen:
 
 
 def examine(firefox: Firefox, seen: Seen) -> None:
-    """Each tab of the glass box, with its buttons."""
+    """Each tab of the glass box, with its buttons, but no race: test_race.py has those."""
     firefox.wait("() => document.querySelector('#glass-plan tbody tr')")
     seen.rows["plan"] = firefox.evaluate(ROWS, "plan")
     seen.words["plan"] = firefox.text("#glass-plan .quiet")
@@ -165,14 +165,6 @@ def examine(firefox: Firefox, seen: Seen) -> None:
     push(firefox, "parity", "Check this device", ".report")
     seen.rows["parity"] = firefox.evaluate(ROWS, "parity")
     seen.reports["parity"] = firefox.text("#glass-parity .report")
-    firefox("click", "#glass-tab-race")
-    for name, value in {"prompt": 24, "tokens": 6}.items():
-        firefox.evaluate(
-            "([id, n]) => (document.getElementById(id).value = n)", [f"glass-race-{name}", value]
-        )
-    push(firefox, "race", "Start", ".report")
-    seen.reports["race"] = firefox.text("#glass-race .report")
-    assert firefox.evaluate("() => document.querySelectorAll('iframe').length") == 0
 
 
 def push(firefox: Firefox, tab: str, label: str, until: str) -> None:

@@ -1,4 +1,4 @@
-"""The glass box: numbers of cria on SwiftShader, on the processor and in Firefox, reports, axe, a race."""
+"""The glass box: numbers of cria on SwiftShader, on the processor and in Firefox; reports, axe, a race in Chromium."""
 
 from __future__ import annotations
 
@@ -103,8 +103,8 @@ def test_parity_passes_on_this_device(visit: tuple[str, Seen]) -> None:
 
 
 def test_a_race_has_both_sides(visit: tuple[str, Seen]) -> None:
-    backend, seen = visit
-    if backend != "cpu":
+    _, seen = visit
+    if "race" not in seen.reports:
         return
     assert "- prompt: 2" in seen.reports["race"]  # tokens, of 24 that were asked
     lines = [line for line in seen.reports["race"].splitlines() if line.startswith("| ")][2:]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.support.exhaustive import share_of
 from tests.support.split_gguf import split
 
 from e2e.browser import ROOT, build_site, link_site, serve_site
@@ -58,7 +57,9 @@ def start(firefox: Firefox, address: str, push: str = PUSH) -> None:
     firefox.evaluate(push, ["race", "Start"])
 
 
-@pytest.mark.parametrize("part", share_of([1, 3]))
+# On a loaded machine wllama at times does not load in Firefox; test_glass.py has a race in Chromium.
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("part", [1, 3])
 def test_a_model_in_parts_races_by_the_address_of_any(firefox: Firefox, site: Path, part: int) -> None:
     with serve_site(site) as address:
         start(firefox, f"{address}{QUERY}&model=m-0000{part}-of-00003.gguf")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.parity.adapters import need_driver
 from tests.support.random_adapters import random_adapter
 
 import camelid
@@ -28,9 +29,10 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["cpu", "reference"])
+@pytest.fixture(scope="module", params=["cpu", "reference", "webgpu"])
 def llm(request: pytest.FixtureRequest) -> Iterator[LLM]:
-    with camelid.load("cria", backend=request.param, context=128) as loaded:
+    adapter = need_driver("llvmpipe") if request.param == "webgpu" else ""
+    with camelid.load("cria", backend=request.param, adapter=adapter, context=128) as loaded:
         yield loaded
 
 
