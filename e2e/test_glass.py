@@ -1,4 +1,4 @@
-"""The glass box: numbers of cria on SwiftShader, on the processor and in Firefox; reports, axe, a race in Chromium."""
+"""The glass box on SwiftShader, the processor and in Firefox: numbers, reports, axe, a race in Chromium."""
 
 from __future__ import annotations
 
