@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.exhaustive import exhaustive
 from tests.support.parity.adapters import need_driver
 from tests.support.random_adapters import random_adapter
 
@@ -29,8 +30,15 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=["cpu", "reference", "webgpu"])
+@pytest.fixture(scope="module", params=["cpu", *map(exhaustive, ["reference", "webgpu"])])
 def llm(request: pytest.FixtureRequest) -> Iterator[LLM]:
+    adapter = need_driver("llvmpipe") if request.param == "webgpu" else ""
+    with camelid.load("cria", backend=request.param, adapter=adapter, context=128) as loaded:
+        yield loaded
+
+
+@pytest.fixture(scope="module", params=["reference", "webgpu"])
+def other_backend(request: pytest.FixtureRequest) -> Iterator[LLM]:
     adapter = need_driver("llvmpipe") if request.param == "webgpu" else ""
     with camelid.load("cria", backend=request.param, adapter=adapter, context=128) as loaded:
         yield loaded
@@ -67,6 +75,14 @@ def run(llm: LLM, *requests: Request) -> list[Completion]:
         return list(await asyncio.gather(*(answered(llm, request) for request in requests)))
 
     return llm._runner.run(together())
+
+
+def test_other_backends_return_them_too(other_backend: LLM) -> None:
+    probe, request = Seeing(), made(other_backend, PROMPT, temperature=0, max_tokens=2)
+    want, done = run(other_backend, request, replace(request, probe=probe))
+    assert done.token_ids == want.token_ids
+    last = np.array(other_backend.logits(request.prompt_ids))[-1]
+    assert [each.tobytes() for each in probe.seen] == [last.tobytes()]
 
 
 @pytest.mark.parametrize("way", WAYS)
