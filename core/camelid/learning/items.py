@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 from camelid.errors import RequestError, shown
+from camelid.learning.calls import fault_of_calls
 
 Message: TypeAlias = Mapping[str, Any]
 MOST_BYTES = 1 << 20  # of one item as JSON
@@ -51,8 +52,9 @@ class Item:
 
     @property
     def approved(self) -> Message | None:
-        """The answer to give: the correction, or an answer rated +1."""
-        return self.correction or (self.exchange.answer if self.rating > 0 else None)
+        """The answer to give: the correction, or an answer rated +1; none whose calls its tools refuse."""
+        right = self.correction or (self.exchange.answer if self.rating > 0 else None)
+        return None if right is None or fault_of_calls(right, self.exchange.tools) else right
 
     @property
     def refused(self) -> Message | None:
@@ -122,6 +124,18 @@ def checked_correction(correction: object) -> Message | None:
         "message with content or tool_calls",
         field="correction",
     )
+
+
+def check_calls(item: Item) -> None:
+    """Raises RequestError for an approved answer whose calls the request's tools refuse."""
+    right = item.correction or (item.exchange.answer if item.rating > 0 else {})
+    fault = fault_of_calls(right, item.exchange.tools)
+    if fault:
+        way = "correct the call" if item.correction else "rate the answer -1, or give a correction"
+        raise RequestError(
+            f"{fault}, so that this call cannot be right; {way}",
+            field="correction" if item.correction else "rating",
+        )
 
 
 def exchange_body(exchange: Exchange) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from camelid.learning.items import (
     Exchange,
     Item,
     Message,
+    check_calls,
     checked_correction,
     checked_rating,
     question_of,
@@ -207,12 +208,13 @@ class Learner:
     ) -> Item:
         """Stores feedback, which acts at once as an earlier turn; `settle` lets it act as a mixture.
 
-        Raises RequestError for a malformed rating or correction, an unknown completion, and beyond the
-        source's quota; LearningError if it cannot be stored.
+        Raises RequestError for a malformed rating or correction, an approved call that its tool refuses, an
+        unknown completion, and beyond the source's quota; LearningError if it cannot be stored.
         """
         rating, right = checked_rating(rating), checked_correction(correction)
         exchange = self.exchange(completion)
         item = Item(exchange=exchange, rating=rating, correction=right, source=source)
+        check_calls(item)
         return self.space.feedback(item, self.side.vector(exchange.question))
 
     async def settle(self) -> int:

@@ -80,8 +80,9 @@ class Learning:
         Raises Interrupted, and nothing has changed but the form of memory.
         """
         self.space.refresh()
-        since, items = self.store.last_event(), trusted(self.space.memory.items)[-MOST_FITTED:]
-        refused = [item for item in self.space.memory.items if not item.approved][-MOST_FITTED:]
+        known = self.space.memory.items
+        since, items = self.store.last_event(), trusted(known)[-MOST_FITTED:]
+        refused = [item for item in known if item.refused and not item.approved][-MOST_FITTED:]
         if len(items) < FEWEST_ITEMS:
             why = f"{len(items)} right answers, at least {FEWEST_ITEMS} are needed; memory acts alone"
             report = Report(name="adapter", n_items=len(items), why=why)
