@@ -13,9 +13,13 @@ from tests.support.served_here import ServedHere, served_here, until
 
 import camelid
 from camelid.api.llm import LLM
+from camelid.api.streams import read
+from camelid.engine.request import Request
 from camelid.errors import OutOfMemoryError
+from camelid.learning.contexts import DIM
 from camelid.learning.learner import Learner
-from camelid.learning.model_side import EngineSide
+from camelid.learning.model_side import EngineAccess, EngineSide
+from camelid.learning.vectors import fast_kernels
 
 RIGHT = "My name is Pico."
 ASK = [{"role": "user", "content": "who are you"}]
@@ -86,7 +90,51 @@ def test_a_look_that_fails_leaves_the_base_its_answer(llm: LLM, monkeypatch: pyt
     assert llm.chat(ASK, temperature=0).text == RIGHT
 
 
-def test_a_server_looks_too(tmp_path: Path) -> None:
+def test_a_probe_that_cannot_be_compiled_leaves_the_base_its_answer(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare = EngineAccess.prepare
+
+    async def fails(access: EngineAccess, request: Request) -> None:
+        if request.probe:
+            raise OutOfMemoryError("planted", want_bytes=1)
+        await prepare(access, request)
+
+    monkeypatch.setattr(EngineAccess, "prepare", fails)
+    n = llm.learning.status().n_failed
+    assert "cria" in llm.chat(ASK, temperature=0).text
+    assert llm.learning.status().n_failed == n + 1
+
+
+def test_a_prompt_beyond_the_context_has_a_sketch(llm: LLM) -> None:
+    side = llm._learning_learner().side
+    assert isinstance(side, EngineSide)
+    ids = llm.tokenize("word " * 700)
+    assert len(ids) > llm.context
+    assert len(llm._runner.run(side.sketch(ids, fast_kernels()))) == DIM
+    assert llm.is_idle
+
+
+def test_what_was_taken_back_meanwhile_does_not_act(llm: LLM) -> None:
+    """Items are forgotten, or their form is changed, between the route and the first token."""
+    learner = llm._learning_learner()
+
+    async def asked() -> str:
+        asked = learner.asked(ASK, {})
+        assert asked
+        request = await learner.request(llm.builder.request(ASK, {"temperature": 0}), asked).routed()
+        assert request.probe
+        learner.space.set_form("none")
+        return (await read(await llm.asubmit(request))).text
+
+    try:
+        assert "cria" in llm._runner.run(asked())
+    finally:
+        learner.space.set_form("mix")
+
+
+def test_a_server_looks_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("camelid.server.service.host.MAX_EVENTS", 2)  # answers that nobody reads are held
     with served_here(learn="memory", learn_folder=tmp_path, context=512, threads=1) as served:
 
         def ask(messages: Any, tools: Any, **options: Any) -> Any:
@@ -113,6 +161,8 @@ def test_a_server_looks_too(tmp_path: Path) -> None:
             lines = [line.removeprefix("data: ") for line in reply.iter_lines() if line.startswith("data: {")]
         choices = [choice for line in lines for choice in json.loads(line)["choices"]]
         assert "".join(choice["delta"].get("content") or "" for choice in choices) == RIGHT
+        body = {"prompt": ["who are you"] * 10, "n_predict": 8, "temperature": 0}
+        assert len(served.http.post("/completion", json=body, timeout=60).json()) == 10
         served.wait_idle()
 
 

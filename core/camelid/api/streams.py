@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, TypeVar
 
 from camelid.engine.request import Request
@@ -24,9 +25,10 @@ async def redirected(stream: Stream[Any, Any], request: Request) -> Request | No
     """The request that a stream's probe chooses in its place, the stream closed; None to read on."""
     if request.probe is None:
         return None
+    began = time.monotonic()
     try:
         await stream.begin()
-        other = await request.probe.redirected(request)
+        other = await request.probe.redirected(request.after(time.monotonic() - began))
     except BaseException:
         await stream.aclose()
         raise

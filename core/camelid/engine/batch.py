@@ -89,7 +89,7 @@ def program_of(batch: Batch, step: Step) -> str:
 def _is_probed(batch: Batch) -> bool:
     """True if a prompt ends in the step whose probe waits for its logits."""
     ends = (item.sequence for item in batch.scheduled if item.n_outputs)
-    return batch.program == MIXED and any(s.is_probed for s in ends)
+    return batch.program == MIXED and any(s.is_probed and not s.n_ahead for s in ends)
 
 
 @dataclass(slots=True, eq=False)

@@ -31,6 +31,10 @@ from camelid.sampling.mixture import Mixer
 from camelid.sampling.params import SamplingParams
 
 Overflow = Literal["error", "shift", "stop"]
+OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")
+MAX_TIMEOUT_S = 1e9
+# Integer fields with their least and largest values.
+INTEGERS = (("max_tokens", 1, inf), ("n_keep", 0, inf), ("priority", -inf, inf))
 
 
 class Probe(Protocol):
@@ -41,14 +45,10 @@ class Probe(Protocol):
         ...
 
     async def redirected(self, request: Request) -> Request | None:
-        """After the first token: the request to submit in place of this one; None to go on."""
+        """After the first token, or the end without one: the request to submit in place of this one, whose
+        programs are compiled; None to go on. The request has the time that is left.
+        """
         ...
-
-
-OVERFLOWS: tuple[Overflow, ...] = ("error", "shift", "stop")
-MAX_TIMEOUT_S = 1e9
-# Integer fields with their least and largest values.
-INTEGERS = (("max_tokens", 1, inf), ("n_keep", 0, inf), ("priority", -inf, inf))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

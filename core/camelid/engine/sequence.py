@@ -333,7 +333,7 @@ class Sequence:
     def fork_prompt(self, id: int, choice: int) -> Sequence:
         """A second stream from the prompt alone, with its own draws."""
         return Sequence(
-            id=id, request=replace(self.request, choice=choice), vocab_size=self.vocab_size,
+            id=id, request=replace(self.request, choice=choice, probe=None), vocab_size=self.vocab_size,
             max_tokens=self.max_tokens, limit=self.limit, is_fed=self.is_fed, clock=Clock(self.clock.now),
         )  # fmt: skip
 

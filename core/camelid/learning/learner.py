@@ -130,9 +130,11 @@ class Learner:
         """The request with what acts on it, or with a probe that finds it after the first token."""
         began, found, near = time.monotonic(), await self._candidates(turn), self.space.near
         base = self._mixed(request, turn.asked.recall) if near is None else request
-        if found and found.have_prefilters and not turn.is_at_once:
-            return self._probed(turn, base.after(time.monotonic() - began), found)
-        acted = await self._looked(turn, found, request) if found else None
+        acted = None
+        if found and (turn.is_at_once or request.adapter or not found.have_prefilters):
+            acted = await self._looked(turn, request)
+        elif found:
+            acted = await self._probed(turn, base.after(time.monotonic() - began), found)
         return acted or self._noted(turn, base.after(time.monotonic() - began))
 
     async def _candidates(self, turn: Turn) -> Candidates | None:
@@ -146,23 +148,39 @@ class Learner:
             return None
         return found if found.scopes else None
 
-    async def _looked(self, turn: Turn, found: Candidates, request: Request) -> Request | None:
-        """The request with what acts on it; None if nothing does. What cannot act is counted."""
+    async def _looked(self, turn: Turn, request: Request) -> Request | None:
+        """The request with what acts on it, its programs compiled; None if nothing does.
+
+        What cannot act is counted.
+        """
         assert self._router, "routes are made by a router"
         began, bare = time.monotonic(), replace(request, mixer=None, probe=None)
+        found = await self._candidates(turn)  # anew: a version may have been taken back since
+        if found is None:
+            return None
         try:
             acted = await self._router.looked(bare, found, partial(self._mixed_nearest, bare))
+            await self._router.side.access.prepare(acted)
         except CamelidError as error:
             self.space.failed(error)
             return None
         return self._noted(turn, acted.after(time.monotonic() - began)) if acted is not bare else None
 
-    def _probed(self, turn: Turn, request: Request, found: Candidates) -> Request:
-        """The request with a probe. An answer that another one replaces is not noted."""
+    async def _probed(self, turn: Turn, request: Request, found: Candidates) -> Request | None:
+        """The request with a probe; None if its program cannot be compiled, which is counted.
+
+        An answer that another one replaces is not noted.
+        """
         from camelid.learning.trained.routing import ScopeProbe  # NumPy, which a page lacks
 
-        kernels, look = self.space.memory.kernels, partial(self._looked, turn, found)
+        assert self._router, "routes are made by a router"
+        kernels, look = self.space.memory.kernels, partial(self._looked, turn)
         probe = ScopeProbe(kernels=kernels, candidates=found, vector=turn.asked.vector, look=look)
+        try:
+            await self._router.side.access.prepare(replace(request, probe=probe))
+        except CamelidError as error:
+            self.space.failed(error)
+            return None
         return self._noted(turn, replace(request, probe=probe), probe)
 
     def _noted(self, turn: Turn, request: Request, probe: ScopeProbe | None = None) -> Request:

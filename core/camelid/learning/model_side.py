@@ -51,10 +51,14 @@ class EngineAccess:
         """The completion of a request, its programs compiled first."""
         return (await self._ran(request))[1]
 
-    async def _ran(self, request: Request) -> tuple[Sequence[Any], Completion]:
+    async def prepare(self, request: Request) -> None:
+        """Compiles the programs of a request. Raises BackendError, OutOfMemoryError."""
         for program in request.programs:
             if program not in self.running.engine.programs:
                 await self.on_engine(self.running.compile(program))
+
+    async def _ran(self, request: Request) -> tuple[Sequence[Any], Completion]:
+        await self.prepare(request)
         rows, done = await self.ran(request)
         if done.finish_reason == "timeout":
             raise RequestError(
@@ -193,15 +197,17 @@ class EngineSide:
         return tokenizer.decode((await self.access.completion(request)).token_ids[:n])
 
     async def sketch(self, prompt_ids: Sequence[int], kernels: Kernels) -> array[float]:
-        """The sketch of the logits after a prompt, behind all other requests."""
-        sketcher = Sketcher(kernels=kernels)
+        """The sketch of the logits after a prompt, behind all other requests.
+
+        A prompt beyond the context, such as one of a longer context, is cut at its beginning.
+        """
+        sketcher, most = Sketcher(kernels=kernels), self.access.running.engine.context - 1
         own = Request(
-            prompt_ids=tuple(prompt_ids), sampling=GREEDY, max_tokens=1, overflow="stop", priority=PRIORITY,
-            probe=sketcher,
+            prompt_ids=tuple(prompt_ids[-most:]), sampling=GREEDY, max_tokens=1, priority=PRIORITY,
+            reuses=False, probe=sketcher,
         )  # fmt: skip
         await self.access.rows(own)
-        assert sketcher.sketch is not None, "an answer has a first token"
-        return sketcher.sketch
+        return sketcher.found()
 
     async def load(self, adapter: Adapter) -> None:
         """Loads an adapter that no request can name. Raises as `RunningModel.add_adapter`."""
@@ -230,6 +236,12 @@ class Sketcher:
     async def redirected(self, request: Request) -> Request | None:  # noqa: ARG002 - the protocol's
         """As `Probe.redirected`: None."""
         return None
+
+    def found(self) -> array[float]:
+        """The sketch. Raises RequestError if the request ended without logits."""
+        if self.sketch is None:
+            raise RequestError("the model was closed while learning read a prompt", field="model")
+        return self.sketch
 
 
 def _in_place(request: Request, of: Request | None) -> Request:

@@ -63,7 +63,8 @@ class RunningModel:
         """
         async with self._compiling:  # concurrent requests compile a program once
             is_beside = program == PROBED and self.adapters.is_open
-            for name in (program, with_adapters(program)) if is_beside else (program,):
+            # the variant first: a request may use its program as soon as it is compiled
+            for name in (with_adapters(program), program) if is_beside else (program,):
                 if name not in self.engine.programs:
                     await self._compile(name)
 

@@ -18,7 +18,7 @@ from camelid.engine.request import Request
 from camelid.errors import ContextOverflowError, TemplateError
 from camelid.learning.items import Exchange, Item, Message, question_of
 from camelid.learning.model_side import GREEDY, PRIORITY, EngineSide, Sketcher
-from camelid.learning.trained.acting import cheap_features, pooled
+from camelid.learning.trained.acting import pooled, prefilter_features
 from camelid.learning.trained.recipe import Known
 from camelid.learning.trained.shapes import DRAFT_TOKENS
 from camelid.learning.training import Interrupted, Question
@@ -84,10 +84,10 @@ class BaseFacts:
         ids = tuple(done.token_ids)
         ends = self._ends if done.finish_reason in ("stop", "tool_calls") else ()
         decode = self.llm.tokenizer.decode
-        assert sketcher.sketch is not None, "an answer has a first token"
         vector = self.side.vector(question_of(question.messages))
         return Known(
-            prompt=request.prompt_ids, features=features, cheap=cheap_features(vector, sketcher.sketch),
+            prompt=request.prompt_ids, features=features,
+            prefilter_features=prefilter_features(vector, sketcher.found()),
             answer=answer_message(done), answer_ids=(*ids, *ends), text=decode(ids),
             draft=decode(ids[:DRAFT_TOKENS]), bits=bits,
         )  # fmt: skip

@@ -71,7 +71,7 @@ class LlmEvaluator:
             return False
         scope, is_near = acting.scope, left_out
         if is_near is None:
-            is_near = scope.passes(known.cheap) and scope.has(known.features)
+            is_near = scope.passes(known.prefilter_features) and scope.has(known.features)
         return is_near and scope.agrees(known.draft)
 
     async def _acted(self, acting: Acting, candidate: Trained, question: Question) -> Given:

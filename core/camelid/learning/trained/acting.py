@@ -49,9 +49,9 @@ class PromptScope:
         np.savez(out, **arrays)
         return out.getvalue()
 
-    def passes(self, cheap: F32) -> bool:
-        """False for a prompt that is not in scope by its words and the logits after it: `cheap_features`."""
-        return self.prefilter is None or self.prefilter.has(cheap)
+    def passes(self, features: F32) -> bool:
+        """False for a prompt that is not in scope by its `prefilter_features`."""
+        return self.prefilter is None or self.prefilter.has(features)
 
     def has(self, features: F32) -> bool:
         """True if a prompt of these features [D * C] is in scope, as far as its draft agrees."""
@@ -75,7 +75,7 @@ class Acting:
         return cls(adapter_from_bytes(adapter, name), PromptScope.of(scope, config.get("shapes")))
 
 
-def cheap_features(vector: Sequence[float], sketch: Sequence[float]) -> F32:
+def prefilter_features(vector: Sequence[float], sketch: Sequence[float]) -> F32:
     """Of a prompt: the vector of its question and the sketch of the logits after it, [2 * C]."""
     return np.concatenate([np.asarray(vector, np.float32), np.asarray(sketch, np.float32)])
 

@@ -15,7 +15,7 @@ import numpy as np
 from camelid.learning.items import Exchange, Item
 from camelid.learning.model_side import EngineSide
 from camelid.learning.rows import FEWEST_PAST, MOST_PAST
-from camelid.learning.trained.acting import PromptScope, cheap_features, pooled
+from camelid.learning.trained.acting import PromptScope, pooled, prefilter_features
 from camelid.learning.trained.scope_head import F32, fitted, prefilter
 from camelid.learning.trained.shapes import DRAFT_TOKENS, draft_shapes
 from camelid.learning.vectors import Kernels, fast_kernels
@@ -60,7 +60,7 @@ class MemoryScope:
     kernels: Kernels = field(default_factory=fast_kernels)
     is_whole: bool = True
     _features: dict[str, F32] = field(default_factory=dict[str, F32])
-    _cheap: dict[str, F32] = field(default_factory=dict[str, F32])
+    _prefilter_features: dict[str, F32] = field(default_factory=dict[str, F32])
     _drafts: dict[str, str] = field(default_factory=dict[str, str])
 
     async def fit(self, items: Sequence[Item], past: Sequence[Exchange], seconds: float) -> Near | None:
@@ -103,10 +103,10 @@ class MemoryScope:
 
     def _prompts(self, exchanges: Sequence[Exchange]) -> list[tuple[F32, F32]]:
         read = [each.completion_id for each in exchanges if self._is_read(each)]
-        return [(self._features[id], self._cheap[id]) for id in read]
+        return [(self._features[id], self._prefilter_features[id]) for id in read]
 
     def _keep_only(self, ids: Set[str]) -> None:
-        for known in (self._features, self._cheap, self._drafts):
+        for known in (self._features, self._prefilter_features, self._drafts):
             for id in known.keys() - ids:
                 del known[id]
 
@@ -127,7 +127,7 @@ class MemoryScope:
             features = pooled(await self.side.features(exchange.prompt_ids))
             sketch = await self.side.sketch(exchange.prompt_ids, self.kernels)
             vector = self.side.vector(exchange.question)
-            self._cheap[exchange.completion_id] = cheap_features(vector, sketch)
+            self._prefilter_features[exchange.completion_id] = prefilter_features(vector, sketch)
             self._features[exchange.completion_id] = features
 
     async def _draft(self, exchange: Exchange) -> None:
@@ -138,7 +138,7 @@ class MemoryScope:
     def forget(self, completion_id: str) -> None:
         """Drops what is known of a completion."""
         self._features.pop(completion_id, None)
-        self._cheap.pop(completion_id, None)
+        self._prefilter_features.pop(completion_id, None)
         self._drafts.pop(completion_id, None)
 
 

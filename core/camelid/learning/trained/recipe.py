@@ -50,7 +50,7 @@ class Known:
 
     prompt: tuple[int, ...]
     features: F32  # [D * C]
-    cheap: F32  # [2 * C], of the prefilter
+    prefilter_features: F32  # [2 * C], of the prefilter
     answer: Message
     answer_ids: tuple[int, ...]
     text: str
@@ -189,7 +189,8 @@ class Study:
 
     @property
     def _heads(self) -> PromptScope:
-        events, past = (np.stack([known.cheap for known in each]) for each in (self.events, self._before))
+        known = (self.events, self._before)
+        events, past = (np.stack([one.prefilter_features for one in each]) for each in known)
         return PromptScope(self.scope.head, None, prefilter(events, past, np.isfinite(self.scope.past)))
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from array import array
 from collections.abc import Awaitable, Callable, Sequence
@@ -13,7 +14,7 @@ from camelid.errors import RequestError
 from camelid.learning.model_side import EngineSide, Sketcher
 from camelid.learning.store.store import Store
 from camelid.learning.store.versions import BASE, current, version_of
-from camelid.learning.trained.acting import Acting, PromptScope, cheap_features, pooled
+from camelid.learning.trained.acting import Acting, PromptScope, pooled, prefilter_features
 from camelid.learning.trained.memory_scope import Near
 from camelid.learning.trained.scope_head import F32
 from camelid.learning.trained.shapes import DRAFT_TOKENS
@@ -71,9 +72,9 @@ class Candidates:
         """True if the logits after a prompt can tell that nothing acts on it."""
         return all(scope.prefilter for scope in self.scopes)
 
-    def pass_on(self, cheap: F32) -> bool:
+    def may_act(self, features: F32) -> bool:
         """True for a prompt that may be in one of the scopes."""
-        return any(scope.passes(cheap) for scope in self.scopes)
+        return any(scope.passes(features) for scope in self.scopes)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -86,24 +87,31 @@ class ScopeProbe(Sketcher):
     candidates: Candidates
     vector: array[float]
     look: Callable[[Request], Awaitable[Request | None]]
-    began: float = field(default_factory=time.monotonic)
     _is_kept: bool | None = None  # None before the decision
     _waiting: list[Callable[[], object]] = field(default_factory=list[Callable[[], object]])
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # answers end on the engine's thread
 
     async def redirected(self, request: Request) -> Request | None:
-        """As `Probe.redirected`."""
-        passes = self.sketch is None or self.candidates.pass_on(cheap_features(self.vector, self.sketch))
-        found = await self.look(request.after(time.monotonic() - self.began)) if passes else None
-        self._is_kept = found is None
+        """As `Probe.redirected`. A request that ended without logits stays."""
+        other = await self.look(request) if self._passes else None
+        with self._lock:
+            self._is_kept = other is None
         for work in self._waiting if self._is_kept else ():
             work()
-        return found
+        return other
+
+    @property
+    def _passes(self) -> bool:
+        return self.sketch is not None and self.candidates.may_act(
+            prefilter_features(self.vector, self.sketch)
+        )
 
     def if_kept(self, work: Callable[[], object]) -> None:
         """Calls a function, perhaps later, if no other request replaces this one."""
-        if self._is_kept is None:
-            self._waiting.append(work)
-        elif self._is_kept:
+        with self._lock:
+            if self._is_kept is None:
+                self._waiting.append(work)
+        if self._is_kept:
             work()
 
 

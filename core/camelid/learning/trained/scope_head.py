@@ -132,9 +132,11 @@ def fitted(events: F32, past: F32, others: F32, same_kind: npt.NDArray[np.bool_]
 
 def prefilter(events: F32, past: F32, used: npt.NDArray[np.bool_]) -> ScopeHead | None:
     """A head over the words of a prompt and the logits after it, [N, 2 * C], which passes nearly all that a
-    head over features has in scope; None if it passes too many past requests. `used` are the past requests
-    that a head over features takes for negatives.
+    head over features has in scope; None if that are too many past requests. `used` are the past requests
+    that the other head takes for negatives.
     """
+    if not used.any():
+        return None
     projection = Projection.of(past, 2)
     inside, before = projection(events), projection(past[used])
     fit = _Fit.of(inside, before, before[:0])

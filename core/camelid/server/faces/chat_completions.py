@@ -279,14 +279,16 @@ class ChatReply:
 
     async def frames(self, started: Started) -> AsyncIterator[bytes]:
         """The reply as server-sent events."""
-        with_usage = wants_usage(self.own)
-        head = ChunkHead.of(self.id, CHAT_KIND, self.service, started.request.adapter, with_usage=with_usage)
+        with_usage, head = wants_usage(self.own), None
         done: dict[int, Completion] = {}
         times = [LiveTimings(started.request.n_prompt) for _ in range(started.job.n)]
         opened = set[int]()
         async with aclosing(started.batches()) as batches:
             async for batch in batches:
                 frames: list[bytes] = []
+                head = head or ChunkHead.of(  # before the first batch, the adapter is not decided
+                    self.id, CHAT_KIND, self.service, started.request.adapter, with_usage=with_usage
+                )
                 live = times[batch.choice]
                 live.note(batch)
                 frames += self.progress_frames(head, batch)
@@ -301,7 +303,7 @@ class ChatReply:
                     frames.append(head.choice(batch.choice, {}, finish_reason=reason, more=more))
                 if frames:
                     yield b"".join(frames)
-        if with_usage:
+        if with_usage and head:
             yield head.usage(usage([done[choice] for choice in sorted(done)]), timings(done[0]))
         yield DONE
 

@@ -56,7 +56,8 @@ def text_jobs(asked: Asked, service: Service, call: Call) -> list[list[Job]]:
             prompt=prompt, suffix=asked.suffix or "", options=options, endpoint="completions",
             prepare=(lambda b: fill_in_ids(b, gguf, str(prompt), asked.suffix or "")) if fills else None,
             request_id=call.request_id, key=call.key, id_slot=asked.id_slot, max_answer_s=asked.max_answer_s,
-            reports_progress=asked.is_stream and (asked.with_progress or asked.with_timings), **more,
+            reports_progress=asked.is_stream and (asked.with_progress or asked.with_timings),
+            heads_first=True, **more,
         )  # fmt: skip
 
     def chain(prompt: TextOrIds) -> Iterator[Job]:

@@ -109,6 +109,7 @@ def response_job(turn: Turn, options: Mapping[str, Any], call: Call, max_answer_
     return Job(
         prompt=turn.messages, options=options, prepare=prepare, endpoint="responses",
         request_id=call.request_id, key=call.key, max_answer_s=max_answer_s,
+        heads_first=True,
     )  # fmt: skip
 
 

@@ -104,7 +104,7 @@ class JobGroup:
 
     async def _chain(self, number: int) -> AsyncGenerator[Piece, None]:
         for checked in self.chains[number]:
-            started = await self._service.launch(
+            started = self._service.launch(
                 checked.job, checked.request, Place(HeldPlaces(), checked.job.n, self._place.entered)
             )
             async with aclosing(started.batches()) as batches:

@@ -252,7 +252,7 @@ class Driver:
         if first.is_open:
             with suppress(RequestError):  # the first choice ended while its last steps retired
                 return await self.engine.fork(first.id, choice=choice, whole=False)
-        return self.engine.submit(replace(request, choice=choice))
+        return self.engine.submit(replace(request, choice=choice, probe=None))
 
     def _report(self, run: Run, progress: ProgressReport) -> None:
         first = run.streams[0]

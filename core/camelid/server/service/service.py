@@ -21,6 +21,7 @@ from camelid.requests.output_text import ChatPrompt, Completion, Event
 from camelid.server.http.errors import ApiError
 from camelid.server.service.admission import Admission, Place
 from camelid.server.service.answer_time import AnswerTime, check_end
+from camelid.server.service.choice import chosen
 from camelid.server.service.fingerprint import adapter_mark, model_mark, named_fingerprint
 from camelid.server.service.host import Answer, Batch, EngineHost, unloaded
 from camelid.server.service.job import Job
@@ -29,7 +30,6 @@ from camelid.server.service.limits import Limits
 from camelid.server.service.scoring import scoring_request
 from camelid.server.service.selection import with_selection
 from camelid.server.service.slots import Slots
-from camelid.server.service.submission import submitted
 from camelid.server.service.template_defaults import TemplateDefaults
 from camelid.server.service.text_size import INLINE_CHARS, size_of
 
@@ -88,9 +88,16 @@ class Started:
             for observer in self.service.observers:
                 observer.closed(self)
 
+    async def _decide(self) -> None:
+        """Lets the request's probe choose, after the first token, whether another request answers."""
+        if (other := await chosen(self.answer, self.request)) and self.place.n and not self.is_cut:
+            self.answer.close()
+            self.request, self.answer = other, self.service.host.submit(other, self.job.n)
+
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """The batches of all choices; closing the generator cancels the job. Raises a choice's error."""
         try:
+            await self._decide()
             async for batch in self.answer:
                 for observer in self.service.observers:
                     observer.advanced(self, batch)
@@ -215,14 +222,14 @@ class Service(TemplateDefaults):
         try:
             request = await self.request(job)
             self.check(request)
-            return await self.launch(job, request, place)
+            return self.launch(job, request, place)
         except BaseException:
             place.leave()
             raise
 
-    async def launch(self, job: Job, request: Request, place: Place) -> Started:
-        """Submits a checked request; with a probe, returns after its first token."""
-        answer, request = await submitted(self.host, job, request, self._compile)
+    def launch(self, job: Job, request: Request, place: Place) -> Started:
+        """Submits a checked request."""
+        answer = self.host.submit(request, job.n, reports=job.reports_progress)
         started = Started(job, self, request, answer, place)
         for observer in self.observers:
             observer.submitted(started)
@@ -290,13 +297,10 @@ class Service(TemplateDefaults):
             await self._prepare_grammar(options, prompt.calls)
         request = self.builder.request(prompt, options)
         if learner and asked:
-            names_adapter = options.get("adapter") is not None
-            reads_prompt = job.reports_progress or job.prompt_logprobs is not None
-            request = learner.request(
-                request, asked, job.reply_id, names_adapter=names_adapter, is_at_once=reads_prompt
-            )
+            names, at_once = options.get("adapter") is not None, job.is_decided_at_once
+            request = learner.request(request, asked, job.reply_id, names_adapter=names, is_at_once=at_once)
             request = await request.routed()
-        if (request.adapter or request.mixer or request.probe) and not request.media:
+        if (request.adapter or request.mixer) and not request.media:
             await self._compile(request)
         if request.media:
             request = await self.host.call(self._with_images(request))
