@@ -41,7 +41,7 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
     with camelid.load("cria", backend="cpu", **options) as loaded:
 
         def ask(messages: Any, tools: Any) -> Any:
-            given = {"tools": list(tools)} if tools else {}
+            given: dict[str, Any] = {"tools": list(tools)} if tools else {}
             return loaded.chat(list(messages), temperature=0, max_tokens=24, **given)
 
         teach(ask, lambda done, right: loaded.feedback(done, -1, correction=right))

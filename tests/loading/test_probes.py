@@ -63,7 +63,8 @@ class Seeing:
 
 
 def made(llm: LLM, text: str, **options: Any) -> Request:
-    return llm.request([{"role": "user", "content": text}], **{"max_tokens": 12, **options})
+    given: dict[str, Any] = {"max_tokens": 12, **options}
+    return llm.request([{"role": "user", "content": text}], **given)
 
 
 async def answered(llm: LLM, request: Request) -> Completion:
