@@ -21,7 +21,7 @@ NAMES = ("firefox-esr", "firefox")
 DRIVER = Path(__file__).with_name("firefox.mjs")
 STATE = "() => ['ready', 'failed'].includes(window.camelid?.state) && window.camelid.state"
 ASK = "(prompt) => window.camelid.ask(prompt)"
-LOAD_S = 120
+LOAD_S = 300
 Value: TypeAlias = Any
 
 
@@ -58,7 +58,7 @@ class Firefox:
     def evaluate(self, source: str, given: Value = None) -> Value:
         return self("evaluate", source, given)
 
-    def wait(self, source: str, given: Value = None, seconds: float = 30) -> Value:
+    def wait(self, source: str, given: Value = None, seconds: float = 60) -> Value:
         """Waits until a function returns a true value."""
         return self("wait", source, given, seconds)
 

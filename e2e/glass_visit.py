@@ -8,7 +8,7 @@ from playwright.async_api import Page, ViewportSize, expect
 
 from e2e.browser import open_browser
 from e2e.firefox import Firefox, open_firefox
-from e2e.visit import AXE, VIOLATIONS, Notes, open_page, screen, settled, type_prompt, wait_ready
+from e2e.visit import AXE, LOAD_MS, VIOLATIONS, Notes, open_page, screen, settled, type_prompt, wait_ready
 
 ADDRESSES = {
     "webgpu": "adapter=swiftshader&temperature=0&max_tokens=12",
@@ -49,7 +49,7 @@ async def open_tab(page: Page, name: str) -> None:
 async def press(page: Page, tab: str, label: str, until: str) -> None:
     """Presses a button of a tab and waits for its result, or fails with the tab's problem."""
     await page.get_by_role("button", name=label).click()
-    await page.wait_for_function(DONE, arg=[tab, until], timeout=240_000)
+    await page.wait_for_function(DONE, arg=[tab, until], timeout=LOAD_MS)
     assert await page.inner_text(f"#glass-{tab} [role=alert]") == ""
 
 
@@ -171,5 +171,5 @@ def push(firefox: Firefox, tab: str, label: str, until: str) -> None:
     """Does `press` in Firefox, in the tab that is shown."""
     firefox.wait("(tab) => document.getElementById(`glass-${tab}`).checkVisibility()", tab)
     firefox.evaluate(PUSH, [tab, label])
-    problem = firefox.wait(DONE, [tab, until], 240)
+    problem = firefox.wait(DONE, [tab, until], 480)
     assert problem is True, problem
