@@ -13,13 +13,13 @@ import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
 from tests.support.feedback import exchange, item, opened, vector
+from tests.support.full_disk import mounted
 
 from camelid.errors import CamelidError, LearningError
 from camelid.learning.rows import PastRequest
@@ -135,19 +135,8 @@ def limited(folder: Path) -> None:
 
 
 def full(folder: Path) -> None:
-    """A full disk. The mount is visible to this process only, and vanishes with it."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], check=True)
-    filler = folder / "filler"
-
-    def fill() -> None:
-        with filler.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(b"x" * 4096)
-            except OSError:
-                pass
-
-    write_with_fault(folder, fill, filler.unlink)
+    """A full disk."""
+    write_with_fault(folder, *mounted(folder, "1m"))
 
 
 def write_with_fault(folder: Path, fill: Callable[[], object], free: Callable[[], object]) -> None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import json
 import resource
-import subprocess
 import sys
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
 
+from tests.support.full_disk import mounted
 from tests.support.witness import MODELS, request_ids, wait_until, witness_record
 
 from camelid.witness.inbox import Bounds
@@ -48,19 +48,8 @@ def limited(path: Path) -> None:
 
 
 def full(folder: Path) -> None:
-    """A full disk. The mount is visible to this process only, and vanishes with it."""
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", folder], check=True)
-    filler = folder / "filler"
-
-    def fill() -> None:
-        with filler.open("wb", buffering=0) as file:
-            try:
-                while True:
-                    file.write(b"x" * 4096)
-            except OSError:
-                pass
-
-    write_with_fault(folder / "log", fill, filler.unlink)
+    """A full disk."""
+    write_with_fault(folder / "log", *mounted(folder, "128k"))
 
 
 def write_with_fault(path: Path, fill: Callable[[], object], free: Callable[[], object]) -> None:

@@ -66,7 +66,7 @@ def learner_of(space: Space, side: EngineSide) -> Learner:
 
 
 def side_of(running: RunningModel, builder: RequestBuilder, submit: Submit) -> EngineSide:
-    """What learning asks of a loaded model."""
+    """The view of a loaded model that learning has."""
 
     async def ran(request: Request) -> tuple[Sequence[Any], Completion]:
         stream = await submit(request)

@@ -57,7 +57,7 @@ def _faults(call: Json, schemas: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _misfits(value: object, schema: Json, place: str) -> Iterator[str]:
-    """What a schema refuses of a value."""
+    """The faults of a value by a schema."""
     kind, among = schema.get("type"), _list(schema.get("enum"))
     kinds = [each for each in (_list(kind) or [kind]) if isinstance(each, str) and each in TYPES]
     if kinds and not any(_is_a(value, each) for each in kinds):

@@ -85,7 +85,7 @@ class Learner:
         self._failed = False  # the latest fit
 
     def asked(self, prompt: object, options: Mapping[str, Any]) -> Asked | None:
-        """What a prompt asks; None for token ids, and for images, from which nothing is learnt."""
+        """The question of a prompt; None for token ids and images, from which nothing is learnt."""
         messages = _messages(prompt)
         if not messages:
             return None
@@ -127,7 +127,7 @@ class Learner:
         return replace(request, route=partial(self._routed, turn))
 
     async def _routed(self, turn: Turn, request: Request) -> Request:
-        """The request with what acts on it, or with a probe that finds it after the first token."""
+        """The request with the adapter or mixer that acts on it, or with a probe that decides on them."""
         began, found, near = time.monotonic(), await self._candidates(turn), self.space.near
         base = self._mixed(request, turn.asked.recall) if near is None else request
         acted = None
@@ -138,7 +138,7 @@ class Learner:
         return acted or self._noted(turn, base.after(time.monotonic() - began))
 
     async def _candidates(self, turn: Turn) -> Candidates | None:
-        """What may act on the request; None for nothing. What cannot act is counted."""
+        """The candidates that may act on the request; None without one. A failure is counted."""
         assert self._router, "routes are made by a router"
         near = self.space.near if self.space.form == "mix" and turn.asked.nearest.within(COARSE) else None
         try:
@@ -149,9 +149,9 @@ class Learner:
         return found if found.scopes else None
 
     async def _looked(self, turn: Turn, request: Request) -> Request | None:
-        """The request with what acts on it, its programs compiled; None if nothing does.
+        """The request with the adapter or mixer that acts on it, its programs compiled; None without one.
 
-        What cannot act is counted.
+        A failure is counted.
         """
         assert self._router, "routes are made by a router"
         began, bare = time.monotonic(), replace(request, mixer=None, probe=None)

@@ -1,4 +1,4 @@
-"""What learning asks of a loaded model: token ids of questions and answers, and keys of contexts."""
+"""A loaded model for learning: token ids of questions and answers, and keys of contexts."""
 
 from __future__ import annotations
 

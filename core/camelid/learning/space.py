@@ -45,7 +45,7 @@ class Space:
 
     @property
     def form(self) -> str:
-        """What recalled items do, one of FORMS."""
+        """The effect of recalled items, one of FORMS."""
         return self._form
 
     def set_form(self, form: str) -> None:

@@ -76,7 +76,7 @@ class Acting:
 
 
 def prefilter_features(vector: Sequence[float], sketch: Sequence[float]) -> F32:
-    """Of a prompt: the vector of its question and the sketch of the logits after it, [2 * C]."""
+    """The vector of a prompt's question and the sketch of the logits after the prompt, [2 * C]."""
     return np.concatenate([np.asarray(vector, np.float32), np.asarray(sketch, np.float32)])
 
 

@@ -57,7 +57,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What may act on a request: the version in use, before memory."""
+    """The candidates that may act on a request: the version in use, before memory."""
 
     acting: Acting | None
     near: Near | None
@@ -81,7 +81,7 @@ class Candidates:
 class ScopeProbe(Sketcher):
     """A `Probe` that looks at a prompt only if the logits after it pass a prefilter.
 
-    `look` returns the request with what acts on it, None if nothing does.
+    `look` returns the request with the adapter or mixer that acts on it, None without one.
     """
 
     candidates: Candidates
@@ -128,7 +128,7 @@ class Router:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def candidates(self, near: Near | None, *, adapts: bool) -> Candidates:
-        """What may act on a request. Raises CamelidError for a version that cannot be read."""
+        """The candidates for a request. Raises CamelidError for a version that cannot be read."""
         return Candidates(await self._in_use() if adapts else None, near)
 
     async def looked(

@@ -23,7 +23,7 @@ class Job:
     `endpoint` and `request_id` name the job in metrics, logs and the witness log. `id_slot` is the slot that
     the client prefers, -1 for any. With `reports_progress` batches report the computed part of the prompt.
     `max_answer_s` is the limit of `AnswerTime` in seconds, 0 for none. `reply_id` is the id by which the
-    client will give feedback. With `heads_first` the reply names what answers before the first token.
+    client will give feedback. With `heads_first` the reply names its adapter before the first token.
     """
 
     prompt: Prompt | ChatPrompt
@@ -43,7 +43,7 @@ class Job:
 
     @property
     def is_decided_at_once(self) -> bool:
-        """True if what answers must be known before the first token."""
+        """True if the adapter of the answer must be known before the first token."""
         return self.heads_first or self.reports_progress or self.prompt_logprobs is not None
 
     @property
