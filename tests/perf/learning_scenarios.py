@@ -3,8 +3,8 @@
 `python -m tests.perf.learning_scenarios [NAME ...] [--seeds 0 1 2 3 4] [--thumbs right|random|wrong]
 [--threads N]` prints for each scenario and seed: held-out answers right before, with memory alone and with
 the version that the gate published; skills lost and won among the retention items; the gate's report;
-seconds and bytes. A store of 600 past requests is filled first. Nothing is chosen by held-out prompts or
-retention items.
+seconds and bytes. A store of 600 past requests is filled first. The gate also asks checks of the 13 skills,
+drawn with another seed than the retention items. Nothing is chosen by held-out prompts or retention items.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from random import Random
 from typing import Any
 
 from tests.learning.scenarios import SCENARIOS
-from tests.learning.scenarios.retention import kept, past_requests, retention
+from tests.learning.scenarios.retention import checks_of_skills, kept, past_requests, retention
 from tests.learning.scenarios.scenario import Graded, Scenario
 
 from camelid.api.learnt.base_facts import BaseFacts
@@ -66,6 +66,11 @@ def read(answer: str) -> Message:
     call = json.loads(answer.removeprefix("<tool_call>").removesuffix("</tool_call>"))
     function = {"name": call["name"], "arguments": json.dumps(call["arguments"])}
     return {"role": "assistant", "content": "", "tool_calls": [{"type": "function", "function": function}]}
+
+
+def passed_by(item: Graded) -> Callable[[Message], bool]:
+    """A check of the gate."""
+    return lambda answer: item.passed(written(answer))
 
 
 class Bench:
@@ -120,7 +125,10 @@ class Bench:
             filled, store = time.monotonic(), space.store
             assert store
             bounds = Bounds(seed=seed)
-            learning = Learning(space, store, self.evaluator, Recipe(self.facts), bounds)
+            checks = [
+                (question_of(talk), passed_by(item)) for talk, item in kept(made, checks_of_skills(seed))
+            ]
+            learning = Learning(space, store, self.evaluator, Recipe(self.facts), bounds, checks)
             run = learning.run(Pace(time.monotonic, time.sleep))
             seconds, n_bytes = time.monotonic() - filled, 0
             held = [(task.talk, task) for task in made.held]

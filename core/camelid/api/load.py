@@ -48,6 +48,7 @@ def load(
     learn: str = "off",
     learn_user: str = "local",
     learn_folder: str | PathLike[str] | None = None,
+    learn_checks: str | PathLike[str] | None = None,
     lora: Sequence[LoraName] = (),
     progress: Progress | None = None,
     **unknown: Never,
@@ -66,7 +67,7 @@ def load(
         kv_type=kv_type, kv_rows=kv_rows, max_in_flight=max_in_flight, record_tape=record_tape,
         pooling=pooling, mmproj=mmproj, mmproj_auto=mmproj_auto, adapter_rank=adapter_rank,
         adapter_slots=adapter_slots, lora=lora, learn=learn, learn_user=learn_user,
-        learn_folder=learn_folder, **unknown,
+        learn_folder=learn_folder, learn_checks=learn_checks, **unknown,
     )  # fmt: skip
     return load_with(model, options, progress=progress)
 

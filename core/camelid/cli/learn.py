@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -27,7 +27,8 @@ from camelid.cli.command import (
 )
 from camelid.cli.format import human, printable
 from camelid.cli.hub_download import local_path
-from camelid.learning.gate import Report
+from camelid.learning.checks import read_checks
+from camelid.learning.gate import Graded, Report
 from camelid.learning.items import Item
 from camelid.learning.loops import Bounds, Learning
 from camelid.learning.space import Space
@@ -188,7 +189,12 @@ class Working:
 
 @contextmanager
 def working(
-    model: str, user: str, folder: Path | None, bounds: Bounds, words: dict[str, Any]
+    model: str,
+    user: str,
+    folder: Path | None,
+    bounds: Bounds,
+    words: dict[str, Any],
+    graded: Sequence[Graded] = (),
 ) -> Generator[Working]:
     """A model loaded for a run, with its space, while no other process trains it."""
     with EngineThread() as thread, loading_bar() as progress:
@@ -200,7 +206,7 @@ def working(
                 with Lease(space.store.path) as has_lease:
                     if not has_lease:
                         raise Failure("another process trains this model now; try again later")
-                    yield Working(space, learning_of(space, llm, thread.run, bounds))
+                    yield Working(space, learning_of(space, llm, thread.run, bounds, graded=graded))
             finally:
                 space.close()
         finally:
@@ -211,6 +217,8 @@ def working(
 @space_options
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
               help="Longest time of work.")  # fmt: skip
+@click.option("--checks", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
+              help="Questions with right answers, of which an adapter may lose at most two.")  # fmt: skip
 @click.option("--deep", is_flag=True, help="Compare settings by cross-validation on the feedback.")
 @backend_options
 def run(
@@ -218,13 +226,14 @@ def run(
     user: str,
     folder: Path | None,
     minutes: float,
+    checks: Path | None,
     deep: bool,
     verbose: bool,  # noqa: ARG001
     **others: Any,
 ) -> None:
     """Learn from all feedback now: judge the forms of memory and, where training is possible, adapters."""
-    bounds = Bounds(seconds=60 * minutes)
-    with working(model, user, folder, bounds, read_backend(others)) as found:
+    bounds, graded = Bounds(seconds=60 * minutes), read_checks(checks) if checks else ()
+    with working(model, user, folder, bounds, read_backend(others), graded) as found:
         pace = Pace(time.monotonic, time.sleep, seconds=bounds.seconds)
         try:
             done = found.learning.deep(pace) if deep else found.learning.run(pace)

@@ -211,7 +211,7 @@ def retained(
     found = replace(
         report, n_kept=len(pairs), lost=lost, n_out_of_scope=len(outside), n_changed_bits=n_changed
     )
-    return _judged(found)
+    return _judged(found, "past requests and checks" if graded else "past requests")
 
 
 def _lost(
@@ -233,16 +233,14 @@ def _lost(
             yield f"graded {i}"
 
 
-def _judged(report: Report) -> Report:
-    """The report with its last word."""
+def _judged(report: Report, kept: str) -> Report:
+    """The report with its last word. `kept` names what may not be lost."""
     if report.n_changed_bits:
         n, of = report.n_changed_bits, report.n_out_of_scope
         why = f"{n} of {of} requests out of scope lost their bits"
     elif len(report.lost) > MOST_LOST:
-        why = (
-            f"{len(report.lost)} of {report.n_kept} past requests lost their answer, at most {MOST_LOST} may"
-        )
+        why = f"{len(report.lost)} of {report.n_kept} {kept} lost their answer, at most {MOST_LOST} may"
     else:
-        lost = f"{len(report.lost)} of {report.n_kept} past requests lost"
+        lost = f"{len(report.lost)} of {report.n_kept} {kept} lost"
         return replace(report, why=f"{report.why}; {lost}") if report.is_accepted else report
     return replace(report, is_accepted=False, why=why)

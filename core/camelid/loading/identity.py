@@ -22,7 +22,7 @@ BLOCK = 8 << 20  # bytes of one read of a source that is no local file
 ADAPTERS = ("lora", "adapter_rank", "adapter_slots")
 # Load options that another machine, or a replay of one request, may choose freely: they change no bit. The
 # adapters that act on a request are facts of the request.
-LEARN = ("learn_user", "learn_folder")
+LEARN = ("learn_user", "learn_folder", "learn_checks")
 FREE = ("record_tape", "threads", "kv_rows", "max_in_flight", "mmproj_auto", *ADAPTERS, *LEARN)
 # Further files of a Hugging Face directory that decide prompts and answers.
 SETTINGS = ("*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt")

@@ -57,7 +57,8 @@ class LoadOptions:
 
     `learn` "memory" stores feedback and past requests and lets feedback act as memory, "on" also trains
     adapters when idle. `learn_user` names the user's space, and `learn_folder` the folder of all spaces
-    (None: in the user's data directory).
+    (None: in the user's data directory); of the answers that the file `learn_checks` lists, a trained adapter
+    may lose at most two.
     `lora` are adapters that are loaded with the model: paths, whose adapters act on requests that name none,
     or `LoraFile`s with a name and scales.
     """
@@ -86,6 +87,7 @@ class LoadOptions:
     learn: str = "off"
     learn_user: str = "local"
     learn_folder: str | PathLike[str] | None = None
+    learn_checks: str | PathLike[str] | None = None
     lora: Sequence[LoraName] = ()
 
     @classmethod
@@ -112,6 +114,17 @@ class LoadOptions:
                 field="collective",
             )
 
+    def _check_learning(self) -> None:
+        if self.learn not in LEARN:
+            known = ", ".join(LEARN)
+            raise RequestError(f"learn is {shown(self.learn)}, expected {known}", field="learn")
+        if self.learn_checks is not None and self.learn != "on":
+            raise RequestError(
+                f"learn_checks judge what is trained, but learn is {self.learn!r}; give learn 'on', or omit "
+                "learn_checks",
+                field="learn_checks",
+            )
+
     def check(self) -> None:
         """Raises RequestError for a value out of range, and for `parallel` above `chunk`."""
         check_integer("parallel", self.parallel, 1)
@@ -132,8 +145,6 @@ class LoadOptions:
                 f"activations are {self.activations!r}, expected {' or '.join(ACTIVATIONS)}",
                 field="activations",
             )
-        if self.learn not in LEARN:
-            known = ", ".join(LEARN)
-            raise RequestError(f"learn is {shown(self.learn)}, expected {known}", field="learn")
+        self._check_learning()
         if self.chunk is not None:
             Limits(self.chunk, self.parallel)

@@ -281,6 +281,9 @@ class Settings:
     learn_folder: Path | None = row(
         None, File(), "Folder of what was learnt. Default: in the user's data directory."
     )
+    learn_checks: Path | None = row(
+        None, File(), "File of questions with right answers, of which a trained adapter may lose at most two."
+    )
 
     chat_template: str | None = row(
         None, Text(), "Source of a chat template, or the name of one, such as llama3.", llama="CHAT_TEMPLATE"

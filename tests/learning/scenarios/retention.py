@@ -10,12 +10,21 @@ from cria import conversations, graded_items, graded_tasks
 from cria.talk import Message, Talk, user
 
 PER_SKILL = 40  # 560 items; a scenario leaves out those that its feedback changes, and 400 or more stay
+PER_CHECK = 30  # 420 items
 LONGEST = 1600  # characters of a past request
 
 
 def retention(seed: int, per_skill: int = PER_SKILL) -> list[tuple[Talk, Graded]]:
     """Prompts and graders of the 13 skills; never used to train or to choose."""
-    drawn = 910_000 + seed  # no seed of cria's own grades
+    return _drawn(910_000 + seed, per_skill)  # no seed of cria's own grades
+
+
+def checks_of_skills(seed: int) -> list[tuple[Talk, Graded]]:
+    """Others, for the gate."""
+    return _drawn(920_000 + seed, PER_CHECK)
+
+
+def _drawn(drawn: int, per_skill: int) -> list[tuple[Talk, Graded]]:
     asked = [(Talk(messages=[user(item.prompt)]), item) for item in graded_items.items(drawn, per_skill)]
     return [*asked, *((task.talk, task) for task in graded_tasks.tasks(drawn, per_skill))]
 

@@ -18,6 +18,7 @@ from camelid.api.load import aload_with
 from camelid.engine.request import Request
 from camelid.errors import CamelidError
 from camelid.learning.background import Background
+from camelid.learning.checks import read_checks
 from camelid.learning.learner import Learner
 from camelid.learning.model_side import EngineAccess, EngineSide
 from camelid.learning.space import Space
@@ -48,6 +49,12 @@ class Learners:
     _training: dict[str, Background] = field(default_factory=dict[str, Background])
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _settling: dict[asyncio.Task[None], Learner] = field(default_factory=dict[asyncio.Task[None], Learner])
+
+    def __post_init__(self) -> None:
+        """Raises RequestError for checks that cannot be read: here, not when a key's training begins."""
+        checks = self.host.running.options.learn_checks
+        if checks is not None:
+            read_checks(checks)
 
     async def of(self, key: Key) -> Learner:
         """The learner of a key. Raises LearningError for a store that cannot be opened."""

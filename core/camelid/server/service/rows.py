@@ -34,6 +34,7 @@ LOAD_OPTIONS = (
     "activations",
     "learn",
     "learn_folder",
+    "learn_checks",
     "chunk",
     "step_ms",
     "max_in_flight",
