@@ -73,10 +73,9 @@ def _question(fields: Mapping[str, object]) -> Question:
 def _list(fields: Mapping[str, object], name: str) -> tuple[Message, ...]:
     if fields.get(name) is None:
         return ()
-    found: object = fields[name]
-    items = cast("list[object]", found) if isinstance(found, list) else [None]
+    items = cast("list[object]", fields[name]) if isinstance(fields[name], list) else [None]
     if not all(isinstance(item, Mapping) for item in items):
-        raise _fault(f"{name} is {shown(cast('object', found))}, expected a list of objects")
+        raise _fault(f"{name} is {shown(fields[name])}, expected a list of objects")
     return tuple(cast("Sequence[Message]", items))
 
 
