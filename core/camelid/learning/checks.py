@@ -7,7 +7,7 @@ as a text or a message, or a list of them. A check that the base fails can be no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from os import PathLike
 from pathlib import Path
 from typing import Any, cast
@@ -73,10 +73,10 @@ def _question(fields: Mapping[str, object]) -> Question:
 def _list(fields: Mapping[str, object], name: str) -> tuple[Message, ...]:
     if fields.get(name) is None:
         return ()
-    items = cast("list[object]", fields[name]) if isinstance(fields[name], list) else [None]
-    if not all(isinstance(item, Mapping) for item in items):
-        raise _fault(f"{name} is {shown(fields[name])}, expected a list of objects")
-    return tuple(cast("Sequence[Message]", items))
+    found = cast("Any", fields[name])
+    if isinstance(found, list) and all(isinstance(item, Mapping) for item in cast("list[object]", found)):
+        return tuple(cast("list[Message]", found))
+    raise _fault(f"{name} is {shown(fields[name])}, expected a list of objects")
 
 
 def _answer_keys(answer: object) -> frozenset[str]:
@@ -88,7 +88,7 @@ def _answer_keys(answer: object) -> frozenset[str]:
         found = []
     if not found or None in found:
         raise _fault(
-            f"answer is {shown(answer)}, expected a text, a message with content or tool_calls, or a list of "
+            f"answer is {shown(cast('object', answer))}, expected a text, a message with content or tool_calls, or a list of "
             "them"
         )
     return frozenset(answer_key(one) for one in found if one)
