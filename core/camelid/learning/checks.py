@@ -87,10 +87,8 @@ def _answer_keys(answer: object) -> frozenset[str]:
     except RequestError:
         found = []
     if not found or None in found:
-        raise _fault(
-            f"answer is {shown(cast('object', answer))}, expected a text, a message with content or tool_calls, or a list of "
-            "them"
-        )
+        wanted = "a text, a message with content or tool_calls, or a list of them"
+        raise _fault(f"answer is {shown(cast('object', answer))}, expected {wanted}")
     return frozenset(answer_key(one) for one in found if one)
 
 
