@@ -6,7 +6,7 @@ import time
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -31,15 +31,15 @@ from camelid.learning.rows import MEMORY_SCOPE, PastRequest
 from camelid.learning.space import Space
 from camelid.learning.store.store import Store
 from camelid.learning.store.versions import current, undo
-from camelid.learning.trained.acting import PromptScope
+from camelid.learning.trained.acting import Acting, PromptScope
 from camelid.learning.trained.adapter_bytes import adapter_from_bytes, adapter_to_bytes
 from camelid.learning.trained.edits import Edit, answered_word, shared_edit
 from camelid.learning.trained.memory_scope import MemoryScope, Near
-from camelid.learning.trained.recipe import Recipe
+from camelid.learning.trained.recipe import Base, Known, Recipe, Study
 from camelid.learning.trained.routing import Router
 from camelid.learning.trained.scope_head import EVENT_WEIGHT, RIDGE, SHARPNESS, fitted, prefilter
-from camelid.learning.trained.shapes import draft_shapes, shape_hash, shape_of
-from camelid.learning.training import Pace, Question
+from camelid.learning.trained.shapes import DRAFT_TOKENS, WHOLE_TOKENS, draft_shapes, shape_hash, shape_of
+from camelid.learning.training import Pace, Question, TrainingJob
 from camelid.model.adapter import Adapter, LowRank
 from camelid.model.features import DEPTHS
 from cria.talk import Talk
@@ -86,6 +86,65 @@ def test_a_preference_of_form_is_wide_and_a_fact_is_narrow() -> None:
     assert wide.head.scores(features(8, 1.5)).mean() > wide.head.threshold
     narrow = fitted(features(12, 4.0), past, none, same)
     assert not narrow.is_wide
+
+
+def test_a_wide_head_whose_answers_are_checked_has_more_in_scope() -> None:
+    past, same = (
+        np.concatenate([features(30, 1.5), features(100, 0.0)]),
+        np.array([True] * 30 + [False] * 100),
+    )
+    events = features(12, 1.5)
+    strict, loose = (fitted(events, past, past[:0], same, is_checked=each) for each in (False, True))
+    assert strict.is_wide and loose.is_wide
+    assert loose.head.threshold < strict.head.threshold
+    assert np.mean(loose.head.scores(features(200, 1.5)) > loose.head.threshold) > 0.9
+
+
+def known(text: str, centre: float) -> Known:
+    words = text.split()
+    return Known(
+        prompt=(1,), features=features(1, centre)[0], prefilter_features=np.zeros(2, np.float32),
+        answer={"content": text}, answer_ids=(1,), text=text, draft=lambda n: " ".join(words[:n]), bits=b"",
+    )  # fmt: skip
+
+
+def test_a_preference_of_form_is_checked_by_the_whole_answer_and_a_fact_by_its_first_words() -> None:
+    """Both answers begin alike; the shape of the whole one tells them apart."""
+    short, long = "l-e-m-o-n in four parts today.", "l-e-m-o-n in four parts, so 5 letters."
+    past = [("", Question(messages=()), known(short, 1.5)) for _ in range(30)]
+    past += [("", Question(messages=()), known(long, -1.0)) for _ in range(60)]
+    job = TrainingJob(items=(), refused=(), keep=(), settings={}, seconds=1.0, n_bytes=1)
+
+    def study(centre: float) -> Study:
+        events = [known(short, centre) for _ in range(12)]
+        items = [Item(exchange=feedback.exchange(i), rating=1) for i in range(12)]
+        return Study(cast("Base", None), job, lambda: False, items, events, past, ())
+
+    assert study(1.5).scope.is_wide
+    assert study(1.5).check == (WHOLE_TOKENS, {shape_hash(short)})
+    assert study(4.0).check == (DRAFT_TOKENS, {shape_hash("l-e-m-o-n in four parts")})
+
+
+def test_a_scope_asks_for_a_draft_of_its_length(thread: EngineThread, llm: LLM) -> None:
+    """Spelling and counting begin alike: four tokens do not tell them apart, the whole answer does."""
+    facts = BaseFacts(llm, thread.run)
+    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    adapter = Adapter(name="x", terms={})
+    config = {"shapes": [shape_hash("l-e-m-o-n."), shape_hash("l-e-")], "drafted": WHOLE_TOKENS}
+    scopes = [
+        Acting.of("x", adapter_to_bytes(adapter), PromptScope(head, None).to_bytes(), words).scope
+        for words in (config, {"shapes": config["shapes"]})
+    ]
+    assert [scope.n_drafted for scope in scopes] == [WHOLE_TOKENS, DRAFT_TOKENS]
+    near = {DRAFT_TOKENS: list[bool](), WHOLE_TOKENS: list[bool]()}
+    for prompt in ("Spell lemon.", "How many letters are in lemon?"):
+        (own,) = facts.known([asked_of([{"role": "user", "content": prompt}], ())], lambda: False)
+        assert own
+        for scope in scopes:
+            draft = thread.run(facts.side.draft(own.prompt, scope.n_drafted))
+            assert draft == own.draft(scope.n_drafted)
+            near[scope.n_drafted].append(scope.agrees(draft))
+    assert near == {DRAFT_TOKENS: [True, True], WHOLE_TOKENS: [True, False]}
 
 
 def test_a_head_survives_its_bytes() -> None:

@@ -130,7 +130,7 @@ class Bench:
             ]
             learning = Learning(space, store, self.evaluator, Recipe(self.facts), bounds, checks)
             run = learning.run(Pace(time.monotonic, time.sleep))
-            seconds, n_bytes = time.monotonic() - filled, 0
+            seconds, n_bytes, is_wide = time.monotonic() - filled, 0, False
             held = [(task.talk, task) for task in made.held]
             left = kept(made, retention(seed))
             right = [item for item in space.memory.items if item.approved]
@@ -142,6 +142,7 @@ class Bench:
                 candidates["version"] = Trained(
                     adapter=version.adapter, scope=version.scope, config=version.config
                 )
+                is_wide = bool(version.config["wide"])
             before = (self.passed(None, held), self.passed(None, left))
             found: dict[str, Any] = {
                 "scenario": made.name,
@@ -160,7 +161,7 @@ class Bench:
             space.close()
             return found | {
                 "seconds": round(seconds, 1), "filled": round(filled - began, 1), "bytes": n_bytes,
-                "reports": reports_of(run),
+                "wide": is_wide, "reports": reports_of(run),
             }  # fmt: skip
 
 

@@ -20,7 +20,6 @@ from camelid.learning.items import Exchange, Item, Message, question_of
 from camelid.learning.model_side import GREEDY, PRIORITY, EngineSide, Sketcher
 from camelid.learning.trained.acting import pooled, prefilter_features
 from camelid.learning.trained.recipe import Known
-from camelid.learning.trained.shapes import DRAFT_TOKENS
 from camelid.learning.training import Interrupted, Question
 from camelid.learning.vectors import Kernels, fast_kernels
 from camelid.model.adapter import Adapter
@@ -89,7 +88,7 @@ class BaseFacts:
             prompt=request.prompt_ids, features=features,
             prefilter_features=prefilter_features(vector, sketcher.found()),
             answer=answer_message(done), answer_ids=(*ids, *ends), text=decode(ids),
-            draft=decode(ids[:DRAFT_TOKENS]), bits=bits,
+            draft=lambda n: decode(ids[:n]), bits=bits,
         )  # fmt: skip
 
     @property

@@ -72,7 +72,7 @@ class LlmEvaluator:
         scope, is_near = acting.scope, left_out
         if is_near is None:
             is_near = scope.passes(known.prefilter_features) and scope.has(known.features)
-        return is_near and scope.agrees(known.draft)
+        return is_near and scope.agrees(known.draft(scope.n_drafted))
 
     async def _acted(self, acting: Acting, candidate: Trained, question: Question) -> Given:
         """The answer with an adapter, or the base's out of its scope."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from camelid.learning.trained.adapter_bytes import adapter_from_bytes
 from camelid.learning.trained.scope_head import F32, ScopeHead
-from camelid.learning.trained.shapes import shape_hash
+from camelid.learning.trained.shapes import DRAFT_TOKENS, shape_hash
 from camelid.model.adapter import Adapter
 from camelid.model.features import DEPTHS
 
@@ -20,7 +20,7 @@ PREFILTER = "prefilter_"  # begins the names of its arrays
 
 @dataclass(frozen=True, slots=True)
 class PromptScope:
-    """A fitted head, and the hashed shapes of drafts in scope (None: any draft).
+    """A fitted head, and the hashed shapes of drafts of `n_drafted` tokens in scope (None: any draft).
 
     Only prompts that a prefilter passes need features; without one, all do.
     """
@@ -28,9 +28,10 @@ class PromptScope:
     head: ScopeHead
     shapes: frozenset[str] | None
     prefilter: ScopeHead | None = None
+    n_drafted: int = DRAFT_TOKENS
 
     @classmethod
-    def of(cls, heads: bytes, shapes: Iterable[str] | None) -> PromptScope:
+    def of(cls, heads: bytes, shapes: Iterable[str] | None, n_drafted: int = DRAFT_TOKENS) -> PromptScope:
         """The scope of the bytes of its heads and of stored shapes."""
         with np.load(io.BytesIO(heads), allow_pickle=False) as file:
             found: Mapping[str, Any] = {name: file[name] for name in file.files}
@@ -38,7 +39,7 @@ class PromptScope:
         first = {name[n:]: array for name, array in found.items() if name.startswith(PREFILTER)}
         prefilter = ScopeHead.from_arrays(first) if first else None
         known = None if shapes is None else frozenset(shapes)
-        return cls(ScopeHead.from_arrays(found), known, prefilter)
+        return cls(ScopeHead.from_arrays(found), known, prefilter, n_drafted)
 
     def to_bytes(self) -> bytes:
         """The heads, without the shapes."""
@@ -72,7 +73,8 @@ class Acting:
     @classmethod
     def of(cls, name: str, adapter: bytes, scope: bytes, config: Mapping[str, Any]) -> Acting:
         """The acting adapter of a version's bytes, under a name."""
-        return cls(adapter_from_bytes(adapter, name), PromptScope.of(scope, config.get("shapes")))
+        n_drafted = int(config.get("drafted", DRAFT_TOKENS))
+        return cls(adapter_from_bytes(adapter, name), PromptScope.of(scope, config.get("shapes"), n_drafted))
 
 
 def prefilter_features(vector: Sequence[float], sketch: Sequence[float]) -> F32:

@@ -25,7 +25,7 @@ from camelid.learning.trained.acting import PromptScope
 from camelid.learning.trained.adapter_bytes import adapter_to_bytes
 from camelid.learning.trained.edits import Edit, answered_word, shared_edit, swapped, words_in
 from camelid.learning.trained.scope_head import F32, Fitted, fitted, prefilter
-from camelid.learning.trained.shapes import draft_shapes, shape_of
+from camelid.learning.trained.shapes import DRAFT_TOKENS, WHOLE_TOKENS, draft_shapes, shape_of
 from camelid.learning.training import Interrupted, Question, Trained, TrainingJob
 from camelid.model.adapter import Adapter
 from camelid.training.examples import KEEP, Example
@@ -44,8 +44,8 @@ class Known:
     """Ids and features of a question's prompt, and the base's greedy answer.
 
     `answer_ids` end with the token that ends the answer, unless it was cut. `text` is the answer as it was
-    written, with its tool calls, and `draft` its first tokens. `bits` is a hash of the answer's tokens and
-    their probabilities.
+    written, with its tool calls, and `draft` the text of its first tokens, by their number. `bits` is a hash
+    of the answer's tokens and their probabilities.
     """
 
     prompt: tuple[int, ...]
@@ -54,7 +54,7 @@ class Known:
     answer: Message
     answer_ids: tuple[int, ...]
     text: str
-    draft: str
+    draft: Callable[[int], str]
     bits: bytes
 
 
@@ -165,7 +165,19 @@ class Study:
         """The fitted head."""
         past = self._before
         same = np.array([self.is_same_kind(known) for known in past])
-        return fitted(_rows(self.events), _rows(past), _rows(self.alone, like=self.events), same)
+        others = _rows(self.alone, like=self.events)
+        is_checked = self._shapes(WHOLE_TOKENS) is not None
+        return fitted(_rows(self.events), _rows(past), others, same, is_checked=is_checked)
+
+    def _shapes(self, n_tokens: int) -> frozenset[str] | None:
+        """Shapes of the base's answers to the feedback, of so many tokens."""
+        return draft_shapes([known.draft(n_tokens) for known in self.events])
+
+    @cached_property
+    def check(self) -> tuple[int, frozenset[str] | None]:
+        """The draft check: tokens of a draft, and shapes in scope."""
+        whole = self._shapes(WHOLE_TOKENS) if self.scope.is_wide else None
+        return (DRAFT_TOKENS, self._shapes(DRAFT_TOKENS)) if whole is None else (WHOLE_TOKENS, whole)
 
     def trained(self, began: float) -> Trained:
         """The adapter of all examples, and its scope."""
@@ -175,10 +187,10 @@ class Study:
         if found is None:
             raise Interrupted
         adapter, n_steps = found
-        shapes = draft_shapes([known.draft for known in self.events])
+        n_drafted, shapes = self.check
         config = {
             **self._words, "steps": n_steps, "rows": n_rows, "wide": self.scope.is_wide,
-            "shapes": None if shapes is None else sorted(shapes),
+            "shapes": None if shapes is None else sorted(shapes), "drafted": n_drafted,
         }  # fmt: skip
         return Trained(
             adapter=adapter_to_bytes(adapter), scope=self._heads.to_bytes(), config=config,

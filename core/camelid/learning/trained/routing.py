@@ -17,20 +17,19 @@ from camelid.learning.store.versions import BASE, current, version_of
 from camelid.learning.trained.acting import Acting, PromptScope, pooled, prefilter_features
 from camelid.learning.trained.memory_scope import Near
 from camelid.learning.trained.scope_head import F32
-from camelid.learning.trained.shapes import DRAFT_TOKENS
 
 N_NEAREST = 5  # items that act on a request in scope
 
 
 @dataclass(slots=True)
 class Look:
-    """Features and draft of a request's prompt, each computed on first use."""
+    """Features and drafts of a request's prompt, each computed on first use."""
 
     request: Request
     side: EngineSide
     began: float = field(default_factory=time.monotonic)
     _features: F32 | None = None
-    _draft: str | None = None
+    _drafts: dict[int, str] = field(default_factory=dict[int, str])
 
     async def features(self) -> F32:
         """Features of the prompt."""
@@ -38,11 +37,11 @@ class Look:
             self._features = pooled(await self.side.features(self.request.prompt_ids, self._left))
         return self._features
 
-    async def draft(self) -> str:
+    async def draft(self, n_tokens: int) -> str:
         """The first tokens of the base's greedy answer."""
-        if self._draft is None:
-            self._draft = await self.side.draft(self.request.prompt_ids, DRAFT_TOKENS, self._left)
-        return self._draft
+        if n_tokens not in self._drafts:
+            self._drafts[n_tokens] = await self.side.draft(self.request.prompt_ids, n_tokens, self._left)
+        return self._drafts[n_tokens]
 
     @property
     def _left(self) -> Request:
@@ -52,7 +51,7 @@ class Look:
         """True if the prompt is in a scope."""
         if not scope.has(await self.features()):
             return False
-        return scope.shapes is None or scope.agrees(await self.draft())
+        return scope.shapes is None or scope.agrees(await self.draft(scope.n_drafted))
 
 
 @dataclass(frozen=True, slots=True)

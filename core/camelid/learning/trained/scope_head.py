@@ -24,7 +24,8 @@ MOST_AXES = 48  # principal components kept at each depth
 SHARPNESS = 4.0  # of the kernel exp(SHARPNESS (cosine - 1))
 RIDGE = 0.1
 EVENT_WEIGHT = 4.0  # of feedback against the weight 1 of other prompts
-OUTSIDE = 0.005  # share of past requests that may lie inside
+OUTSIDE = 0.005  # share of past requests that may lie inside,
+CHECKED = 0.05  # or, of a wide head, where the whole answer is checked, too
 LOW = 0.1  # quantile of the feedback's own leave-one-out scores,
 TOWARDS = 0.25  # of the way to which the threshold rises
 WIDER = 0.15  # gain of recall from which prompts of the same kind are no negatives
@@ -111,11 +112,14 @@ class Fitted:
     is_wide: bool
 
 
-def fitted(events: F32, past: F32, others: F32, same_kind: npt.NDArray[np.bool_]) -> Fitted:
+def fitted(
+    events: F32, past: F32, others: F32, same_kind: npt.NDArray[np.bool_], *, is_checked: bool = False
+) -> Fitted:
     """The head of feedback, past requests and further prompts outside, each as features [N, D * C].
 
     It is wide if leaving the past requests of the feedback's kind out of the negatives makes it find more of
-    the feedback that it has not seen: a preference of form reaches far, a fact does not.
+    the feedback that it has not seen: a preference of form reaches far, a fact does not. With `is_checked`
+    the answers of what a wide head has in scope are checked, so that it may have more.
     """
     projection = Projection.of(past)
     inside, before, beside = projection(events), projection(past), projection(others)
@@ -126,7 +130,8 @@ def fitted(events: F32, past: F32, others: F32, same_kind: npt.NDArray[np.bool_]
     fit = _Fit.of(inside, before[used], beside)
     scores = np.full(len(before), np.nan)
     scores[used] = fit.past
-    head = ScopeHead(projection, fit.keys, _f32(fit.weights), fit.threshold)
+    threshold = fit.loose_threshold if is_wide and is_checked else fit.threshold
+    head = ScopeHead(projection, fit.keys, _f32(fit.weights), threshold)
     return Fitted(head, fit.events, scores, fit.others, is_wide)
 
 
@@ -187,6 +192,10 @@ class _Fit:
     def threshold(self) -> float:
         low = float(np.quantile(self.events, LOW))
         return self.outside + TOWARDS * max(0.0, low - self.outside)
+
+    @property
+    def loose_threshold(self) -> float:
+        return min(self.above(CHECKED), float(np.quantile(self.events, LOW)))
 
 
 def _kernel(a: F32, b: F32) -> F32:

@@ -1,4 +1,8 @@
-"""Shapes of texts, and the draft check: an answer's first words tell what kind of answer it becomes."""
+"""Shapes of texts, and the draft check: the base's own answer tells what kind of answer a prompt asks for.
+
+Its first words do for a scope near its feedback. A preference of form reaches far, to prompts whose answers
+begin alike and end otherwise (`l-e-m-o-n.` and `l-e-m-o-n has 5 letters.`): there the whole answer counts.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,8 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-DRAFT_TOKENS = 4  # of the base's greedy answer
+DRAFT_TOKENS = 4  # of the base's greedy answer,
+WHOLE_TOKENS = 64  # or, of a wide scope, at most so many
 FOUND = 0.9  # share of the feedback that must find its own shape at other feedback
 
 DIGITS = re.compile(r"\d+")
