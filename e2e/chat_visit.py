@@ -68,6 +68,7 @@ code
 NESTED = "\n\n".join(
     (">" * 20_000, "- " * 5_000 + "x", "[" * 20_000, "*_" * 10_000, "$" * 9_999, "(" * 9_999)
 )
+OTHER_TITLE = "(former) => document.querySelector('#settings-title').innerText !== former"
 REMAINS = """() => [...document.querySelectorAll(
     "#transcript :is(script, style, iframe, form, object, embed, img, svg:not(.icon), [style*=fixed])")]
   .map((element) => element.outerHTML.slice(0, 200))"""
@@ -342,8 +343,10 @@ async def dialogs(page: Page, seen: Visit) -> None:
     await page.fill("#top_p", "0.5")
     await page.fill("#system", "You are brief.")
     for name in ("de", "fr"):
+        former = await page.inner_text("#settings-title")
         await page.select_option("#language", name)
-        await page.wait_for_function(f"() => document.documentElement.lang === '{name}'")
+        await page.wait_for_function(OTHER_TITLE, arg=former)  # words are fetched
+        assert await page.evaluate("() => document.documentElement.lang") == name
         seen.words[name] = await page.inner_text("#settings-title")
         await look(page, f"settings-{name}", seen)
     await page.keyboard.press("Escape")

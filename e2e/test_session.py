@@ -29,6 +29,7 @@ CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data"
 TEXTS = ("What is 12 plus 30?", "What is the capital of France?")
 NEXT, LAST = "Who are you?", "What is 3 plus 4?"
 OPTIONS: dict[str, Any] = {"temperature": 0.0, "max_tokens": 32}
+HAS_FIGURES = "() => document.querySelector('#figures').innerText !== ''"
 STARTED = "(n) => document.querySelectorAll('#transcript > li').length === n"
 
 
@@ -77,6 +78,7 @@ async def visit(address: str, folder: Path) -> Visit:
         await small_screen(page, "session-ready")
         await open_session(page, folder / "terminal.camelid", 4)
         seen.opened = await turns(page)
+        await page.wait_for_function(HAS_FIGURES)
         seen.figures.append(await page.inner_text("#figures"))
         await screen(page, "session-opened")
         await small_screen(page, "session-opened")
