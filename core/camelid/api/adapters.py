@@ -10,7 +10,7 @@ from typing import TypeAlias, TypedDict, Unpack
 from camelid.api.runner import Runner
 from camelid.loading.adapter_pool import LoadedAdapter
 from camelid.loading.lora import LoraFile, stem
-from camelid.loading.lora_files import opened_file
+from camelid.loading.lora_files import fetched_file, opened_file
 from camelid.loading.start import RunningModel
 from camelid.model.adapter import Adapter
 
@@ -44,8 +44,8 @@ async def load_adapter(
         await running.add_adapter(found, scale=scale, applied=applied)
         return found.name
     path = fspath(adapter)
-    file = LoraFile(path=path, name=name or stem(path), scale=scale, applied=applied)
-    await running.add_adapter(opened_file(running.file, file), scale=scale, applied=applied, path=path)
+    file = await fetched_file(LoraFile(path=path, name=name or stem(path), scale=scale, applied=applied))
+    await running.add_adapter(opened_file(running.file, file), scale=scale, applied=applied, path=file.path)
     return file.name
 
 
@@ -57,7 +57,9 @@ class AdapterMethods:
     _check_open: Callable[[], None]
 
     async def aload_adapter(self, adapter: AdapterName, **options: Unpack[AdapterOptions]) -> str:
-        """Loads a LoRA adapter (PEFT or mlx-lm directory, GGUF file); requests name it by the result."""
+        """Loads a LoRA adapter: a PEFT or mlx-lm directory, a GGUF file, or a hub id of one. Requests name it
+        by the result.
+        """
         self._check_open()
         return await load_adapter(self._running, adapter, **options)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -13,7 +13,7 @@ import click
 from camelid.cli.adapter_info import describe, print_table
 from camelid.cli.command import SETTINGS, case_bar, say, subcommand, writing_bar
 from camelid.cli.convert import report
-from camelid.cli.hub_download import local_path
+from camelid.cli.hub_download import local_adapter, local_path
 from camelid.errors import RequestError
 from camelid.formats.imatrix import read_imatrix
 from camelid.loading.adapters.combine import METHODS, PRUNING, RANKED, Recipe
@@ -33,7 +33,7 @@ MODEL_HELP = "The base model, a GGUF or a directory: it states names and the ord
 def command() -> None:
     """Show, convert, export, merge or compose LoRA adapters.
 
-    ADAPTER is a directory of PEFT or mlx-lm, or a GGUF adapter.
+    ADAPTER is a directory of PEFT or mlx-lm, a GGUF adapter, or a hub id of one.
     """
 
 
@@ -46,7 +46,7 @@ def info_command(adapter: str, model: str | None, as_json: bool, verbose: bool) 
 
     With --model, the digest is that of the terms of the model's weights, which is equal in all formats.
     """
-    facts = describe(adapter, local_path(model) if model else None)
+    facts = describe(local_adapter(adapter), local_path(model) if model else None)
     if as_json:
         click.echo(json.dumps(facts, indent=2))
     else:
@@ -71,7 +71,7 @@ def convert_command(adapter: str, target: str, model: str, form: str | None, ver
 
     GGUF files of some models have their rows in another order than published ones, so the base is needed.
     """
-    convert_adapter(adapter, local_path(model), target, to=form or format_of(target))
+    convert_adapter(local_adapter(adapter), local_path(model), target, to=form or format_of(target))
     say(f"wrote {target}")
 
 
@@ -88,7 +88,7 @@ def export_command(
     """Write ADAPTER for another program: --peft DIR, or --gguf FILE."""
     if form is None:
         raise click.UsageError("give --peft or --gguf")
-    convert_adapter(adapter, local_path(model), target, to=form, base=base)
+    convert_adapter(local_adapter(adapter), local_path(model), target, to=form, base=base)
     say(f"wrote {target}")
 
 
@@ -121,9 +121,7 @@ def merge_command(
         threads=threads,
     )
     with writing_bar() as progress:
-        written = merge(
-            local_path(model), [scaled(each) for each in adapters], target, options, progress=progress
-        )
+        written = merge(local_path(model), local_adapters(adapters), target, options, progress=progress)
     report(written, verbose)
 
 
@@ -153,7 +151,7 @@ def compose_command(
     recipe = Recipe(method=method, rank=rank or 0, density=default if density is None else density, seed=seed)
     try:
         with case_bar() as progress:
-            largest = compose([scaled(each) for each in adapters], target, recipe, progress=progress)
+            largest = compose(local_adapters(adapters), target, recipe, progress=progress)
     except RequestError as error:
         raise click.UsageError(error.message) from error
     say(f"wrote {target}, ranks up to {largest}")
@@ -171,6 +169,11 @@ def scaled(text: str) -> tuple[str, float]:
     if not math.isfinite(scale):
         raise click.UsageError(f"{text}: the scale is {number}, but a finite number is expected")
     return path, scale
+
+
+def local_adapters(given: Sequence[str]) -> list[tuple[str, float]]:
+    """Local paths and scales of adapters; those of hub ids are downloaded unless cached."""
+    return [(local_adapter(path), scale) for path, scale in map(scaled, given)]
 
 
 for name, function in {

@@ -18,6 +18,12 @@ def local_path(model: str) -> str:
     return str(fetch_with_bar(hub_id).path) if hub_id else model
 
 
+def local_adapter(adapter: str) -> str:
+    """As `local_path`, of an ADAPTER argument."""
+    hub_id = find_hub_id(adapter)
+    return str(fetch_with_bar(hub_id, is_adapter=True).path) if hub_id else adapter
+
+
 def local_model(model: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """As `local_path`, with the load options: a hub's mmproj file is downloaded if they leave it open."""
     hub_id = find_hub_id(model)
@@ -28,7 +34,9 @@ def local_model(model: str, options: Mapping[str, Any]) -> tuple[str, dict[str, 
     return str(fetched.path), {**options, **({"mmproj": str(fetched.mmproj)} if fetched.mmproj else {})}
 
 
-def fetch_with_bar(hub_id: HubId, *, offline: bool = False, with_mmproj: bool = False) -> Fetched:
+def fetch_with_bar(
+    hub_id: HubId, *, offline: bool = False, with_mmproj: bool = False, is_adapter: bool = False
+) -> Fetched:
     """Calls `fetch` with notes on stderr; the bar appears with the first byte."""
     bars: list[Progress | None] = []
     try:
@@ -40,7 +48,10 @@ def fetch_with_bar(hub_id: HubId, *, offline: bool = False, with_mmproj: bool = 
                 if bar := bars[0]:
                     bar(name, done, total)
 
-            return fetch(hub_id, offline=offline, with_mmproj=with_mmproj, progress=report, say=say)
+            return fetch(
+                hub_id, offline=offline, with_mmproj=with_mmproj, is_adapter=is_adapter, progress=report,
+                say=say,
+            )  # fmt: skip
     except KeyboardInterrupt:
         say("interrupted; partial files are kept, and the same command resumes the download")
         raise

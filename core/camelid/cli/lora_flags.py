@@ -16,8 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 LORA_NAMES = ("lora", "lora_scaled", "adapter_rank", "adapter_slots")
 FLAGS = (
     click.option("--lora", multiple=True, metavar="FILE[:SCALE]",
-                 help="A LoRA adapter that acts on every answer: a PEFT or mlx-lm directory, or a GGUF; "
-                 "several with commas, or the flag several times."),
+                 help="A LoRA adapter that acts on every answer: a PEFT or mlx-lm directory, a GGUF, or a "
+                 "hub id of one; several with commas, or the flag several times."),
     click.option("--lora-scaled", multiple=True, metavar="FILE:SCALE", help="As --lora."),
     click.option("--adapter-rank", type=click.IntRange(0, MOST_RANK), default=0, metavar="N",
                  help="Largest rank of an answer's adapters together. Default: that of --lora."),

@@ -20,7 +20,7 @@ from camelid.loading.choose import OpenStages, choose_backend
 from camelid.loading.deployment import Deployment, check_context
 from camelid.loading.fit import check_fit
 from camelid.loading.lora import LoraName, lora_files
-from camelid.loading.lora_files import opened_file
+from camelid.loading.lora_files import fetched_file, opened_file
 from camelid.loading.model_file import MMPROJ, ModelFile, ModelName, open_model
 from camelid.loading.options import LoadOptions
 from camelid.loading.tower import RunningTower, start_tower
@@ -105,7 +105,8 @@ class RunningModel:
         """
         if not files:
             return
-        opened = [(file, opened_file(self.file, file)) for file in lora_files(files)]
+        local = [await fetched_file(file) for file in lora_files(files)]
+        opened = [(file, opened_file(self.file, file)) for file in local]
         applied = sum(adapter.rank for file, adapter in opened if file.applied)
         self.adapters.reserve(max(applied, *(adapter.rank for _, adapter in opened)))
         for file, adapter in opened:

@@ -22,7 +22,14 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
 from camelid.errors import CamelidError, FetchError, RequestError
 from camelid.formats.hub.failures import fail, translated
-from camelid.formats.hub.ids import HubId, abbreviated, choose_files, choose_mmproj, parse_hub_id
+from camelid.formats.hub.ids import (
+    HubId,
+    abbreviated,
+    choose_adapter,
+    choose_files,
+    choose_mmproj,
+    parse_hub_id,
+)
 from camelid.formats.progress import Progress
 from camelid.formats.sentence_transformers import MODULES, module_files
 
@@ -78,6 +85,7 @@ class Job:
     progress: Progress
     say: Say
     with_mmproj: bool
+    is_adapter: bool
 
     @property
     def revision(self) -> str:
@@ -107,14 +115,16 @@ def fetch(
     progress: Progress | None = None,
     offline: bool = False,
     with_mmproj: bool = False,
+    is_adapter: bool = False,
     cache_dir: str | os.PathLike[str] | None = None,
     say: Say = warnings.warn,
 ) -> Fetched:
     """Fetches the files of a model, downloading files that are not cached. Blocks until all are complete.
 
     `offline` reads the cache only, like HF_HUB_OFFLINE. `with_mmproj` includes the vision tower of a .gguf
-    file, by `choose_mmproj`, if the repository has one. `progress` receives (file name, bytes so far, total);
-    an exception in it stops the fetch, and the partial file stays for the next fetch. `say` receives notes,
+    file, by `choose_mmproj`, if the repository has one; `is_adapter` takes the repository for a LoRA adapter.
+    `progress` receives (file name, bytes so far, total); an exception in it stops the fetch, and the partial
+    file stays for the next fetch. `say` receives notes,
     such as the default quant. HF_ENDPOINT, HF_HOME and HF_TOKEN apply as in huggingface_hub.
 
     Raises FetchError for network, access, disk and checksum failures; RequestError for an unknown id or
@@ -129,7 +139,7 @@ def fetch(
         raise RequestError(text, field="model")
     cache = Path(cache_dir or constants.HF_HUB_CACHE).expanduser().absolute()
     storage = cache / f"models--{model.owner}--{model.repo}"
-    job = Job(model, storage, progress or _silent, say, with_mmproj)
+    job = Job(model, storage, progress or _silent, say, with_mmproj, is_adapter)
     if offline or constants.HF_HUB_OFFLINE:
         return _from_cache(job) or _not_cached(job)
     try:
@@ -141,7 +151,9 @@ def fetch(
         return _fetch_chosen(job, listing, commit)
 
 
-async def afetch(hub_id: HubId, *, progress: Progress | None = None, with_mmproj: bool = False) -> Fetched:
+async def afetch(
+    hub_id: HubId, *, progress: Progress | None = None, with_mmproj: bool = False, is_adapter: bool = False
+) -> Fetched:
     """Runs `fetch` in a thread, without blocking the event loop.
 
     Cancellation stops the download at its next chunk.
@@ -155,7 +167,9 @@ async def afetch(hub_id: HubId, *, progress: Progress | None = None, with_mmproj
             progress(name, done, total)
 
     try:
-        return await asyncio.to_thread(fetch, hub_id, progress=report, with_mmproj=with_mmproj)
+        return await asyncio.to_thread(
+            fetch, hub_id, progress=report, with_mmproj=with_mmproj, is_adapter=is_adapter
+        )
     finally:
         stop.set()
 
@@ -199,7 +213,9 @@ def _fetch_chosen(job: Job, listing: Listing, commit: str) -> Fetched:
 
 
 def _choose(job: Job, listing: Collection[str], place: str) -> Chosen:
-    """The files of the model in a listing, less those that a modules.json names."""
+    """The files of the model or adapter in a listing, less those that a modules.json names."""
+    if job.is_adapter:
+        return Chosen(choose_adapter(listing, job.hub_id.quant, repository=place), None, ())
     names, *notes = choose_files(listing, job.hub_id.quant, repository=place)
     if not job.with_mmproj:
         return Chosen(names, None, tuple(filter(None, notes)))

@@ -41,6 +41,7 @@ _WITH_WEIGHTS = re.compile(
     r"|modules\.json|config_sentence_transformers\.json|sentence_[\w-]+_config\.json|README\.md"
 )
 _SHARD = re.compile(r"model(?:-\d{5}-of-\d{5})?\.safetensors")
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", ("adapter_model.safetensors", "adapters.safetensors")
 _PICKLE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -103,6 +104,33 @@ def choose_files(
         text = f"{repository} has no .gguf files, so there is no {quant} to choose; leave out ':{quant}'"
         raise RequestError(text, field="model")
     return _directory(sorted(listing), repository), ""
+
+
+def choose_adapter(listing: Collection[str], quant: str | None, *, repository: str) -> tuple[str, ...]:
+    """Chooses the files of a LoRA adapter: a .gguf file, or PEFT's or mlx-lm's safetensors with settings.
+
+    Raises as `choose_files`.
+    """
+    for name in listing:
+        _check_name(name, repository)
+    weights = next((name for name in ADAPTER_WEIGHTS if name in listing), "")
+    if weights and ADAPTER_CONFIG in listing and not quant:
+        return ADAPTER_CONFIG, weights
+    ggufs = sorted(name for name in listing if _is_gguf(name))
+    if ggufs:
+        return (_named(ggufs, quant, repository) if quant else _only(ggufs, "of adapters", repository),)
+    if quant:
+        text = f"{repository} has no .gguf files, so there is no {quant} to choose; leave out ':{quant}'"
+        raise RequestError(text, field="adapter")
+    pickles = [name for name in listing if name.endswith(_PICKLE)]
+    reason = (
+        f"its weights are pickles ({abbreviated(pickles)}), which can run code and are never loaded"
+        if pickles
+        else f"it has neither {ADAPTER_CONFIG} with {' or '.join(ADAPTER_WEIGHTS)}, nor a .gguf file"
+    )
+    raise UnsupportedModelError(
+        f"{repository} has no readable adapter: {reason}", kind="format", name=repository
+    )
 
 
 def choose_mmproj(listing: Collection[str], model: str, *, repository: str) -> tuple[str | None, str]:

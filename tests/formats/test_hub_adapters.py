@@ -1,0 +1,104 @@
+"""LoRA adapters of hub ids: the choice of files, and downloads that act like local files."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.hub_server import Hub
+from tests.support.random_adapters import random_adapter
+
+import camelid
+from camelid import LLM
+from camelid.cli.hub_download import local_adapter
+from camelid.errors import FetchError, ModelFormatError, RequestError, UnsupportedModelError
+from camelid.formats.hub.ids import choose_adapter
+from camelid.loading.adapters.write import save_gguf, save_peft
+
+CONFIG, PEFT, MLX = "adapter_config.json", "adapter_model.safetensors", "adapters.safetensors"
+GREEDY = {"temperature": 0.0, "max_tokens": 12}
+
+
+@pytest.mark.parametrize(
+    ("listing", "quant", "want"),
+    [
+        ([CONFIG, PEFT, "README.md", "tokenizer.json"], None, (CONFIG, PEFT)),
+        ([CONFIG, MLX, "0000100_adapters.safetensors"], None, (CONFIG, MLX)),
+        ([CONFIG, PEFT, "config.json", "model.safetensors"], None, (CONFIG, PEFT)),
+        (["lora-f16.gguf"], None, ("lora-f16.gguf",)),
+        (["a-f16.gguf", "a-q8_0.gguf"], "q8_0", ("a-q8_0.gguf",)),
+        ([CONFIG, PEFT, "a-q8_0.gguf"], "q8_0", ("a-q8_0.gguf",)),
+    ],
+)
+def test_files_of_an_adapter(listing: list[str], quant: str | None, want: tuple[str, ...]) -> None:
+    assert choose_adapter(listing, quant, repository="o/r") == want
+
+
+@pytest.mark.parametrize(
+    ("listing", "quant", "error", "words"),
+    [
+        (
+            ["model.safetensors", "config.json"],
+            None,
+            UnsupportedModelError,
+            "it has neither adapter_config.json",
+        ),
+        (
+            [CONFIG, "adapter_model.bin"],
+            None,
+            UnsupportedModelError,
+            "its weights are pickles (adapter_model.bin)",
+        ),
+        ([CONFIG, PEFT], "q8_0", RequestError, "o/r has no .gguf files, so there is no q8_0 to choose"),
+        (["a.gguf", "b.gguf"], None, RequestError, "name one file after the colon"),
+        ([CONFIG, PEFT, "../x"], None, ModelFormatError, "unsafe"),
+    ],
+)
+def test_a_repository_without_one_adapter_is_refused(
+    listing: list[str], quant: str | None, error: type[Exception], words: str
+) -> None:
+    with pytest.raises(error) as caught:
+        choose_adapter(listing, quant, repository="o/r")
+    assert words in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def llm() -> Iterator[LLM]:
+    with camelid.load("cria", backend="cpu", threads=1, context=64) as llm:
+        yield llm
+
+
+def test_an_adapter_of_the_hub_acts_as_its_local_file(
+    hub: Hub, default_cache: Path, tmp_path: Path, llm: LLM
+) -> None:
+    adapter = random_adapter(llm, 1)
+    save_peft(adapter, llm.running.file, tmp_path / "peft")
+    save_gguf(adapter, llm.running.file, tmp_path / "a-f32.gguf")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "peft").iterdir()}
+    hub.add("o/peft", {**files, "README.md": b"x"})
+    hub.add("o/gguf", {"a-f32.gguf": (tmp_path / "a-f32.gguf").read_bytes()})
+    names = [llm.load_adapter(str(tmp_path / "peft"), name="local"), llm.load_adapter("o/peft")]
+    names.append(llm.load_adapter("o/gguf:f32", name="gguf"))
+    assert names == ["local", "peft", "gguf"]
+    answers = {name: llm.generate("Who are you?", adapter=name, **GREEDY).token_ids for name in names}
+    assert answers["local"] == answers["peft"] == answers["gguf"]
+    assert answers["local"] != llm.generate("Who are you?", **GREEDY).token_ids
+    n_downloads = len(hub.downloads())
+    with camelid.load("cria", backend="cpu", threads=1, context=64, lora=["o/peft"]) as other:
+        assert other.generate("Who are you?", **GREEDY).token_ids == answers["local"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert Path(local_adapter("o/peft")).is_relative_to(default_cache)
+    assert len(hub.downloads()) == n_downloads, "the cache has it"
+    assert local_adapter(str(tmp_path / "peft")) == str(tmp_path / "peft")
+
+
+def test_a_hub_without_the_adapter_is_one_clear_error(hub: Hub, default_cache: Path, llm: LLM) -> None:
+    with pytest.raises(FetchError, match="o/none"):
+        llm.load_adapter("o/none")
+    hub.add("o/model", {"config.json": b"{}", "model.safetensors": b"x"})
+    with pytest.raises(UnsupportedModelError, match="o/model has no readable adapter"):
+        llm.load_adapter("o/model")
+    assert not list(default_cache.rglob("model.safetensors"))
