@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import huggingface_hub
 import pytest
 from tests.support.hub_server import Hub
 from tests.support.random_adapters import random_adapter
@@ -14,8 +15,10 @@ import camelid
 from camelid import LLM
 from camelid.cli.hub_download import local_adapter
 from camelid.errors import FetchError, ModelFormatError, RequestError, UnsupportedModelError
+from camelid.formats.hub.fetch import fetch
 from camelid.formats.hub.ids import choose_adapter
 from camelid.loading.adapters.write import save_gguf, save_peft
+from camelid.loading.lora import scaled_files, stem
 
 CONFIG, PEFT, MLX = "adapter_config.json", "adapter_model.safetensors", "adapters.safetensors"
 GREEDY = {"temperature": 0.0, "max_tokens": 12}
@@ -28,6 +31,7 @@ GREEDY = {"temperature": 0.0, "max_tokens": 12}
         ([CONFIG, MLX, "0000100_adapters.safetensors"], None, (CONFIG, MLX)),
         ([CONFIG, PEFT, "config.json", "model.safetensors"], None, (CONFIG, PEFT)),
         (["lora-f16.gguf"], None, ("lora-f16.gguf",)),
+        (["lora.gguf", "lora-imatrix.gguf", "mmproj-f16.gguf"], None, ("lora.gguf",)),
         (["a-f16.gguf", "a-q8_0.gguf"], "q8_0", ("a-q8_0.gguf",)),
         ([CONFIG, PEFT, "a-q8_0.gguf"], "q8_0", ("a-q8_0.gguf",)),
     ],
@@ -49,10 +53,12 @@ def test_files_of_an_adapter(listing: list[str], quant: str | None, want: tuple[
             [CONFIG, "adapter_model.bin"],
             None,
             UnsupportedModelError,
-            "its weights are pickles (adapter_model.bin)",
+            "adapter_model.bin is a pickle",
         ),
         ([CONFIG, PEFT], "q8_0", RequestError, "o/r has no .gguf files, so there is no q8_0 to choose"),
         (["a.gguf", "b.gguf"], None, RequestError, "name one file after the colon"),
+        (["m-00001-of-00002.gguf", "m-00002-of-00002.gguf"], None, UnsupportedModelError, "it has neither"),
+        ([CONFIG, "training_args.bin"], None, UnsupportedModelError, "it has neither"),
         ([CONFIG, PEFT, "../x"], None, ModelFormatError, "unsafe"),
     ],
 )
@@ -102,3 +108,53 @@ def test_a_hub_without_the_adapter_is_one_clear_error(hub: Hub, default_cache: P
     with pytest.raises(UnsupportedModelError, match="o/model has no readable adapter"):
         llm.load_adapter("o/model")
     assert not list(default_cache.rglob("model.safetensors"))
+
+
+def test_an_adapter_that_is_cached_in_part_is_not_cached(
+    hub: Hub, default_cache: Path, tmp_path: Path, llm: LLM
+) -> None:
+    save_peft(random_adapter(llm, 1), llm.running.file, tmp_path / "peft")
+    files = {path.name: path.read_bytes() for path in (tmp_path / "peft").iterdir()}
+    commit = hub.add("o/part", files)
+    huggingface_hub.hf_hub_download("o/part", CONFIG, revision=commit, cache_dir=default_cache)
+    with pytest.raises(FetchError, match="not complete in the cache"):
+        fetch(f"o/part@{commit}", offline=True, is_adapter=True)
+    fetch(f"o/part@{commit}", is_adapter=True)
+    assert fetch(f"o/part@{commit}", offline=True, is_adapter=True).path.name == commit
+
+
+def test_a_local_path_that_does_not_exist_is_named(hub: Hub, default_cache: Path, llm: LLM) -> None:
+    """A text may be a hub id; a Path is none."""
+    with pytest.raises(FetchError, match="there is no local file 'loras/poems' either"):
+        llm.load_adapter("loras/poems")
+    n_requests = len(hub.downloads())
+    with pytest.raises(ModelFormatError, match="there is no such file"):
+        llm.load_adapter(Path("loras/poems"))
+    with pytest.raises(ModelFormatError, match="there is no such file"):
+        camelid.load("cria", backend="cpu", threads=1, context=64, lora=[Path("loras/poems")])
+    assert len(hub.downloads()) == n_requests
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("o/poems", "poems"), ("o/poems@main", "poems"), ("o/poems:q8_0", "poems"), ("o/r:sub/x.gguf", "x"),
+        ("https://huggingface.co/o/poems/tree/main", "poems"), ("/there/poems.gguf", "poems"),
+    ],
+)  # fmt: skip
+def test_the_name_of_an_adapter_is_that_of_its_repository_or_file(path: str, name: str) -> None:
+    assert stem(path) == name
+    assert [(file.path, file.name, file.applied) for file in scaled_files([f"{path}:0.5"])] == [
+        (path, name, 0.5)
+    ]
+
+
+def test_an_adapter_that_is_not_there_costs_no_load(
+    hub: Hub, default_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def choose(*_: object) -> None:
+        raise AssertionError("a backend is opened")
+
+    monkeypatch.setattr("camelid.loading.start.choose_backend", choose)
+    with pytest.raises(FetchError, match="o/none"):
+        camelid.load("cria", backend="cpu", threads=1, context=64, lora=["o/none"])

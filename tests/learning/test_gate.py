@@ -251,11 +251,12 @@ def test_changed_bits_out_of_scope_are_refused(lesson: Lesson) -> None:
     assert "lost their bits" in run.reports[-1].why
 
 
-def test_a_graded_question_that_is_lost_counts(lesson: Lesson) -> None:
+def test_a_check_that_is_lost_counts(lesson: Lesson) -> None:
     asked = Question(messages=({"role": "user", "content": "who are you"},))
-    lesson.learning.graded = [(asked, lambda answer: answer["content"] == OLD)] * 3
+    lesson.learning.checks = [(asked, lambda answer: answer["content"] == OLD)] * 3
     run = lesson.run()
-    assert (run.version, run.reports[-1].lost) == (None, ("graded 0", "graded 1", "graded 2"))
+    assert (run.version, run.reports[-1].lost) == (None, ("check 0", "check 1", "check 2"))
+    assert "past requests and checks (the base passes 3 of 3) lost their answer" in run.reports[-1].why
 
 
 def test_few_items_leave_memory_alone(tmp_path: Path, model: Bigrams) -> None:

@@ -37,7 +37,15 @@ from camelid.learning.trained.edits import Edit, answered_word, shared_edit
 from camelid.learning.trained.memory_scope import MemoryScope, Near
 from camelid.learning.trained.recipe import Base, Known, Recipe, Study
 from camelid.learning.trained.routing import Router
-from camelid.learning.trained.scope_head import EVENT_WEIGHT, RIDGE, SHARPNESS, fitted, prefilter
+from camelid.learning.trained.scope_head import (
+    CHECKED,
+    EVENT_WEIGHT,
+    FLOOR,
+    RIDGE,
+    SHARPNESS,
+    fitted,
+    prefilter,
+)
 from camelid.learning.trained.shapes import DRAFT_TOKENS, WHOLE_TOKENS, draft_shapes, shape_hash, shape_of
 from camelid.learning.training import Pace, Question, TrainingJob
 from camelid.model.adapter import Adapter, LowRank
@@ -89,15 +97,18 @@ def test_a_preference_of_form_is_wide_and_a_fact_is_narrow() -> None:
 
 
 def test_a_wide_head_whose_answers_are_checked_has_more_in_scope() -> None:
-    past, same = (
-        np.concatenate([features(30, 1.5), features(100, 0.0)]),
-        np.array([True] * 30 + [False] * 100),
-    )
+    past, same = np.concatenate([features(30, 1.5), features(100, 0.0)]), np.arange(130) < 30
     events = features(12, 1.5)
     strict, loose = (fitted(events, past, past[:0], same, is_checked=each) for each in (False, True))
     assert strict.is_wide and loose.is_wide
     assert loose.head.threshold < strict.head.threshold
     assert np.mean(loose.head.scores(features(200, 1.5)) > loose.head.threshold) > 0.9
+    for apart in (features(200, 0.0), features(200, -1.5)):
+        assert np.mean(loose.head.scores(apart) > loose.head.threshold) <= 0.1
+    unlike = np.concatenate([events[:9], features(3, -3.0)])  # some of the feedback is about something else
+    mixed = fitted(unlike, past, past[:0], same, is_checked=True)
+    assert mixed.head.threshold >= FLOOR
+    assert np.mean(mixed.past[np.isfinite(mixed.past)] > mixed.head.threshold) <= CHECKED
 
 
 def known(text: str, centre: float) -> Known:

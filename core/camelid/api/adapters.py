@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from os import PathLike, fspath
+from os import PathLike
 from typing import TypeAlias, TypedDict, Unpack
 
 from camelid.api.runner import Runner
 from camelid.loading.adapter_pool import LoadedAdapter
-from camelid.loading.lora import LoraFile, stem
+from camelid.loading.lora import LoraFile, path_of, stem
 from camelid.loading.lora_files import fetched_file, opened_file
 from camelid.loading.start import RunningModel
 from camelid.model.adapter import Adapter
@@ -43,7 +43,7 @@ async def load_adapter(
         found = replace(adapter, name=name or adapter.name)
         await running.add_adapter(found, scale=scale, applied=applied)
         return found.name
-    path = fspath(adapter)
+    path = path_of(adapter)
     file = await fetched_file(LoraFile(path=path, name=name or stem(path), scale=scale, applied=applied))
     await running.add_adapter(opened_file(running.file, file), scale=scale, applied=applied, path=file.path)
     return file.name

@@ -7,6 +7,7 @@ from functools import partial
 from os import PathLike
 from typing import Any, Never, ParamSpec, TypeAlias, TypeVar
 
+from camelid.api.learn_checks import checks_of
 from camelid.api.llm import LLM
 from camelid.api.runner import Runner
 from camelid.formats.progress import Progress
@@ -97,18 +98,20 @@ async def aload_with(
     model: ModelName, options: LoadOptions, *, progress: Progress | None = None, runner: Runner | None = None
 ) -> LLM:
     """As `aload`, with the options as one object."""
+    checks = await checks_of(options)  # faulty ones fail before the file is read
     running = await start(model, options, progress)
+    llm = LLM(running, runner or Runner())
     try:
-        llm = LLM(running, runner or Runner())
         if options.learn != "off":
             await llm.start_learning()
         if options.learn == "on":
             from camelid.api.learnt.runs import open_background  # a page trains nothing
 
-            llm.train_when_idle(partial(open_background, partial(aload_with, model), options))
+            begin = partial(open_background, partial(aload_with, model), options, checks=checks)
+            llm.train_when_idle(begin)
         return llm
     except BaseException:
-        await running.close()
+        await llm.aclose()
         raise
 
 

@@ -63,6 +63,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 @mmproj_option
 @click.option("--learn", type=click.Choice(LEARN), default="off", show_default=True,
               help="Learn from /good, /bad and /fix: as memory, or also by training when idle.")  # fmt: skip
+@click.option("--learn-checks", type=click.Path(dir_okay=False), metavar="FILE",
+              help="Questions with right answers, which count as past requests at the gate.")  # fmt: skip
 @click.option("--learn-user", default="local", show_default=True, metavar="NAME", help="The user's space.")
 @lora_options
 @click.option("--history", type=FILE, default=default_history, show_default="in the user's state directory",
@@ -71,7 +73,8 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 def command(
     model: str, system: str | None, session_file: Path | None, n_predict: int | None, ctx_size: int | None,
     kv_type: str, mmproj: str | None, mmproj_auto: bool, history: Path, no_history: bool, server: str | None,
-    api_key: str | None, model_name: str | None, learn: str, learn_user: str, verbose: bool, **others: Any,
+    api_key: str | None, model_name: str | None, learn: str, learn_checks: str | None, learn_user: str,
+    verbose: bool, **others: Any,
 ) -> None:  # fmt: skip
     """Chat with a model in the terminal, or with a server that has OpenAI's API.
 
@@ -87,6 +90,7 @@ def command(
     words = read_backend(others)
     words |= {"context": ctx_size, "parallel": 1, "kv_type": kv_type, **read_lora(others)}
     words |= {"mmproj": mmproj, "mmproj_auto": mmproj_auto, "learn": learn, "learn_user": learn_user}
+    words["learn_checks"] = learn_checks
     check_folder(session_file)
     kept = None if no_history else history
     with EngineThread() as thread:

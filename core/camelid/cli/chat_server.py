@@ -30,7 +30,7 @@ from camelid.requests.output_text import Completion, answer_message
 NOT_THERE = (
     "model", "session_file", "ctx_size", "kv_type", "mmproj", "mmproj_auto", "backend", "adapter", "threads",
     "gpu_layers", "tensor_parallel", "pipeline_parallel", "collective", "activations", "context_shift",
-    "n_keep", "lookup", "learn", "learn_user", *LORA_NAMES,
+    "n_keep", "lookup", "learn", "learn_checks", "learn_user", *LORA_NAMES,
 )  # fmt: skip
 PATH = "/v1/chat/completions"
 # Options of the Python API that servers take under the same name.

@@ -28,7 +28,7 @@ from camelid.cli.command import (
 from camelid.cli.format import human, printable
 from camelid.cli.hub_download import local_path
 from camelid.learning.checks import read_checks
-from camelid.learning.gate import Graded, Report
+from camelid.learning.gate import Check, Report
 from camelid.learning.items import Item
 from camelid.learning.loops import Bounds, Learning
 from camelid.learning.space import Space
@@ -41,6 +41,7 @@ from camelid.loading.model_file import open_model
 
 F = TypeVar("F", bound=Callable[..., Any])
 SHOWN = 60  # characters of a text on a line
+SHOWN_LOST = 5  # past requests and checks
 
 
 @click.group(context_settings=SETTINGS)
@@ -194,7 +195,7 @@ def working(
     folder: Path | None,
     bounds: Bounds,
     words: dict[str, Any],
-    graded: Sequence[Graded] = (),
+    checks: Sequence[Check] = (),
 ) -> Generator[Working]:
     """A model loaded for a run, with its space, while no other process trains it."""
     with EngineThread() as thread, loading_bar() as progress:
@@ -206,7 +207,7 @@ def working(
                 with Lease(space.store.path) as has_lease:
                     if not has_lease:
                         raise Failure("another process trains this model now; try again later")
-                    yield Working(space, learning_of(space, llm, thread.run, bounds, graded=graded))
+                    yield Working(space, learning_of(space, llm, thread.run, bounds, checks=checks))
             finally:
                 space.close()
         finally:
@@ -218,7 +219,7 @@ def working(
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=60.0, show_default=True,
               help="Longest time of work.")  # fmt: skip
 @click.option("--checks", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Questions with right answers, of which an adapter may lose at most two.")  # fmt: skip
+              help="Questions with right answers, which count as past requests at the gate.")  # fmt: skip
 @click.option("--deep", is_flag=True, help="Compare settings by cross-validation on the feedback.")
 @backend_options
 def run(
@@ -232,8 +233,8 @@ def run(
     **others: Any,
 ) -> None:
     """Learn from all feedback now: judge the forms of memory and, where training is possible, adapters."""
-    bounds, graded = Bounds(seconds=60 * minutes), read_checks(checks) if checks else ()
-    with working(model, user, folder, bounds, read_backend(others), graded) as found:
+    bounds, asked = Bounds(seconds=60 * minutes), read_checks(checks) if checks else ()
+    with working(model, user, folder, bounds, read_backend(others), asked) as found:
         pace = Pace(time.monotonic, time.sleep, seconds=bounds.seconds)
         try:
             done = found.learning.deep(pace) if deep else found.learning.run(pace)
@@ -252,7 +253,14 @@ def run(
 def report_line(report: Report) -> str:
     """A report on one line."""
     held = f"held-out {report.held_before} -> {report.held_after} of {report.n_items}"
-    return f"{'accepted' if report.is_accepted else 'refused':<8}  {report.name}: {held}; {report.why}"
+    word = "accepted" if report.is_accepted else "refused"
+    return f"{word:<8}  {report.name}: {held}; {report.why}{names_of_lost(report.lost)}"
+
+
+def names_of_lost(lost: Sequence[str]) -> str:
+    """The first of the lost past requests and checks, to stand behind a report's reason."""
+    more = ", ..." if len(lost) > SHOWN_LOST else ""
+    return f"; lost: {', '.join(map(printable, lost[:SHOWN_LOST]))}{more}" if lost else ""
 
 
 @subcommand
@@ -267,7 +275,8 @@ def gate(model: str, user: str, folder: Path | None, verbose: bool) -> None:  # 
             )
         refused = last_refusal(store)
         if refused:
-            click.echo(f"last refused: {refused['name']}: {refused['why']}")
+            lost = names_of_lost(refused.get("lost", ()))
+            click.echo(f"last refused: {refused['name']}: {refused['why']}{lost}")
 
 
 for _name, _command in (

@@ -26,7 +26,7 @@ SAME = 0.9  # similarity of questions from which an approved answer replaces ano
 
 T = TypeVar("T")
 Make = Callable[[Sequence[Item]], Candidate]  # a candidate that has seen these items alone
-Graded = tuple[Question, Callable[[Message], bool]]  # a question, and whether an answer to it is right
+Check = tuple[Question, Callable[[Message], bool]]  # a question, and whether an answer to it is right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Report:
     """Why a candidate was accepted or refused, in figures.
 
     `held_before` and `held_after` count right answers to items that their candidate had not seen; `lost` are
-    past requests whose answers changed though nobody asked for it, and graded questions that were right.
+    past requests whose answers changed though nobody asked for it, and checks that the base passes.
     Answers rated -1 must not become likelier more often than rarer. `n_answers_better` and `n_answers_worse`
     count answers that changed: they pass the same test, since a candidate that only makes the base surer of
     what it answers anyway gains nothing.
@@ -197,30 +197,33 @@ def retained(
     kept: Sequence[tuple[PastRequest, Item | None]],
     evaluator: Evaluator,
     pace: Pace,
-    graded: Sequence[Graded] = (),
+    checks: Sequence[Check] = (),
 ) -> Report:
-    """The report with the past requests and graded questions that a candidate loses."""
-    questions = [*(Question.of(past.exchange) for past, _ in kept), *(question for question, _ in graded)]
+    """The report with the past requests and checks that a candidate loses."""
+    questions = [*(Question.of(past.exchange) for past, _ in kept), *(question for question, _ in checks)]
     before = _read(evaluator.answers(None, questions), pace)
     after = _read(evaluator.answers(candidate, questions), pace)
     pairs = list(zip(before, after, strict=True))
     outside = [(a, b) for a, b in pairs if not b.in_scope]
     n_changed = sum(a.bits != b.bits for a, b in outside)
     excused = candidate.excused if isinstance(candidate, Trained) else frozenset[str]()
-    lost = tuple(_lost(kept, graded, pairs, excused))
+    lost = tuple(_lost(kept, checks, pairs, excused))
     found = replace(
         report, n_kept=len(pairs), lost=lost, n_out_of_scope=len(outside), n_changed_bits=n_changed
     )
-    return _judged(found, "past requests and checks" if graded else "past requests")
+    answers = [each.answer for each in before[len(kept) :]]
+    n_right = sum(is_right(answer) for (_, is_right), answer in zip(checks, answers, strict=True))
+    passed = f" and checks (the base passes {n_right} of {len(checks)})" if checks else ""
+    return _judged(found, f"past requests{passed}")
 
 
 def _lost(
     kept: Sequence[tuple[PastRequest, Item | None]],
-    graded: Sequence[Graded],
+    checks: Sequence[Check],
     pairs: Sequence[tuple[Given, Given]],
     excused: frozenset[str],
 ) -> Iterator[str]:
-    """Names of the lost: the completion's id of a past request, the number of a graded question."""
+    """Names of the lost: the completion's id of a past request, the name or number of a check."""
     n = len(kept)
     for (past, item), (before, after) in zip(kept, pairs[:n], strict=True):
         wanted = item.approved if item else None
@@ -228,9 +231,9 @@ def _lost(
         is_wanted = is_wanted or past.exchange.completion_id in excused
         if not is_wanted and not same_answer(before.answer, after.answer):
             yield past.exchange.completion_id
-    for i, ((_, is_right), (before, after)) in enumerate(zip(graded, pairs[n:], strict=True)):
+    for i, ((asked, is_right), (before, after)) in enumerate(zip(checks, pairs[n:], strict=True)):
         if is_right(before.answer) and not is_right(after.answer):
-            yield f"graded {i}"
+            yield asked.completion_id or f"check {i}"
 
 
 def _judged(report: Report, kept: str) -> Report:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from camelid.errors import CamelidError
-from camelid.learning.gate import Graded, Report, held_out, kept_requests, retained
+from camelid.learning.gate import Check, Report, held_out, kept_requests, retained
 from camelid.learning.items import Item
 from camelid.learning.robust import trusted
 from camelid.learning.rows import MOST_FITTED, MOST_PAST
@@ -58,14 +58,14 @@ class Run:
 
 @dataclass(slots=True)
 class Learning:
-    """Parts of a run. `graded` are questions that a user's own checks grade."""
+    """Parts of a run. `checks` count as past requests at the gate."""
 
     space: Space
     store: Store
     evaluator: Evaluator
     trainer: Trainer | None = None
     bounds: Bounds = field(default_factory=Bounds)
-    graded: Sequence[Graded] = ()
+    checks: Sequence[Check] = ()
 
     def run(
         self,
@@ -200,7 +200,7 @@ class Learning:
         ids = {each.completion_id for each in self.space.past[-MOST_PAST:]}
         past = [each for each in self.store.requests() if each.exchange.completion_id in ids]
         kept = kept_requests(pairs, past, self.space.memory.kernels, self.bounds.seed)
-        judged = retained(report, trained, kept, self.evaluator, pace, self.graded)
+        judged = retained(report, trained, kept, self.evaluator, pace, self.checks)
         return replace(judged, seconds=pace.spent), trained
 
     def _publish(self, items: Sequence[Item], trained: Trained, report: Report, since: int) -> str:

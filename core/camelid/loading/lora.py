@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from camelid.errors import RequestError, shown
+from camelid.formats.hub.ids import parse_hub_id
 
 MOST_FILES = 1024  # of one model
 SCALE = re.compile(r"[+-]?(?:[0-9]{1,9}(?:\.[0-9]{0,99})?|\.[0-9]{1,99})(?:[eE][+-]?[0-9]{1,2})?")
@@ -39,7 +40,7 @@ def lora_files(given: Iterable[LoraName]) -> tuple[LoraFile, ...]:
     """
     found: dict[str, LoraFile] = {}
     for each in given:
-        path = "" if isinstance(each, LoraFile) else fspath(each)
+        path = "" if isinstance(each, LoraFile) else path_of(each)
         file = each if isinstance(each, LoraFile) else LoraFile(path=path, name=stem(path), applied=1.0)
         if file.name in found:
             raise RequestError(
@@ -71,8 +72,17 @@ def scaled_path(word: str) -> tuple[str, float]:
     return word, 1.0
 
 
+def path_of(given: str | PathLike[str]) -> str:
+    """A path as text: of an object that is no text the absolute path, which no hub id equals."""
+    return given if isinstance(given, str) else str(Path(fspath(given)).absolute())
+
+
 def stem(path: str) -> str:
-    """The name of an adapter's file or directory."""
+    """The name of an adapter's file, directory, or hub id: of that the file's or the repository's name."""
+    hub_id = None if Path(path).exists() else parse_hub_id(path)
+    if hub_id:
+        quant = hub_id.quant or ""
+        return Path(quant).stem if quant.endswith(".gguf") else hub_id.repo
     name = Path(path).name or Path(path).resolve().name
     return name.removesuffix(".gguf")
 

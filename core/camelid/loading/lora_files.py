@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from camelid.errors import FetchError
+from camelid.formats.progress import Progress
 from camelid.loading.lora import LoraFile
-from camelid.loading.model_file import ModelFile, find_hub_id
+from camelid.loading.model_file import ModelFile, fetch_adapter_files
 from camelid.model.adapter import Adapter
 
 
@@ -18,14 +20,13 @@ def opened_file(model: ModelFile, file: LoraFile) -> Adapter:
     return adapter
 
 
-async def fetched_file(file: LoraFile) -> LoraFile:
+async def fetched_file(file: LoraFile, progress: Progress | None = None) -> LoraFile:
     """The file at its local path: that of a hub id is downloaded in a thread unless cached.
 
-    Raises the errors of `formats.hub.fetch.fetch`.
+    Raises the errors of `formats.hub.fetch.fetch`, and RequestError in a browser.
     """
-    hub_id = find_hub_id(file.path)
-    if hub_id is None:
-        return file
-    from camelid.formats.hub.fetch import afetch
-
-    return replace(file, path=str((await afetch(hub_id, is_adapter=True)).path))
+    try:
+        return replace(file, path=str(await fetch_adapter_files(file.path, progress)))
+    except FetchError as error:
+        note = f"; there is no local file {file.path!r:.200} either"
+        raise FetchError(error.message + note, **error.facts) from None

@@ -34,7 +34,7 @@ from camelid.text.tokenizers.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from camelid.formats.hf_config import HfDirectory
-
+    from camelid.formats.hub.fetch import Fetched
 
 MMPROJ = "mmproj"  # source of an mmproj file's weights
 
@@ -164,15 +164,29 @@ async def fetch_files(
     hub_id = find_hub_id(model)
     if hub_id is None:
         return model, None
+    fetched = await _fetched(hub_id, "open a downloaded .gguf file", progress, with_mmproj=with_mmproj)
+    return fetched.path, fetched.mmproj
+
+
+async def fetch_adapter_files(path: str, progress: Progress | None = None) -> str | Path:
+    """The local path of an adapter's hub id, downloaded unless cached; any other path unchanged.
+
+    Raises as `fetch_model`.
+    """
+    hub_id = find_hub_id(path)
+    if hub_id is None:
+        return path
+    return (await _fetched(hub_id, "open its files", progress, is_adapter=True)).path
+
+
+async def _fetched(hub_id: HubId, way_out: str, progress: Progress | None, **how: bool) -> Fetched:
     if sys.platform == "emscripten":
         raise RequestError(
-            f"{hub_id}: a page cannot fetch a hub id; open a downloaded .gguf file, or give its address",
-            field="model",
+            f"{hub_id}: a page cannot fetch a hub id; {way_out}, or give its address", field="model"
         )
     from camelid.formats.hub.fetch import afetch
 
-    fetched = await afetch(hub_id, progress=progress, with_mmproj=with_mmproj)
-    return fetched.path, fetched.mmproj
+    return await afetch(hub_id, progress=progress, **how)
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,8 +57,8 @@ class LoadOptions:
 
     `learn` "memory" stores feedback and past requests and lets feedback act as memory, "on" also trains
     adapters when idle. `learn_user` names the user's space, and `learn_folder` the folder of all spaces
-    (None: in the user's data directory); of the answers that the file `learn_checks` lists, a trained adapter
-    may lose at most two.
+    (None: in the user's data directory). `learn_checks` is a file of questions with right answers, which
+    count as past requests when a trained adapter is judged.
     `lora` are adapters that are loaded with the model: paths, whose adapters act on requests that name none,
     or `LoraFile`s with a name and scales.
     """

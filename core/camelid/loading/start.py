@@ -105,8 +105,7 @@ class RunningModel:
         """
         if not files:
             return
-        local = [await fetched_file(file) for file in lora_files(files)]
-        opened = [(file, opened_file(self.file, file)) for file in local]
+        opened = [(file, opened_file(self.file, file)) for file in lora_files(files)]
         applied = sum(adapter.rank for file, adapter in opened if file.applied)
         self.adapters.reserve(max(applied, *(adapter.rank for _, adapter in opened)))
         for file, adapter in opened:
@@ -152,6 +151,8 @@ async def start(
     if options.pooling is not None:
         spec = with_pooling(file.model.spec, options.pooling)
         file = replace(file, model=replace(file.model, spec=spec))
+    local = [await fetched_file(each, progress) for each in lora_files(options.lora)]
+    options = replace(options, lora=tuple(local))
     check_context(options.context, file.model)
     declare_states(file.model.spec, options.kv_type)  # refuses a kv_type before a backend is opened
     report(STAGES[1], 1, len(STAGES))

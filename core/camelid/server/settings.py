@@ -282,7 +282,9 @@ class Settings:
         None, File(), "Folder of what was learnt. Default: in the user's data directory."
     )
     learn_checks: Path | None = row(
-        None, File(), "File of questions with right answers, of which a trained adapter may lose at most two."
+        None,
+        File(),
+        "File of questions with right answers, which count as past requests at the gate.",
     )
 
     chat_template: str | None = row(

@@ -20,8 +20,10 @@ def retention(seed: int, per_skill: int = PER_SKILL) -> list[tuple[Talk, Graded]
 
 
 def checks_of_skills(seed: int) -> list[tuple[Talk, Graded]]:
-    """Others, for the gate."""
-    return _drawn(920_000 + seed, PER_CHECK)
+    """Checks of the same skills for the gate, with no prompt of `retention`."""
+    measured = {repr(talk.messages) for talk, _ in retention(seed)}
+    drawn = _drawn(920_000 + seed, PER_CHECK)
+    return [(talk, item) for talk, item in drawn if repr(talk.messages) not in measured]
 
 
 def _drawn(drawn: int, per_skill: int) -> list[tuple[Talk, Graded]]:

@@ -12,8 +12,7 @@ from camelid.api.thread import EngineThread
 from camelid.backends.registry import processor_name
 from camelid.learning import loops
 from camelid.learning.background import Background
-from camelid.learning.checks import read_checks
-from camelid.learning.gate import Graded
+from camelid.learning.gate import Check
 from camelid.learning.space import Space
 from camelid.learning.trained.recipe import Recipe
 from camelid.learning.training import Pace
@@ -26,12 +25,12 @@ def learning_of(
     run: Run,
     bounds: loops.Bounds,
     threads: int | None = None,
-    graded: Sequence[Graded] = (),
+    checks: Sequence[Check] = (),
 ) -> loops.Learning:
     """The parts of a run on a loaded model; `run` runs a coroutine on the model's event loop."""
     assert space.store, "what is learnt is stored"
     facts = BaseFacts(llm, run, threads)
-    return loops.Learning(space, space.store, LlmEvaluator(facts), Recipe(facts), bounds, graded)
+    return loops.Learning(space, space.store, LlmEvaluator(facts), Recipe(facts), bounds, checks)
 
 
 def open_background(
@@ -39,13 +38,11 @@ def open_background(
     options: LoadOptions,
     space: Space,
     is_busy: Callable[[], bool],
+    checks: Sequence[Check] = (),
 ) -> Background:
     """Learning beside a loaded model. A run loads the model again by `load`, on one processor thread of the
     lowest priority, and closes it at the end: the running model's state and event loop stay untouched.
-
-    Raises RequestError for checks that cannot be read.
     """
-    graded = () if options.learn_checks is None else read_checks(options.learn_checks)
     own = LoadOptions(backend=processor_name(), threads=1, parallel=2, context=options.context)
 
     def work(pace: Pace) -> loops.Run:
@@ -53,7 +50,7 @@ def open_background(
             llm = thread.run(load(own))
             try:
                 bounds = loops.Bounds(seconds=pace.seconds)
-                return learning_of(space, llm, thread.run, bounds, threads=1, graded=graded).run(pace)
+                return learning_of(space, llm, thread.run, bounds, threads=1, checks=checks).run(pace)
             finally:
                 thread.run(llm.aclose())
 

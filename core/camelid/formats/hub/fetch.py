@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeAlias, cast
 
-from camelid.errors import CamelidError, FetchError, RequestError
+from camelid.errors import CamelidError, FetchError, RequestError, UnsupportedModelError
 from camelid.formats.hub.failures import fail, translated
 from camelid.formats.hub.ids import (
     HubId,
@@ -119,13 +119,14 @@ def fetch(
     cache_dir: str | os.PathLike[str] | None = None,
     say: Say = warnings.warn,
 ) -> Fetched:
-    """Fetches the files of a model, downloading files that are not cached. Blocks until all are complete.
+    """Fetches the files of a model or adapter, downloading those that are not cached. Blocks until all are
+    complete.
 
     `offline` reads the cache only, like HF_HUB_OFFLINE. `with_mmproj` includes the vision tower of a .gguf
     file, by `choose_mmproj`, if the repository has one; `is_adapter` takes the repository for a LoRA adapter.
     `progress` receives (file name, bytes so far, total); an exception in it stops the fetch, and the partial
-    file stays for the next fetch. `say` receives notes,
-    such as the default quant. HF_ENDPOINT, HF_HOME and HF_TOKEN apply as in huggingface_hub.
+    file stays for the next fetch. `say` receives notes, such as the default quant.
+    HF_ENDPOINT, HF_HOME and HF_TOKEN apply as in huggingface_hub.
 
     Raises FetchError for network, access, disk and checksum failures; RequestError for an unknown id or
     quant; UnsupportedModelError for a repository without a readable model; ModelFormatError for unsafe file
@@ -357,7 +358,12 @@ def _from_cache(job: Job) -> Fetched | None:
     except LocalEntryNotFoundError:
         return None
     listing = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    chosen = _choose(job, listing, f"the cached part of {job.place}")
+    try:
+        chosen = _choose(job, listing, f"the cached part of {job.place}")
+    except UnsupportedModelError:
+        if job.is_adapter:  # its settings may be cached without its weights
+            return None
+        raise
     if MODULES in chosen.names:
         chosen = _with_modules(chosen, folder)
     if not set(chosen.names) <= set(listing):

@@ -42,6 +42,7 @@ _WITH_WEIGHTS = re.compile(
 )
 _SHARD = re.compile(r"model(?:-\d{5}-of-\d{5})?\.safetensors")
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", ("adapter_model.safetensors", "adapters.safetensors")
+ADAPTER_PICKLE = "adapter_model.bin"
 _PICKLE = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
 
@@ -116,18 +117,15 @@ def choose_adapter(listing: Collection[str], quant: str | None, *, repository: s
     weights = next((name for name in ADAPTER_WEIGHTS if name in listing), "")
     if weights and ADAPTER_CONFIG in listing and not quant:
         return ADAPTER_CONFIG, weights
-    ggufs = sorted(name for name in listing if _is_gguf(name))
+    ggufs = sorted(n for n in listing if _is_gguf(n) and not (_NOT_A_MODEL.search(n) or _PART.fullmatch(n)))
     if ggufs:
         return (_named(ggufs, quant, repository) if quant else _only(ggufs, "of adapters", repository),)
     if quant:
         text = f"{repository} has no .gguf files, so there is no {quant} to choose; leave out ':{quant}'"
         raise RequestError(text, field="adapter")
-    pickles = [name for name in listing if name.endswith(_PICKLE)]
-    reason = (
-        f"its weights are pickles ({abbreviated(pickles)}), which can run code and are never loaded"
-        if pickles
-        else f"it has neither {ADAPTER_CONFIG} with {' or '.join(ADAPTER_WEIGHTS)}, nor a .gguf file"
-    )
+    reason = f"it has neither {ADAPTER_CONFIG} with {' or '.join(ADAPTER_WEIGHTS)}, nor a .gguf file"
+    if ADAPTER_PICKLE in listing:
+        reason = f"{ADAPTER_PICKLE} is a pickle, which can run code and is never loaded"
     raise UnsupportedModelError(
         f"{repository} has no readable adapter: {reason}", kind="format", name=repository
     )

@@ -59,7 +59,7 @@ class PromptScope:
         return self.head.has(features)
 
     def agrees(self, draft: str) -> bool:
-        """True if the base's answer begins as to the feedback."""
+        """True if the base's answer, as far as it was drafted, has a shape of those to the feedback."""
         return self.shapes is None or shape_hash(draft) in self.shapes
 
 

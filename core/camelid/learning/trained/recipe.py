@@ -2,7 +2,8 @@
 
 The adapter learns right answers by cross entropy and keeps to the base by KL divergence on the past requests
 that are nearest to the feedback. Its scope is a head over features of the base, and a check of the base's
-first tokens. A preference of form that most corrections share is also learnt from edited answers of the base.
+first tokens or whole answer. A preference of form that most corrections share is also learnt from edited
+answers of the base.
 """
 
 from __future__ import annotations

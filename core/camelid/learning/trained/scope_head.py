@@ -25,7 +25,8 @@ SHARPNESS = 4.0  # of the kernel exp(SHARPNESS (cosine - 1))
 RIDGE = 0.1
 EVENT_WEIGHT = 4.0  # of feedback against the weight 1 of other prompts
 OUTSIDE = 0.005  # share of past requests that may lie inside,
-CHECKED = 0.05  # or, of a wide head, where the whole answer is checked, too
+CHECKED = 0.05  # or, of a wide head, where the whole answer is checked, too,
+FLOOR = 0.05  # whose threshold is at least this, since far from all feedback scores are about 0
 LOW = 0.1  # quantile of the feedback's own leave-one-out scores,
 TOWARDS = 0.25  # of the way to which the threshold rises
 WIDER = 0.15  # gain of recall from which prompts of the same kind are no negatives
@@ -195,7 +196,8 @@ class _Fit:
 
     @property
     def loose_threshold(self) -> float:
-        return min(self.above(CHECKED), float(np.quantile(self.events, LOW)))
+        """The threshold of a head whose answers are checked: CHECKED of the past requests lie above."""
+        return min(self.threshold, max(self.above(CHECKED), FLOOR))
 
 
 def _kernel(a: F32, b: F32) -> F32:

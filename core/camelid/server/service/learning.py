@@ -18,7 +18,7 @@ from camelid.api.load import aload_with
 from camelid.engine.request import Request
 from camelid.errors import CamelidError
 from camelid.learning.background import Background
-from camelid.learning.checks import read_checks
+from camelid.learning.gate import Check
 from camelid.learning.learner import Learner
 from camelid.learning.model_side import EngineAccess, EngineSide
 from camelid.learning.space import Space
@@ -39,22 +39,19 @@ def space_name(key: Key) -> str:
 
 @dataclass(slots=True, eq=False)
 class Learners:
-    """The learners of one model, one for each key; none sees another's store."""
+    """The learners of one model, one for each key; none sees another's store. The gate of each asks the
+    `checks`.
+    """
 
     host: EngineHost
     builder: RequestBuilder
     base: asyncio.Future[str]
     folder: Path | None = None
+    checks: tuple[Check, ...] = ()
     _open: OrderedDict[str, Learner] = field(default_factory=OrderedDict[str, Learner])
     _training: dict[str, Background] = field(default_factory=dict[str, Background])
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     _settling: dict[asyncio.Task[None], Learner] = field(default_factory=dict[asyncio.Task[None], Learner])
-
-    def __post_init__(self) -> None:
-        """Raises RequestError for checks that cannot be read: here, not when a key's training begins."""
-        checks = self.host.running.options.learn_checks
-        if checks is not None:
-            read_checks(checks)
 
     async def of(self, key: Key) -> Learner:
         """The learner of a key. Raises LearningError for a store that cannot be opened."""
@@ -76,7 +73,9 @@ class Learners:
         running = self.host.running
         if running.options.learn == "on":
             load, engine = partial(aload_with, self.host.model), running.engine
-            self._training[name] = open_background(load, running.options, space, lambda: not engine.is_idle)
+            self._training[name] = open_background(
+                load, running.options, space, lambda: not engine.is_idle, self.checks
+            )
 
     async def _close(self, name: str, learner: Learner) -> None:
         settling = [task for task, own in self._settling.items() if own is learner]

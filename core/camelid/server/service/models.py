@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from contextvars import Context
 from typing import Any
 
+from camelid.api.learn_checks import checks_of
 from camelid.formats.progress import Progress
 from camelid.server.http.errors import ApiError, retry_later
 from camelid.server.service.admission import Admission
@@ -206,6 +207,7 @@ class Models:
         return service
 
     async def _open_engine(self, row: ModelRow, progress: Progress | None) -> Service:
+        checks = await checks_of(row.options)
         host = await EngineHost.open(row.file, row.options, progress, row.stages)
         admission = Admission(row.options.parallel, row.max_queue)
         try:
@@ -216,6 +218,8 @@ class Models:
             if row.thinks is not None:
                 service.turn_thoughts(on=row.thinks)
             service.check_defaults()
+            if service.learners:
+                service.learners.checks = checks
             for notice in self.on_load:
                 if waiting := notice(service):
                     await waiting
