@@ -69,7 +69,7 @@ def test_rounded_activations_differ_from_float_ones() -> None:
     assert 1e-6 < max(errors(exact, q8_result(case))) < 1e-3
 
 
-@pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
+@pytest.mark.parametrize("lanes", share_of([GPU_LANES, SOFTWARE_LANES]))
 @pytest.mark.parametrize("type_", share_of(["q8_0", "q4_k", "q4_0", "iq2_xs", "iq4_nl", "nvfp4"]))
 @pytest.mark.parametrize("op", ["norm_linear_glu", "linear_add_norm"])
 def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, lanes: int) -> None:
