@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from playwright.async_api import Browser, Page
+from tests.support.exhaustive import requested, share_of
 from tests.support.gguf_files import write_tiny_llama
 from tests.test_packaging import install, make_environment, run
 
@@ -131,9 +132,12 @@ class Seen:
     violations: list[str] = field(default_factory=list)
 
 
-async def look(file: Path, seen: Seen, cut: dict[str, Path], other: Path) -> None:
+async def look(names: Container[object], file: Path, seen: Seen, cut: dict[str, Path], other: Path) -> None:
+    """The visits of these names."""
+    from_disk = {"disk, processor": ON_CPU, "disk, WebGPU": ON_GPU}
     async with open_browser() as browser:
-        for name, settings in {"disk, processor": ON_CPU, "disk, WebGPU": ON_GPU}.items():
+        for name in (name for name in from_disk if name in names):
+            settings = from_disk[name]
             seen.visits[name] = await visit(browser, f"{file.as_uri()}?{settings}", name)
         with served(file.parent, seen.log) as address:
             place = f"{address}{file.name}?{ON_CPU}"
@@ -151,21 +155,22 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def seen(site: Path) -> Seen:
+def seen(request: pytest.FixtureRequest, site: Path) -> Seen:
     folder = site.parent
     file, other = folder / "chat.html", folder / "other.gguf"
     assert export(site, asyncio.run(open_model(str(CRIA))), file) == file.stat().st_size
     write_tiny_llama(other, seed=5, hidden=64, head_dim=16, ffn=96, context=512)
-    cut = {name: folder / f"{name}.html" for name in ("in the runtime", "in the model")}
+    shares = {"in the model": 0.99, "in the runtime": 0.5}
+    cut = {name: folder / f"{name}.html" for name in shares if name in requested(request, "name")}
     data = file.read_bytes()
-    for path, share in zip(cut.values(), (0.5, 0.99), strict=True):
-        path.write_bytes(data[: int(share * len(data))])
+    for name, path in cut.items():
+        path.write_bytes(data[: int(shares[name] * len(data))])
     seen = Seen()
-    asyncio.run(look(file, seen, cut, other))
+    asyncio.run(look({"disk, processor", *requested(request, "name")}, file, seen, cut, other))
     return seen
 
 
-@pytest.mark.parametrize("name", ["disk, processor", "disk, WebGPU", "server, processor"])
+@pytest.mark.parametrize("name", share_of(["disk, processor", "server, processor", "disk, WebGPU"], 2))
 def test_the_file_answers_as_the_host_without_any_request(name: str, seen: Seen) -> None:
     visit = seen.visits[name]
     assert visit.answer["text"] == ANSWER
@@ -191,7 +196,7 @@ def test_the_policy_refuses_requests(seen: Seen) -> None:
     assert seen.violations == ["connect-src"]
 
 
-@pytest.mark.parametrize("name", ["in the runtime", "in the model"])
+@pytest.mark.parametrize("name", share_of(["in the model", "in the runtime"]))
 def test_a_cut_file_is_told(name: str, seen: Seen) -> None:
     assert re.fullmatch(r"This page's file ends after [\d.]+ of [\d.]+ MB: .*", seen.cut[name])
 

@@ -1,4 +1,7 @@
-"""The page in Firefox: answers on the CPU, the chat, models in OPFS, a visit without a server, WebGPU."""
+"""The page in Firefox: answers on the CPU, the chat, models in OPFS, a visit without a server, WebGPU.
+
+Ordinary runs hold what differs most between browsers: an answer on the processor, and the store.
+"""
 
 from __future__ import annotations
 
@@ -96,6 +99,7 @@ def act(firefox: Firefox, role: str, action: str) -> None:
     firefox.evaluate(press, f"#transcript > .{role} [data-act={action}]")
 
 
+@pytest.mark.exhaustive
 def test_a_conversation_is_kept_edited_and_answered_again(firefox: Firefox, address: str) -> None:
     firefox.open(address + QUERY)
     firefox.ready()
@@ -119,6 +123,7 @@ def test_a_conversation_is_kept_edited_and_answered_again(firefox: Firefox, addr
     assert firefox("notes")["errors"] == []
 
 
+@pytest.mark.exhaustive
 def test_the_model_calls_a_tool(firefox: Firefox, address: str) -> None:
     firefox.open(address + QUERY)
     firefox.ready()
@@ -186,6 +191,7 @@ def answer(firefox: Firefox) -> list[int]:
     return firefox.ask(PROMPT)["token_ids"]
 
 
+@pytest.mark.exhaustive
 def test_tabs_run_a_model_once(firefox: Firefox, address: str, wanted: list[int]) -> None:
     workers = []
     for is_second in (False, True):
@@ -199,6 +205,7 @@ def test_tabs_run_a_model_once(firefox: Firefox, address: str, wanted: list[int]
     assert firefox.ask(PROMPT)["token_ids"] == wanted
 
 
+@pytest.mark.exhaustive
 def test_a_second_visit_needs_no_server(firefox: Firefox, site: Path) -> None:
     with ExitStack() as server:
         address = server.enter_context(serve_site(site))
@@ -212,6 +219,7 @@ def test_a_second_visit_needs_no_server(firefox: Firefox, site: Path) -> None:
     assert firefox.evaluate("() => crossOriginIsolated")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.skipif(not software_vulkan(), reason="no driver for llvmpipe: run .ci/system-packages test")
 def test_webgpu_by_preferences(address: str, wanted: list[int]) -> None:
     """With WebGPU switched on, a software adapter is not taken by itself, and answers alike when named."""

@@ -108,6 +108,7 @@ def test_a_model_without_room_is_refused_in_numbers_and_fits_after_a_deletion(
     assert page("notes")["errors"] == []
 
 
+@pytest.mark.exhaustive
 def test_a_download_goes_on_after_a_cut_and_a_reload(page: Firefox, stage: tuple[str, Hub]) -> None:
     """In the room that it has reserved, whatever else is stored meanwhile."""
     hub = stage[1]

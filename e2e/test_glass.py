@@ -1,4 +1,7 @@
-"""The glass box on SwiftShader, the processor and in Firefox: numbers, reports, axe, a race in Chromium."""
+"""The glass box on the processor, on SwiftShader and in Firefox: numbers, reports, axe, a race in Chromium.
+
+Ordinary runs hold the processor, which has the race.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.exhaustive import share_of
 
 import camelid
 from e2e.browser import ROOT, build_site, serve_site
-from e2e.glass_visit import ADDRESSES, QUESTION, TABS, Seen, look, look_in_firefox
+from e2e.glass_visit import QUESTION, TABS, Seen, look, look_in_firefox
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -26,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.fixture(scope="module", params=[*ADDRESSES, "firefox"])
+@pytest.fixture(scope="module", params=share_of(["cpu", "webgpu", "firefox"]))
 def visit(request: pytest.FixtureRequest, site: Path) -> tuple[str, Seen]:
     """The backend, and what was seen."""
     with serve_site(site) as address:

@@ -194,6 +194,7 @@ def test_info_states_that_the_model_takes_images(seen: Json) -> None:
     assert seen["info"]["takes_images"] is True
 
 
+@pytest.mark.exhaustive
 def test_the_model_and_its_tower_run_on_webgpu(address: str, wanted: Json) -> None:
     images = {name: given(*samples()[name]) for name in ("png", "transparent")}
     options = {"mmproj": "/mmproj.gguf", "backend": "webgpu", "adapter": "swiftshader"}
@@ -203,6 +204,7 @@ def test_the_model_and_its_tower_run_on_webgpu(address: str, wanted: Json) -> No
         assert found[name]["token_ids"] == wanted[name]["token_ids"], found[name]
 
 
+@pytest.mark.exhaustive
 def test_firefox_reads_the_same_pixels(address: str, wanted: Json) -> None:
     images = {name: given(*sample) for name, sample in samples().items()}
     options = {"mmproj": "/mmproj.gguf", "backend": "cpu"}

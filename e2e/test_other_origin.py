@@ -10,6 +10,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from tests.support.exhaustive import share_of
 from tests.support.served import served
 
 from e2e.browser import open_browser
@@ -73,7 +74,7 @@ def test_a_page_of_a_listed_origin_reads_a_stream() -> None:
         assert asyncio.run(asked(origin, server.url, "wrong"))["status"] == 401
 
 
-@pytest.mark.parametrize("listed", [[], ["--cors-origin", "https://friend.example"]])
+@pytest.mark.parametrize("listed", share_of([["--cors-origin", "https://friend.example"], []]))
 def test_a_page_of_an_unlisted_origin_reads_nothing(listed: list[str]) -> None:
     with pages() as origin, served("--api-key", KEY, *listed) as server:
         assert asyncio.run(asked(origin, server.url, KEY)) == {"error": "TypeError"}

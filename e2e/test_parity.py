@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.support.parity.case_numbers import numbers, requested
-from tests.support.parity.cases import OP_CASES, one_of_each_kind, shaders_of
+from tests.support.parity.cases import OP_CASES, sample_of_shaders
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 from tests.support.parity.rounded import q8_cases, q8_result
 
@@ -56,6 +56,6 @@ def test_rounded_activations_match_the_reference_in_chromium(tmp_path: Path) -> 
         assert max(errors(result, q8_result(case))) <= TOLERANCE, case
 
 
-@pytest.mark.parametrize("i", numbers(one_of_each_kind(OP_CASES, shaders_of)))
+@pytest.mark.parametrize("i", numbers(sample_of_shaders(OP_CASES)))
 def test_op_matches_reference_in_chromium(i: int, results: dict[int, OpResult]) -> None:
     assert max(errors(results[i], reference_result(OP_CASES[i]))) <= TOLERANCE

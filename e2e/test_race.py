@@ -68,6 +68,7 @@ def test_a_model_in_parts_races_by_the_address_of_any(firefox: Firefox, site: Pa
     assert "| wllama" in firefox.text("#glass-race .report")
 
 
+@pytest.mark.exhaustive
 def test_a_frame_without_its_script_is_told(firefox: Firefox, site: Path, tmp_path: Path) -> None:
     link_site(site, tmp_path / "site", {"glass/rival_frame.js": b"// nothing"})
     with serve_site(tmp_path / "site") as address:
@@ -79,6 +80,7 @@ def test_a_frame_without_its_script_is_told(firefox: Firefox, site: Path, tmp_pa
     assert firefox.evaluate("() => document.querySelectorAll('iframe').length") == 0
 
 
+@pytest.mark.exhaustive
 def test_a_race_that_is_closed_at_once_opens_no_frame(firefox: Firefox, site: Path) -> None:
     with serve_site(site) as address:
         start(firefox, f"{address}{QUERY}", PUSH_AND_CLOSE)

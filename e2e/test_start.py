@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.async_api import Browser
+from tests.support.exhaustive import requested, share_of
 from tests.support.gguf_files import write_tiny_llama
 
 from e2e.browser import ROOT, build_site, link_site, open_browser, probed_worker, serve_site
@@ -79,11 +80,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def visits(folder: Path) -> dict[str, Seen]:
+def visits(request: pytest.FixtureRequest, folder: Path) -> dict[str, Seen]:
     write_tiny_llama(folder / "site" / "random.gguf", seed=5, hidden=64, head_dim=16, ffn=96, context=512)
     broken = damage(folder / "site", folder)
     pages = {"whole": (folder / "site", GREEDY)}
-    pages |= {name: (site, GREEDY) for name, site in broken.items()}
+    pages |= {name: (broken[name], GREEDY) for name in broken if name in requested(request, "damage")}
     pages |= dict.fromkeys(("drawn", "drawn again"), (folder / "site", DRAWN))
     return asyncio.run(look_at_all(pages))
 
@@ -95,7 +96,7 @@ def test_a_page_starts_from_the_snapshot_alone(visits: dict[str, Seen]) -> None:
     assert not ARCHIVES & seen.fetched(), "modules of a plain visit must be in the snapshot"
 
 
-@pytest.mark.parametrize("damage", REASONS)
+@pytest.mark.parametrize("damage", share_of(REASONS))
 def test_without_a_snapshot_of_use_a_page_warns_and_answers_alike(
     damage: str, visits: dict[str, Seen]
 ) -> None:

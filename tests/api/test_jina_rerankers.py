@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from tests.golden.definitions import DEFINITIONS
+from tests.support.exhaustive import exhaustive
 from tests.support.hf_models import HfCase, load_case, weights_of, write_safetensors
 from tests.support.parity.adapters import need_driver
 from tests.support.tiny_encoders import VOCAB, write_encoder, write_json
@@ -53,7 +54,7 @@ def pair(case: HfCase, document: str) -> tuple[Sequence[int], Sequence[int]]:
     return head + tail, [0] * len(head) + [second_type] * len(tail)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference", "webgpu"])
+@pytest.mark.parametrize("backend", ["cpu", "reference", exhaustive("webgpu")])
 @pytest.mark.parametrize("form", ["directory", "gguf"])
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_scores_equal_those_of_the_definition(name: str, form: str, backend: str, tmp_path: Path) -> None:

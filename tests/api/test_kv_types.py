@@ -62,7 +62,7 @@ def test_the_reference_uses_the_predicted_bytes(name: str, kv_type: str, files: 
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("kv_type", share_of(reversed(KV_TYPES), 2))
+@pytest.mark.parametrize("kv_type", share_of(reversed(KV_TYPES)))
 def test_webgpu_uses_the_predicted_bytes_plus_padding(kv_type: str, files: dict[str, str]) -> None:
     """Each tensor is padded to 256 bytes; with two steps in flight, a tail holds the rows of both."""
     show_drivers()

@@ -103,7 +103,7 @@ async def together(llm: camelid.LLM, texts: list[str]) -> list[Draws]:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("backend", share_of(["cpu", "reference"]))
 def test_company_changes_no_bit(folder: Path, backend: str, options: dict[str, Any]) -> None:
     with camelid.load(str(folder), backend=backend, parallel=1) as loaded:
         alone = [asyncio.run(answer(loaded, text)) for text in TEXTS]

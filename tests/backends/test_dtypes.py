@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.exhaustive import in_turn
 from tests.support.model import runs
 from tests.support.model.stress.shapes import SHAPES
 from tests.support.parity.case_tools import array, empty, f32
@@ -100,8 +101,7 @@ def matrix_of(op: str) -> list[OpCase]:
     return [case for case in MATRIX if case.op == op]
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("op", dict.fromkeys(case.op for case in MATRIX))
+@pytest.mark.parametrize(("op", "dtype"), in_turn([*dict.fromkeys(case.op for case in MATRIX)], [*DTYPES]))
 def test_every_op_rounds_once_at_its_store(op: str, dtype: str) -> None:
     """The result equals float32 views rounded by the oracle, bit for bit; state is unchanged."""
     for case in matrix_of(op):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from tests.support.exhaustive import share_of
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import ENCODES, HfCase, load_case, load_cases, write_hf
 from tests.support.parity.adapters import need_driver, show_drivers
@@ -230,7 +231,7 @@ def test_cpu_uses_the_predicted_bytes(
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize(("context", "parallel"), [(1024, 1), (100, 3)])
+@pytest.mark.parametrize(("context", "parallel"), share_of([(1024, 1), (100, 3)]))
 def test_webgpu_uses_the_predicted_bytes_plus_padding(context: int, parallel: int) -> None:
     """Each buffer is padded to a multiple of 16 bytes."""
     show_drivers()

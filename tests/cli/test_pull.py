@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.exhaustive import share_of
+from tests.support.exhaustive import every, share_of
 from tests.support.hub_server import Hub, serve_hub
 
 import camelid
@@ -99,7 +99,7 @@ def test_verbs_take_hub_ids(hub: Hub, tmp_path: Path, words: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
-    [
+    every(2, [
         (("pull", "o/none"), 1, "camelid: error: o/none is no file here, and no repository at "),
         (("pull", "o/cria:Q4_0"), 1, "camelid: error: o/cria has no Q4_0; it has Q8_0"),
         (("pull", "o/cria", "--offline"), 1, "is not complete in the cache"),
@@ -108,8 +108,8 @@ def test_verbs_take_hub_ids(hub: Hub, tmp_path: Path, words: list[str]) -> None:
         (("pull", "cria"), 2, "'cria' is not a hub id"),
         (("pull", "o/cria@a/../b"), 2, "invalid revision 'a/../b'; expected a branch"),
         (("pull",), 2, "HUB_ID"),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_exit_codes(hub: Hub, tmp_path: Path, words: tuple[str, ...], code: int, said: str) -> None:
     done = shell(hub, tmp_path, *words)
     assert (done.returncode, done.stdout) == (code, "")

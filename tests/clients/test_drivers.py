@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.exhaustive import exhaustive
 from tests.support.served import ROOT, Served, served
 
 import camelid
@@ -117,6 +118,10 @@ DRIVERS = {
 }  # fmt: skip
 
 
+# Ordinary runs hold a client of each API in each language, and a program whose client calls tools by itself.
+ORDINARY = {"openai", "anthropic", "ollama", "pydantic-ai-openai", "js-openai", "js-ai-sdk"}
+
+
 @pytest.fixture(scope="module")
 def server() -> Iterator[Served]:
     if not PYTHON.exists() or not OPENAI2.exists() or not (HERE / "js" / "node_modules").exists():
@@ -164,7 +169,7 @@ def is_right(name: str, value: Any, text: str, counts: list[int]) -> bool:
             return value == text
 
 
-@pytest.mark.parametrize("name", DRIVERS)
+@pytest.mark.parametrize("name", [name if name in ORDINARY else exhaustive(name) for name in DRIVERS])
 def test_a_client_works_unchanged(name: str, server: Served, wanted: tuple[str, list[int]]) -> None:
     driver = DRIVERS[name]
     found = results_of(driver, server.url)

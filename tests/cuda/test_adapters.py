@@ -40,11 +40,11 @@ GOLDEN = [
     exhaustive("qwen3_moe"),
     exhaustive("gpt_oss"),
 ]
-STEPS = ["many", "few"]
+STEPS = ["many", exhaustive("few")]
 
 
 @pytest.mark.parametrize("wave", ["32", exhaustive("64")])
-@pytest.mark.parametrize("steps", ["many", exhaustive("few")])
+@pytest.mark.parametrize("steps", STEPS)
 @pytest.mark.parametrize("name", GOLDEN)
 def test_golden_models_with_adapters_equal_the_reference(
     name: str, steps: str, wave: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -54,7 +54,8 @@ def test_golden_models_with_adapters_equal_the_reference(
     check_adapters(open_rig(), loaded, FUSED, steps=steps, bound=BOUND)
 
 
-@pytest.mark.parametrize("steps", STEPS)
+@pytest.mark.exhaustive  # ordinary runs have terms beside one type, and `test_qkv_mixed.py` without terms
+@pytest.mark.parametrize("steps", ["many", "few"])
 def test_a_mix_of_types_keeps_its_bits(steps: str, tmp_path: Path) -> None:
     write_tiny_llama(tmp_path / "whole.gguf", seed=5, hidden=256, ffn=512, context=64, type="f16")
     loaded = quantized(tmp_path / "whole.gguf", tmp_path, "q4_k_m")

@@ -99,7 +99,7 @@ def test_every_type(kind: str) -> None:
     check(cases, many=False)
 
 
-@pytest.mark.parametrize("n_experts", share_of(TILES, 2))
+@pytest.mark.parametrize("n_experts", share_of(TILES))
 def test_every_size_of_a_tile(n_experts: int) -> None:
     cases = [
         case_of(kind, n_experts, parts=parts) for kind in ("q4_0", "q6_k", "f16") for parts in (1, SLOTS)

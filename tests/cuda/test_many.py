@@ -74,7 +74,7 @@ def check(cases: list[OpCase]) -> None:
         assert all(np.isfinite(view).all() and view.any() for view in got.views.values())
 
 
-@pytest.mark.parametrize("kind", every(4, ROUNDED))
+@pytest.mark.parametrize("kind", every(8, ROUNDED))
 def test_every_type(kind: str) -> None:
     check([case_of("linear", kind)])
 

@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.cuda.rig import open_rig
 from tests.golden.quant_oracle import FILE, random_blocks
+from tests.support.exhaustive import in_turn
 from tests.support.parity.case_tools import array, empty, weight
 from tests.support.parity.compare import reference_result, run_on
 
@@ -83,8 +84,7 @@ def product(type_: str, n_rows: int, cols: int, op: str = "linear") -> OpCase:
     )
 
 
-@pytest.mark.parametrize("op", ["linear", "linear_glu", "linear_experts"])
-@pytest.mark.parametrize("type_", SAMPLE)
+@pytest.mark.parametrize(("type_", "op"), in_turn(SAMPLE, ["linear", "linear_glu", "linear_experts"]))
 def test_a_row_has_the_same_bits_among_any_rows(type_: str, op: str) -> None:
     cases = [product(type_, n, 768, op) for n in COUNTS]
     cases += [replace(product(type_, n, 768, op), spare=spare) for n, spare in ((1, 16), (2, 3), (5, 1))]

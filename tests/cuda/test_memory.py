@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.cuda.rig import open_rig
 from tests.cuda.test_host import live
+from tests.support.exhaustive import in_turn
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import load_case, write_hf
 
@@ -54,8 +55,10 @@ def own(llm: LLM) -> CudaBackend:
     return found
 
 
-@pytest.mark.parametrize("name", ["llama", "mixtral_window", "granitemoehybrid"])
-@pytest.mark.parametrize("kv_type", ["f32", "q8_0", "two-tier"])
+@pytest.mark.parametrize(
+    ("name", "kv_type"),
+    in_turn(["llama", "mixtral_window", "granitemoehybrid"], ["two-tier", "q8_0", "f32"]),
+)
 def test_the_forecast_is_the_allocation(name: str, kv_type: str, models: dict[str, str]) -> None:
     with camelid.load(models[name], **{**OPTIONS, "context": 64}, kv_type=kv_type) as llm:
         want = estimate_memory(llm._running.deployment, [forecaster_of(own(llm))])[0]

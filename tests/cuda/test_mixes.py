@@ -108,7 +108,7 @@ async def run_mixes(case: Case, n_mixes: int) -> Counter[int]:
     return capacities
 
 
-@pytest.mark.parametrize(("wave", "n_mixes"), share_of([("32", 8), ("64", 4), ("32", 200), ("64", 200)], 2))
+@pytest.mark.parametrize(("wave", "n_mixes"), share_of([("32", 4), ("32", 200), ("64", 200)]))
 def test_mixes_change_no_bit(
     wave: str, n_mixes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

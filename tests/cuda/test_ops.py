@@ -11,7 +11,7 @@ from tests.cuda.rig import open_rig
 from tests.support.exhaustive import share_of
 from tests.support.parity.case_numbers import numbers, requested
 from tests.support.parity.case_tools import weight
-from tests.support.parity.cases import OP_CASES, qkv_cases, sample_of_types
+from tests.support.parity.cases import OP_CASES, qkv_cases, sample_of_kernels
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -72,7 +72,7 @@ def test_each_half_of_a_mixed_qkv_matches_reference(case: OpCase) -> None:
     assert nmse(exact.views["y"], coarse.views["y"]) > TOLERANCE
 
 
-@pytest.mark.parametrize("i", [param for param in numbers(sample_of_types(OP_CASES)) if has_kernel(param)])
+@pytest.mark.parametrize("i", [param for param in numbers(sample_of_kernels(OP_CASES)) if has_kernel(param)])
 def test_op_matches_reference(i: int, results: dict[int, OpResult]) -> None:
     _, expected = inputs_of(OP_CASES[i], open_rig().capabilities())
     assert max(errors(results[i], reference_result(expected))) <= TOLERANCE

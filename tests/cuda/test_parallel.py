@@ -57,7 +57,7 @@ def test_logits_equal_those_of_one_device(
 
 
 @pytest.mark.usefixtures("rigs")
-@pytest.mark.parametrize("n_prompts", share_of([2, FEW]))
+@pytest.mark.parametrize("n_prompts", share_of([1, FEW]))
 def test_tokens_of_cria_equal_the_reference(n_prompts: int) -> None:
     prompts, want = first_prompts(SEED, n_prompts), wanted(CRIA, n_prompts)
 
@@ -70,8 +70,9 @@ def test_tokens_of_cria_equal_the_reference(n_prompts: int) -> None:
     assert mismatches(CRIA, prompts, asyncio.run(together()), want) == []
 
 
+@pytest.mark.exhaustive  # ordinary runs hold two stages at once in `test_models.py`
 @pytest.mark.usefixtures("rigs")
-@pytest.mark.parametrize("n_prompts", share_of([2, FEW]))
+@pytest.mark.parametrize("n_prompts", [2, FEW])
 def test_tokens_of_cria_on_stages_equal_the_reference(n_prompts: int) -> None:
     """The stages have as many steps under way as their number."""
     prompts, want = first_prompts(SEED, n_prompts), wanted(CRIA, n_prompts)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.cuda.rig import open_rig
+from tests.support.exhaustive import share_of
 from tests.support.native.cases_basic import delta_case, mamba2_case, own_cases, rwkv6_case, rwkv7_case
 from tests.support.parity.case_tools import array, empty
 from tests.support.parity.cases_encoder import encoder_cases, places
@@ -108,10 +109,16 @@ def test_rows_are_independent(found: list[OpResult]) -> None:
             assert np.array_equal(view[0], found[i].views[role][t], equal_nan=True), label(i)
 
 
-def test_chunks_of_a_sequence_change_no_bit() -> None:
-    """Rows of a sequence one a step, from the state of the step before."""
+@pytest.mark.parametrize("is_whole", share_of([False, True]))
+def test_chunks_of_a_sequence_change_no_bit(is_whole: bool) -> None:
+    """Rows of a sequence one a step, from the state of the step before.
+
+    Ordinary runs hold a case of each op, narrow and wide.
+    """
     longest = [one for one in CASES if one.slots is not None and (one.lengths[-1] == 9 or is_wide(one))]
     assert {one.op for one in longest} == set(SLOT_TENSORS)
+    if not is_whole:
+        longest = [*{(one.op, is_wide(one)): one for one in longest}.values()]
     for one in longest:
         start, end = (0, 3) if is_wide(one) else (6, 15)
         slots: Any = one.slots

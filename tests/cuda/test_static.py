@@ -42,7 +42,7 @@ def needed(arch: str) -> str:
     return arch
 
 
-EVERY = 8  # ordinary runs compile each 8th module of the sample
+EVERY = 16  # ordinary runs compile each 16th module of the sample
 
 
 @pytest.mark.slow

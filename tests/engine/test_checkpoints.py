@@ -128,7 +128,7 @@ def test_no_bit_changes(
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize(("name", "situation"), share_of(RUNS_ON_WEBGPU, 2))
+@pytest.mark.parametrize(("name", "situation"), share_of(RUNS_ON_WEBGPU))
 def test_no_bit_changes_on_webgpu(
     name: str, situation: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,7 +143,7 @@ def test_host_and_device_draw_equal_tokens(cases: dict[str, Case], context: int)
 @pytest.mark.parity
 @pytest.mark.parametrize("situation", COMPANY)
 @pytest.mark.parametrize(
-    ("model", "kv_type"), share_of([("llama", "q8_0"), ("recurrent", "f32"), ("llama", "f32")], 2)
+    ("model", "kv_type"), share_of([("llama", "q8_0"), ("recurrent", "f32"), ("llama", "f32")])
 )
 def test_a_batch_changes_no_bit_on_webgpu(
     cases: dict[str, Case], answers: Answers, model: str, kv_type: str, situation: str

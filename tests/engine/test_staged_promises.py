@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from tests.support.exhaustive import share_of
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import load_case, write_hf
 from tests.support.parity.adapters import need_driver
@@ -74,7 +75,7 @@ def test_stages_on_cpu_equal_cpu(
 
 
 @pytest.mark.parametrize("situation", ONE_AT_A_TIME)
-@pytest.mark.parametrize(("model", "cuts"), [("llama", (1, 2)), ("window", (2,))])
+@pytest.mark.parametrize(("model", "cuts"), share_of([("llama", (1, 2)), ("window", (2,))]))
 def test_stages_of_other_processes_equal_cpu(
     cases: Mapping[str, Case],
     answers: Answers,
@@ -101,7 +102,7 @@ def mixed(case: Case, **more: Any) -> Case:
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("kv_type", ["f32", "q8_0"])
+@pytest.mark.parametrize("kv_type", share_of(["q8_0", "f32"]))
 def test_a_batch_changes_no_bit(cases: Mapping[str, Case], answers: Answers, kv_type: str) -> None:
     case = mixed(cases["llama"], kv_type=kv_type)
     got = asyncio.run(SITUATIONS["among 8 others"](case))
@@ -109,7 +110,9 @@ def test_a_batch_changes_no_bit(cases: Mapping[str, Case], answers: Answers, kv_
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("situation", ["prefix found", "chunks of 7", "preempted", "forked", "speculated"])
+@pytest.mark.parametrize(
+    "situation", share_of(["prefix found", "preempted", "chunks of 7", "forked", "speculated"], 2)
+)
 def test_schedule_changes_little(cases: Mapping[str, Case], answers: Answers, situation: str) -> None:
     """The same tokens, logprobs equal to five digits. Penalties include the prompt."""
     case = mixed(cases["llama"], sampling={**PENALISED, "temperature": 0.0})

@@ -235,8 +235,9 @@ def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
     tmp_path: Path, thread: EngineThread, llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A name, taught by 8 corrections beside 50 past requests: learnt, gated, served, and taken back."""
-    monkeypatch.setattr("camelid.learning.trained.recipe.LEAST_STEPS", 24)
-    monkeypatch.setattr("camelid.learning.trained.recipe.TRIAL_STEPS", 20)
+    few = {"LEAST_STEPS": 24, "TRIAL_STEPS": 20, "N_SWAPPED": 24, "NEAREST": 12}  # for a quick training
+    for name, number in few.items():
+        monkeypatch.setattr(f"camelid.learning.trained.recipe.{name}", number)
     made, store = persona(0), Store.open("local", "ab" * 32, tmp_path)
     space = Space(Memory(), store)
     learning = learning_of(space, llm, thread.run, Bounds(seconds=900.0))

@@ -37,7 +37,7 @@ def llm(request: pytest.FixtureRequest) -> Iterator[LLM]:
         yield loaded
 
 
-@pytest.fixture(scope="module", params=["reference", "webgpu"])
+@pytest.fixture(scope="module", params=["reference", exhaustive("webgpu")])
 def other_backend(request: pytest.FixtureRequest) -> Iterator[LLM]:
     adapter = need_driver("llvmpipe") if request.param == "webgpu" else ""
     with camelid.load("cria", backend=request.param, adapter=adapter, context=128) as loaded:

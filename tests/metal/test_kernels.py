@@ -10,7 +10,7 @@ import pytest
 from tests.metal.on_rig import METAL, outcomes
 from tests.metal.planted import ERRORS, Error, planted
 from tests.metal.rig import Rig
-from tests.support.exhaustive import exhaustive
+from tests.support.exhaustive import exhaustive, share_of
 
 from camelid.backends.common.codecs import CODECS
 from camelid.backends.proof.cases import PlannedCase, all_cases
@@ -30,7 +30,7 @@ TYPED = ("linear", "linear_glu", "linear_experts", "linear_heads", "embed")  # o
 def groups() -> list[object]:
     """An op, a weight type ("" for cases of no type of their own), and the numbers of the cases that run."""
     found: list[object] = [(op, "", ALL) for op in METAL if op != "attention"]
-    found += [("attention", "", slice(first, None, 4)) for first in range(4)]  # the most, for two processes
+    found += share_of([("attention", "", slice(first, None, 4)) for first in range(4)])  # the most
     for op in TYPED:
         for weight_type in CODECS:
             is_whole = weight_type in WHOLE_TYPES

@@ -69,7 +69,9 @@ def test_company_changes_no_bit_of_a_row(op: str, weight_type: str) -> None:
         assert np.array_equal(bits(part(case, at, 1, spare=20)), together[at : at + 1])
 
 
-@pytest.mark.parametrize("way", ATTENTIONS)
+@pytest.mark.parametrize(
+    "way", share_of(dict.fromkeys(("a window", "held keys", "two tiers", *ATTENTIONS)), 3)
+)
 def test_attention_of_a_row_has_the_bits_of_its_splits(way: str) -> None:
     """Few rows have a threadgroup per split, many rows one for all splits."""
     positions = [297, 298, 511, 512, 699]

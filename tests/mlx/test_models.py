@@ -65,12 +65,12 @@ def test_stages_on_two_threads_of_mlx_run_at_once() -> None:
     assert mismatches(CRIA, prompts, asyncio.run(staged_answers(CRIA, open_backend, prompts)), want) == []
 
 
-@pytest.mark.parametrize("case", every(4, load_cases()), ids=str)
+@pytest.mark.parametrize("case", every(8, load_cases()), ids=str)
 def test_logits_of_architectures_equal_the_reference(case: HfCase, tmp_path: Path) -> None:
     check_logits(open_backend, case, "", tmp_path, fused=frozenset())
 
 
-@pytest.mark.parametrize("case", every(8, load_cases()), ids=str)
+@pytest.mark.parametrize("case", every(16, load_cases()), ids=str)
 def test_logits_of_bf16_weights_are_exact(
     case: HfCase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

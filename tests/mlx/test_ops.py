@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from tests.support.parity.case_numbers import numbers, requested
-from tests.support.parity.cases import OP_CASES, sample_of_types
+from tests.support.parity.cases import OP_CASES, sample_of_kernels
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -35,7 +35,7 @@ def results(request: Any) -> dict[int, OpResult]:
 
 
 def params() -> list[Any]:
-    found: list[Any] = numbers(sample_of_types(OP_CASES))
+    found: list[Any] = numbers(sample_of_kernels(OP_CASES))
     return [param for param in found if has_kernel(OP_CASES[param.values[0]])]
 
 

@@ -109,7 +109,7 @@ def test_blocks_whose_columns_move_are_loaded_as_f32(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("case", "to"),
     every(
-        4,
+        8,
         [(case, to) for i, case in enumerate(WRITTEN) for to in dict.fromkeys(("q4", TYPES[i % len(TYPES)]))],
     ),
     ids=str,

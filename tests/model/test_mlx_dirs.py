@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tests.golden.mlx_cases import BITS, COMMITTED, DTYPES, GROUPS, MODES
+from tests.support.exhaustive import share_of
 from tests.support.hf_models import nmse
 from tests.support.mlx_dirs import (
     FOLDER,
@@ -67,7 +68,7 @@ def test_a_backend_that_rounds_equals_the_reference_that_rounds(name: str) -> No
     assert np.mean([error < 1e-6 for error in errors]) > 0.8 and max(errors) < 0.1
 
 
-@pytest.mark.parametrize("backend", ["cpu", "webgpu"])
+@pytest.mark.parametrize("backend", share_of(["cpu", "webgpu"]))
 def test_weights_are_the_same_on_backends_that_load_blocks(backend: str) -> None:
     """Activations of webgpu are float32, so its logits are mlx-lm's; cpu's within the rounding of x."""
     for name in ("affine", "nvfp4"):

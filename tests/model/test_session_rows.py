@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from tests.api.sessions.test_file import SAVED, read
 from tests.support.engine_fakes import GREEDY, collect
+from tests.support.exhaustive import share_of
 from tests.support.hf_models import load_case, write_hf
 from tests.support.model.file_runs import Loaded, load_hf, reference_logits
 from tests.support.model.stress.shapes import SHAPES
@@ -100,7 +101,7 @@ def test_another_engine_continues_like_one_forward_pass(name: str, n: int, tmp_p
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("name", ["mamba2 alone", "qwen3next"])
+@pytest.mark.parametrize("name", share_of(["mamba2 alone", "qwen3next"]))
 def test_webgpu_continues_like_one_forward_pass_of_the_reference(name: str, tmp_path: Path) -> None:
     found = loaded(name, tmp_path)
     ids, kinds = asyncio.run(moved(found, 12, "webgpu"))

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.exhaustive import in_turn
 from tests.support.native.attention_oracle import F32, Shape, definition, normal, run
 from tests.support.native.kernels import VARIANTS
 
@@ -53,8 +54,7 @@ def bits(values: F32) -> bytes:
     return np.ascontiguousarray(values).tobytes()
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize(("shape", "variant"), in_turn(SHAPES, VARIANTS), ids=str)
 def test_definition(shape: Shape, variant: str) -> None:
     for positions in (range(DEPTH - 1, DEPTH), range(DEPTH - 70, DEPTH)):
         got = run(shape.case(positions, DEPTH), variant, threads=2).views["y"]
@@ -65,8 +65,7 @@ def test_definition(shape: Shape, variant: str) -> None:
 ALONE = [shape for shape in SHAPES if shape.attrs.get("mask") != "held"]
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("shape", ALONE, ids=str)
+@pytest.mark.parametrize(("shape", "variant"), in_turn(ALONE, VARIANTS), ids=str)
 def test_a_rows_bits_depend_on_itself_alone(shape: Shape, variant: str) -> None:
     """Promises A and B: for any chunk, batch and number of threads."""
     positions, q = range(DEPTH - 70, DEPTH), shape.queries(70)

@@ -16,6 +16,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.golden.quant_oracle import oracle_decode, random_blocks
 from tests.native.test_panels import TYPES
+from tests.support.exhaustive import in_turn, share_of
 from tests.support.native.kernels import F32, VARIANTS, run_linears, run_op
 
 from camelid.backends.common.op_runner import OpCase, Quantized
@@ -151,8 +152,7 @@ def test_panels_in_turn(type_name: str, n_out: int, variant: str) -> None:
         np.testing.assert_array_equal(run_linears([other, case], variant, threads), want)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("type_name", ONE_OF_EACH)
+@pytest.mark.parametrize(("type_name", "variant"), in_turn(ONE_OF_EACH, VARIANTS))
 def test_bits_depend_on_the_row_alone(type_name: str, variant: str) -> None:
     """For any other rows, on any thread."""
     whole = linear(type_name, max(ROWS), 53, 512)
@@ -176,7 +176,7 @@ def test_linears_of_one_x(variant: str) -> None:
 
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("type_name", ["f32", "f16", "bf16"])
-@pytest.mark.parametrize("cols", [1, 2, 3, 31, 100, 133])
+@pytest.mark.parametrize("cols", share_of([1, 31, 133, 2, 3, 100], 3))
 def test_floats_of_any_width(cols: int, type_name: str, variant: str) -> None:
     case = linear(type_name, 11, 17, cols)
     want = seen_by(type_name, case.views["x"]) @ values(case.weights["weight"]).T

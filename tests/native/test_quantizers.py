@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.support.exhaustive import in_turn
 
 from camelid.backends.common.quantizers import QUANTIZERS, search
 from camelid.backends.common.quantizers.rows import NumpyQuantizer, open_quantizer
@@ -51,8 +52,7 @@ def odd_rows() -> Floats:
 CASES = {"models": rows_of_models, "all sizes": rows_of_all_sizes, "odd": odd_rows}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("name", QUANTIZERS)
+@pytest.mark.parametrize(("name", "variant"), in_turn([*QUANTIZERS], VARIANTS))
 def test_bits_are_those_of_numpy(name: str, variant: str) -> None:
     quantizer = CpuQuantizer(variant)
     for case in CASES.values():

@@ -29,7 +29,7 @@ from cria.graded_items import first_prompts
 pytestmark = [pytest.mark.parity, pytest.mark.slow]
 
 SEED, MAX_TOKENS, PARALLEL, N_ALONE = 0, 48, 8, 3
-FEW, ALL = 12, 50  # prompts
+FEW, ALL = 6, 50  # prompts
 Answers = list[list[int]]
 
 

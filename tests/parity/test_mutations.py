@@ -12,7 +12,13 @@ import numpy as np
 import pytest
 from tests.support.exhaustive import every
 from tests.support.parity.adapters import need_driver
-from tests.support.parity.cases import OP_CASES, one_of_each_kind, sample_of_types, shaders_of
+from tests.support.parity.cases import (
+    OP_CASES,
+    one_of_each_kind,
+    sample_of_kernels,
+    sample_of_shaders,
+    shaders_of,
+)
 from tests.support.parity.cases_wide import wide_cases
 from tests.support.parity.compare import TOLERANCE, errors, reference_result
 from tests.support.parity.rounded import q8_cases, reference_case
@@ -263,7 +269,8 @@ def test_every_shader_has_a_mutation() -> None:
 SAMPLES = {
     "one of each kind": one_of_each_kind(OP_CASES),
     "one of each kind by shaders": one_of_each_kind(OP_CASES, shaders_of),
-    "types": sample_of_types(OP_CASES),
+    "kernels": sample_of_kernels(OP_CASES),
+    "shaders": sample_of_shaders(OP_CASES),
 }
 
 

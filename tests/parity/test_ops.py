@@ -1,6 +1,6 @@
 """Every op of the webgpu backend against the reference: on lavapipe, also as on a GPU, and on SwiftShader.
 
-Ordinary runs test the cases of `sample_of_types` with the kernels that a GPU gets, exhaustive runs others;
+Ordinary runs test the cases of `sample_of_kernels` with the kernels that a GPU gets, exhaustive runs others;
 those of software adapters are also in `e2e/test_parity.py`.
 """
 
@@ -13,7 +13,7 @@ import pytest
 from tests.support.exhaustive import share_of
 from tests.support.parity.adapters import need_driver
 from tests.support.parity.case_numbers import numbers, requested
-from tests.support.parity.cases import OP_CASES, sample_of_types
+from tests.support.parity.cases import OP_CASES, sample_of_kernels
 from tests.support.parity.compare import TOLERANCE, errors, reference_result, run_on
 
 from camelid.backends.base import OpenSpec
@@ -53,7 +53,7 @@ def results(request: Any) -> dict[int, OpResult]:
     return dict(zip(chosen, results, strict=True))
 
 
-@pytest.mark.parametrize("i", numbers(sample_of_types(OP_CASES)))
+@pytest.mark.parametrize("i", numbers(sample_of_kernels(OP_CASES)))
 def test_op_matches_reference(i: int, results: dict[int, OpResult]) -> None:
     assert max(errors(results[i], reference_result(OP_CASES[i]))) <= TOLERANCE
 

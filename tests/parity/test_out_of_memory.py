@@ -33,6 +33,7 @@ assert small.generate("a", max_tokens=4, temperature=0).token_ids == answer
 """
 
 
+@pytest.mark.exhaustive  # ordinary runs have a full device of `cuda` (`tests/cuda/test_memory.py`)
 @pytest.mark.skipif(sys.platform != "linux", reason="RLIMIT_AS bounds memory on Linux only")
 def test_an_absurd_context_is_told_and_leaves_no_memory(tmp_path: Path) -> None:
     need_driver("llvmpipe")

@@ -9,6 +9,7 @@ from math import prod
 
 import numpy as np
 import pytest
+from tests.support.exhaustive import share_of
 from tests.support.parity.adapters import need_driver
 from tests.support.parity.cases import OP_CASES, is_narrow, one_of_each_kind, qkv_cases
 from tests.support.parity.sections import PaperHost
@@ -86,8 +87,10 @@ async def different(cases: list[OpCase]) -> list[str]:
     return wrong
 
 
-def test_pieces_change_no_bit() -> None:
-    cases = chosen()
+@pytest.mark.parametrize("is_whole", share_of([False, True]))
+def test_pieces_change_no_bit(is_whole: bool) -> None:
+    """Ordinary runs hold a case of each op."""
+    cases = chosen() if is_whole else one_of_each_kind(chosen(), lambda case: case.op)
     assert {case.op for case in cases} == {*PLACED}
     assert asyncio.run(different(cases)) == []
 

@@ -12,7 +12,7 @@ from tests.parity.test_batch import alone, case_of
 from tests.parity.test_ops import WAYS
 from tests.support.exhaustive import exhaustive, share_of
 from tests.support.parity.adapters import need_driver
-from tests.support.parity.cases import one_of_each_kind, shaders_of
+from tests.support.parity.cases import one_of_each_kind
 from tests.support.parity.compare import TOLERANCE, errors, run_on
 from tests.support.parity.rounded import long_cases, q8_capabilities, q8_cases, q8_result
 from tests.support.parity.sections import PaperHost
@@ -39,11 +39,16 @@ def run_q8(driver: str, lanes: int, cases: list[OpCase]) -> list[OpResult]:
         return asyncio.run(run_on(open_backend("Vulkan"), spec, cases))
 
 
+def sample() -> list[OpCase]:
+    """The largest case of each op, and all long ones; `e2e/test_parity.py` has one of each weight type."""
+    return [*one_of_each_kind(CASES, lambda case: case.op), *CASES[-len(long_cases()) :]]
+
+
 @pytest.mark.parametrize(
     ("way", "is_whole"), [("llvmpipe as a GPU", False), *(exhaustive((way, True)) for way in WAYS)]
 )
 def test_products_match_the_reference_with_rounded_activations(way: str, is_whole: bool) -> None:
-    cases = CASES if is_whole else [*one_of_each_kind(CASES, shaders_of), *CASES[-len(long_cases()) :]]
+    cases = CASES if is_whole else sample()
     for case, result in zip(cases, run_q8(*WAYS[way], cases), strict=True):
         assert max(errors(result, q8_result(case))) <= TOLERANCE, case
 
@@ -64,8 +69,8 @@ def test_rounded_activations_differ_from_float_ones() -> None:
     assert 1e-6 < max(errors(exact, q8_result(case))) < 1e-3
 
 
-@pytest.mark.parametrize("lanes", [SOFTWARE_LANES, GPU_LANES])
-@pytest.mark.parametrize("type_", share_of(["q8_0", "q4_k", "q4_0", "iq2_xs", "iq4_nl", "nvfp4"], 2))
+@pytest.mark.parametrize("lanes", share_of([GPU_LANES, SOFTWARE_LANES]))
+@pytest.mark.parametrize("type_", share_of(["q8_0", "q4_k", "q4_0", "iq2_xs", "iq4_nl", "nvfp4"]))
 @pytest.mark.parametrize("op", ["norm_linear_glu", "linear_add_norm"])
 def test_a_batch_changes_no_bit_of_a_row(op: str, type_: str, lanes: int) -> None:
     case = case_of(op, type_, 1024)
@@ -88,6 +93,7 @@ def test_an_input_that_is_not_finite_reaches_every_output_of_its_row(bad: float)
         assert np.isnan(got.views["y"][2]).all() and np.isfinite(others).all()
 
 
+@pytest.mark.exhaustive
 def test_logits_of_cria_are_near_those_of_the_processor() -> None:
     """The processor rounds alike, and sums in another order."""
     ids = list(range(40, 90))

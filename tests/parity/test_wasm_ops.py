@@ -31,6 +31,7 @@ WAYS = {
     "relaxed on two threads": ("wasm_relaxed", 2),
 }
 OWN = [op for op in OPS if op not in {*FUSED, SUM}]
+FEW = 4  # ordinary runs judge each 4th case of an op: the same C is tested natively
 EVERY = 11  # every 11th case of an op, starting with the first, runs in these variants
 
 
@@ -58,9 +59,10 @@ def cases(backend: WasmBackend, op: str, every: int = 1) -> list[GateCase]:
     return [case.made() for case in planned[::every]]
 
 
+@pytest.mark.parametrize("every", share_of([FEW, 1]))
 @pytest.mark.parametrize("op", OWN)
-def test_every_case_passes(op: str, relaxed: WasmBackend) -> None:
-    outcomes = [asyncio.run(judge(relaxed, case)) for case in cases(relaxed, op)]
+def test_every_case_passes(op: str, every: int, relaxed: WasmBackend) -> None:
+    outcomes = [asyncio.run(judge(relaxed, case)) for case in cases(relaxed, op, every)]
     assert outcomes and [str(o) for o in outcomes if o.status != PASSED] == []
 
 

@@ -64,7 +64,7 @@ def parts(op: Op) -> list[str]:
     return ["map"] * maps + ["rotation"] * (op.name in ("rope", "norm_rope_write", *QKV))
 
 
-@pytest.mark.parametrize("case", every(4, decoders()), ids=str)
+@pytest.mark.parametrize("case", every(8, decoders()), ids=str)
 def test_every_architecture_keeps_its_logits(case: HfCase, tmp_path: Path) -> None:
     loaded = load_hf(write_hf(tmp_path / case.name, case, dtype="bf16"))
     assert difference(loaded, case, APART) <= 1e-20

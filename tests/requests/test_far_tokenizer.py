@@ -13,6 +13,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+from tests.support.exhaustive import exhaustive
 from tests.support.text.hf_families import published
 from tests.support.text.texts import random_texts
 from tests.text.tokenizers.test_bpe import metadata
@@ -45,7 +46,9 @@ def far(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     made.close()
 
 
-@pytest.mark.parametrize("far", SOURCES, indirect=True)
+@pytest.mark.parametrize(
+    "far", [exhaustive(name) if name == "llama-bpe" else name for name in SOURCES], indirect=True
+)
 def test_ids_are_those_of_this_process(far: FarTokenizer) -> None:
     rng, near = random.Random(3), far._near
     for text in TEXTS:

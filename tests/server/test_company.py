@@ -12,7 +12,7 @@ import pytest
 from tests.support.exhaustive import share_of
 from tests.support.served_here import ServedHere, served_here
 
-N_REQUESTS, N_CLIENTS = 200, 32
+FEW, MANY, N_CLIENTS = 48, 200, 32  # requests in ordinary and in exhaustive runs
 WORDS = [
     "llama", "alpaca", "mountain", "desert", "snow", "river", "story", "count", "add", "wool", "night",
     "plus", "seven", "who", "why",
@@ -106,11 +106,15 @@ def joined(parts: list[dict[str, Any]]) -> Any:
     return "".join(texts), reasons, lists
 
 
-@pytest.mark.parametrize("options", share_of([{}, {"kv_rows": 2048}]), ids=["roomy", "preempted"])
-def test_company_changes_no_bit(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("options", "n"),
+    share_of([({}, FEW), ({}, MANY), ({"kv_rows": 2048}, MANY)]),
+    ids=["few", "roomy", "preempted"],
+)
+def test_company_changes_no_bit(options: dict[str, Any], n: int) -> None:
     rng = random.Random(22)
-    requests = [random_request(rng) for _ in range(N_REQUESTS)]
-    with served_here(parallel=N_CLIENTS, max_queue=N_REQUESTS, **options) as served:
+    requests = [random_request(rng) for _ in range(n)]
+    with served_here(parallel=N_CLIENTS, max_queue=n, **options) as served:
         sizes: list[int] = []
         served.engine.hooks.append(lambda step: sizes.append(step.n_sequences))
         with ThreadPoolExecutor(N_CLIENTS) as pool:

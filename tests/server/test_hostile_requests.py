@@ -59,11 +59,11 @@ def nested(depth: int) -> dict[str, Any]:
 
 
 GRAMMARS = {
-    "parentheses": "root ::= " + "(" * 60_000 + '"a"' + ")" * 60_000,
-    "no end": "root ::= " + "(" * 60_000,
     "left recursion": 'root ::= root "a" | "b"',
     "hidden left recursion": 'root ::= a root "x" | "y"\na ::= "" | "z"',
     "repeats": 'root ::= "a"{1,1000000}',
+    "parentheses": "root ::= " + "(" * 60_000 + '"a"' + ")" * 60_000,
+    "no end": "root ::= " + "(" * 60_000,
     "repeats of repeats": 'root ::= ((("a"{1,999}){1,999}){1,999}){1,999}',
     "empty loop": 'root ::= (""*)*',
     "unknown rule": "root ::= nowhere",
@@ -74,7 +74,7 @@ GRAMMARS = {
 }
 
 
-@pytest.mark.parametrize("name", share_of(GRAMMARS, 5))
+@pytest.mark.parametrize("name", share_of(GRAMMARS, 4))
 def test_hostile_grammars(served: ServedHere, name: str) -> None:
     text = GRAMMARS[name]
     with undisturbed(served.http):
@@ -118,8 +118,8 @@ def test_hostile_schemas(served: ServedHere, name: str) -> None:
 
 TEXTS = {
     "one letter": "a" * 100_000,
-    "marks": "e" + "́" * 200_000,
     "control tokens": "<|im_end|><|im_start|>" * 20_000,
+    "marks": "e" + "́" * 200_000,
     "carets": "^" * 1_000_000,
     "underscores": "_" * 50_000,
     "no space": "ሴ" * 100_000,
@@ -130,7 +130,7 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("name", share_of(TEXTS, 3))
+@pytest.mark.parametrize("name", share_of(TEXTS))
 def test_hostile_texts(patient: ServedHere, name: str) -> None:
     """No prompt of them fits; each is refused with its number of tokens, and tokenised whole where asked."""
     text = TEXTS[name]

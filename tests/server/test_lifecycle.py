@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.support.exhaustive import every
 from tests.support.served import ROOT, Served, served
 
 PATH = "/v1/chat/completions"
@@ -194,7 +195,7 @@ def failed_start(*arguments: str) -> str:
 
 @pytest.mark.parametrize(
     ("arguments", "line"),
-    [
+    every(2, [
         (["nowhere.gguf"], "nowhere.gguf: there is no such file"),
         (["--models-dir", "/nowhere"], "/nowhere of --models-dir cannot be read"),
         (["--api-key-file", "/nowhere"], "the key file /nowhere cannot be read"),
@@ -206,8 +207,8 @@ def failed_start(*arguments: str) -> str:
         (["--tls-cert", "/nowhere", "--tls-key", "/nowhere"], "the TLS certificate /nowhere"),
         (["--host", "203.0.113.1", "--no-auth"], "cannot listen on 203.0.113.1"),
         (["a=cria", "a=cria"], "two models or adapters have the name 'a'"),
-    ],
-)
+    ]),
+)  # fmt: skip
 def test_a_start_that_fails_says_why(arguments: list[str], line: str) -> None:
     found = failed_start(*arguments)
     assert found.startswith("camelid: error: ")

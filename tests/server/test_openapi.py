@@ -17,6 +17,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.core.result import Ok
 from schemathesis.openapi.checks import RejectedPositiveData
+from tests.support.exhaustive import in_turn
 from tests.support.served_here import ServedHere, served_here
 
 from camelid.server import faces
@@ -101,8 +102,7 @@ def check(label: str, mode: GenerationMode, n: int, served: ServedHere) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", list(GenerationMode))
-@pytest.mark.parametrize("label", OPERATIONS)
+@pytest.mark.parametrize(("label", "mode"), in_turn([*OPERATIONS], list(GenerationMode)))
 def test_requests_end_without_a_fault(served: ServedHere, label: str, mode: GenerationMode) -> None:
     n_sent = check(label, mode, 5 if label in MAIN else 1, served)
     assert n_sent or mode is GenerationMode.NEGATIVE

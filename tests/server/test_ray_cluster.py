@@ -1,6 +1,7 @@
 """One Ray cluster of two nodes: replicas that are scaled and killed, and a model in stages.
 
-The tests run in this order: those of replicas share an application, those of stages replace it.
+The tests run in this order: those of replicas share an application, those of stages replace it. Ordinary
+runs hold what one replica shows, and the bits of stages.
 """
 
 # pyright: reportMissingImports=false
@@ -116,31 +117,32 @@ def test_a_queue_on_the_engine_starts_a_second_replica(counts: list[int]) -> Non
     assert counts == [1, 2]
 
 
-def test_reply_whole_and_streamed(client: httpx.Client) -> None:
-    whole = client.post(CHAT, json=HELLO, headers={"x-request-id": "mine"})
+def test_reply_whole_and_streamed(alone: httpx.Client) -> None:
+    whole = alone.post(CHAT, json=HELLO, headers={"x-request-id": "mine"})
     assert whole.status_code == 200
     assert whole.headers.get_list("x-request-id") == ["mine"]
     text = whole.json()["choices"][0]["message"]["content"]
-    streamed = client.post(CHAT, json=HELLO | {"stream": True})
+    streamed = alone.post(CHAT, json=HELLO | {"stream": True})
     frames = [line[6:] for line in streamed.text.splitlines() if line.startswith("data: {")]
     parts = [choice["delta"].get("content") or "" for f in frames for choice in json.loads(f)["choices"]]
     assert text
     assert "".join(parts) == text
 
 
-def test_errors_keep_the_servers_form(client: httpx.Client) -> None:
-    assert client.get("/nowhere").status_code == 404
-    reply = client.post(CHAT, json={"messages": []})
+def test_errors_keep_the_servers_form(alone: httpx.Client) -> None:
+    assert alone.get("/nowhere").status_code == 404
+    reply = alone.post(CHAT, json={"messages": []})
     assert (reply.status_code, reply.json()["error"]["type"]) == (400, "invalid_request_error")
 
 
-def test_slots_are_refused_by_name_and_a_wish_for_one_is_not(client: httpx.Client) -> None:
-    replies = [client.get("/slots"), client.post("/slots/0?action=erase", json={})]
+def test_slots_are_refused_by_name_and_a_wish_for_one_is_not(alone: httpx.Client) -> None:
+    replies = [alone.get("/slots"), alone.post("/slots/0?action=erase", json={})]
     assert [reply.status_code for reply in replies] == [501, 501]
     assert all("/slots" in reply.json()["error"]["message"] for reply in replies)
-    assert client.post("/completion", json={"prompt": "a", "n_predict": 1, "id_slot": 0}).status_code == 200
+    assert alone.post("/completion", json={"prompt": "a", "n_predict": 1, "id_slot": 0}).status_code == 200
 
 
+@pytest.mark.exhaustive
 def test_a_prompt_returns_to_the_replica_that_knows_it(client: httpx.Client) -> None:
     chats = [
         HELLO | {"max_tokens": 1, "messages": [{"role": "user", "content": f"{topic} " * 60}]}
@@ -170,6 +172,7 @@ def answered(client: httpx.Client, fields: dict[str, Any]) -> dict[str, str]:
     return {tagged[1]: id}
 
 
+@pytest.mark.exhaustive
 def test_a_stored_response_is_found_wherever_it_lives(client: httpx.Client) -> None:
     ids = stored(client)
     for _ in range(3):
@@ -200,6 +203,7 @@ def settled(wanted: bool) -> bool:
     return False
 
 
+@pytest.mark.exhaustive
 def test_a_client_that_leaves_frees_its_units(client: httpx.Client) -> None:
     """A stream and a plain reply of the longest answers."""
     long = HELLO | {"max_tokens": 400, "ignore_eos": True}
@@ -214,6 +218,7 @@ def test_a_client_that_leaves_frees_its_units(client: httpx.Client) -> None:
     assert settled(wanted=False), "the plain request goes on without its reader"
 
 
+@pytest.mark.exhaustive
 def test_a_full_application_says_when_to_come_again(client: httpx.Client) -> None:
     """Two replicas hold two requests each, and four wait."""
     with ThreadPoolExecutor(20) as pool:
@@ -226,6 +231,7 @@ def test_a_full_application_says_when_to_come_again(client: httpx.Client) -> Non
     assert len({r.json()["choices"][0]["message"]["content"] for r in replies if r not in full}) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_replica_is_killed_under_load(nodes: Any, client: httpx.Client) -> None:
     """Every answer is whole at last, every attempt that failed says why, and stored responses say so too."""
     n, ids = 16, stored(client)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 
@@ -25,6 +25,19 @@ def first_of_each(values: Sequence[Value], kind: Callable[[Value], object]) -> l
 def every(n: int, values: Sequence[object]) -> list[object]:
     """Each nth value in ordinary runs, the others in exhaustive runs."""
     return [value if i % n == 0 else exhaustive(value) for i, value in enumerate(values)]
+
+
+def in_turn(values: Sequence[object], others: Sequence[object]) -> list[object]:
+    """All pairs; in ordinary runs each value with one of the others, which take turns."""
+    pairs = [(i, j, (value, other)) for i, value in enumerate(values) for j, other in enumerate(others)]
+    return [pair if j == i % len(others) else exhaustive(pair) for i, j, pair in pairs]
+
+
+def requested(request: pytest.FixtureRequest, name: str) -> set[object]:
+    """The values of a parameter in this run's tests of the fixture's file."""
+    items: list[Any] = [item for item in request.session.items if item.path == request.path]
+    params = (item.callspec.params for item in items if hasattr(item, "callspec"))
+    return {each[name] for each in params if name in each}
 
 
 def exhaustive(value: object) -> object:

@@ -364,6 +364,16 @@ def sample_of_types(cases: Iterable[OpCase]) -> list[OpCase]:
     return sample
 
 
+def sample_of_kernels(cases: Iterable[OpCase]) -> list[OpCase]:
+    """Of `sample_of_types`, a case of one row and a case of several rows for each kind by shaders."""
+    return one_of_each_kind(sample_of_types(cases), lambda case: (*shaders_of(case), _n_rows(case) > 1))
+
+
+def sample_of_shaders(cases: Iterable[OpCase]) -> list[OpCase]:
+    """Of `sample_of_types`, a case for each kind by shaders."""
+    return one_of_each_kind(sample_of_types(cases), shaders_of)
+
+
 def one_of_each_kind(cases: Sequence[OpCase], kind: Callable[[OpCase], object] = kind_of) -> list[OpCase]:
     """The case with the most rows of each kind."""
     return list({kind(case): case for case in sorted(cases, key=_n_rows)}.values())
