@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, Page, ViewportSize
+from playwright.async_api import Browser, Page, ViewportSize, expect
 
 from e2e.browser import ROOT, open_browser
 from e2e.visit import (
     AXE,
+    STEP_MS,
     VIOLATIONS,
     Json,
     Notes,
@@ -68,7 +69,6 @@ code
 NESTED = "\n\n".join(
     (">" * 20_000, "- " * 5_000 + "x", "[" * 20_000, "*_" * 10_000, "$" * 9_999, "(" * 9_999)
 )
-OTHER_TITLE = "(former) => document.querySelector('#settings-title').innerText !== former"
 REMAINS = """() => [...document.querySelectorAll(
     "#transcript :is(script, style, iframe, form, object, embed, img, svg:not(.icon), [style*=fixed])")]
   .map((element) => element.outerHTML.slice(0, 200))"""
@@ -342,11 +342,11 @@ async def dialogs(page: Page, seen: Visit) -> None:
     await look(page, "settings", seen)
     await page.fill("#top_p", "0.5")
     await page.fill("#system", "You are brief.")
-    for name in ("de", "fr"):
-        former = await page.inner_text("#settings-title")
+    for name, title in (("de", "Einstellungen"), ("fr", "Réglages")):
         await page.select_option("#language", name)
-        await page.wait_for_function(OTHER_TITLE, arg=former)  # words are fetched
-        assert await page.evaluate("() => document.documentElement.lang") == name
+        await expect(page.locator("#settings-title")).to_have_text(
+            title, timeout=STEP_MS
+        )  # words are fetched
         seen.words[name] = await page.inner_text("#settings-title")
         await look(page, f"settings-{name}", seen)
     await page.keyboard.press("Escape")
