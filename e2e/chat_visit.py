@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from playwright.async_api import Browser, Page, ViewportSize, expect
+from playwright.async_api import Browser, Page, ViewportSize
 
 from e2e.browser import ROOT, open_browser
 from e2e.visit import (
     AXE,
-    STEP_MS,
     VIOLATIONS,
     Json,
     Notes,
@@ -344,9 +343,7 @@ async def dialogs(page: Page, seen: Visit) -> None:
     await page.fill("#system", "You are brief.")
     for name, title in (("de", "Einstellungen"), ("fr", "Réglages")):
         await page.select_option("#language", name)
-        await expect(page.locator("#settings-title")).to_have_text(
-            title, timeout=STEP_MS
-        )  # words are fetched
+        await page.wait_for_selector(f"#settings-title:text-is('{title}')")  # words are fetched
         seen.words[name] = await page.inner_text("#settings-title")
         await look(page, f"settings-{name}", seen)
     await page.keyboard.press("Escape")
