@@ -32,7 +32,7 @@ def traced() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize("n_cases", share_of([100, 500]))
+@pytest.mark.parametrize("n_cases", share_of([250, 500]))
 def test_damaged_files_raise_clear_errors(target: Target, n_cases: int) -> None:
     """A fixed set of cases, and hypothesis's, which it also shrinks."""
     kinds: Counter[str] = Counter()

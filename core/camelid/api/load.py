@@ -100,8 +100,9 @@ async def aload_with(
     """As `aload`, with the options as one object."""
     checks = await checks_of(options)  # faulty ones fail before the file is read
     running = await start(model, options, progress)
-    llm = LLM(running, runner or Runner())
+    llm: LLM | None = None
     try:
+        llm = LLM(running, runner or Runner())
         if options.learn != "off":
             await llm.start_learning()
         if options.learn == "on":
@@ -111,7 +112,7 @@ async def aload_with(
             llm.train_when_idle(begin)
         return llm
     except BaseException:
-        await llm.aclose()
+        await (llm.aclose() if llm else running.close())
         raise
 
 
