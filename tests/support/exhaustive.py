@@ -35,9 +35,13 @@ def in_turn(values: Sequence[object], others: Sequence[object]) -> list[object]:
 
 def requested(request: pytest.FixtureRequest, name: str) -> set[object]:
     """The values of a parameter in this run's tests of the fixture's file."""
+    return {each[name] for each in parameters(request) if name in each}
+
+
+def parameters(request: pytest.FixtureRequest) -> list[dict[Any, Any]]:
+    """The parameters of each of this run's tests of the fixture's file."""
     items: list[Any] = [item for item in request.session.items if item.path == request.path]
-    params = (item.callspec.params for item in items if hasattr(item, "callspec"))
-    return {each[name] for each in params if name in each}
+    return [item.callspec.params for item in items if hasattr(item, "callspec")]
 
 
 def exhaustive(value: object) -> object:

@@ -172,7 +172,7 @@ def scaled(text: str) -> tuple[str, float]:
 
 
 def local_adapters(given: Sequence[str]) -> list[tuple[str, float]]:
-    """Local paths and scales of adapters; those of hub ids are downloaded unless cached."""
+    """Local paths and scales of adapters; adapters of hub ids are downloaded unless cached."""
     return [(local_adapter(path), scale) for path, scale in map(scaled, given)]
 
 

@@ -237,7 +237,7 @@ def _lost(
 
 
 def _judged(report: Report, kept: str) -> Report:
-    """The report with its last word. `kept` names what may not be lost."""
+    """The report with its last word. `kept` is the noun of its items that may not be lost."""
     if report.n_changed_bits:
         n, of = report.n_changed_bits, report.n_out_of_scope
         why = f"{n} of {of} requests out of scope lost their bits"

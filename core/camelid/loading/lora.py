@@ -73,12 +73,12 @@ def scaled_path(word: str) -> tuple[str, float]:
 
 
 def path_of(given: str | PathLike[str]) -> str:
-    """A path as text: of an object that is no text the absolute path, which no hub id equals."""
+    """A path as text; a path object becomes absolute, since it is never a hub id."""
     return given if isinstance(given, str) else str(Path(fspath(given)).absolute())
 
 
 def stem(path: str) -> str:
-    """The name of an adapter's file, directory, or hub id: of that the file's or the repository's name."""
+    """The name of an adapter: of its file or directory, of a hub id the repository's or its file's."""
     hub_id = None if Path(path).exists() else parse_hub_id(path)
     if hub_id:
         quant = hub_id.quant or ""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import pytest
+from tests.support.exhaustive import parameters
 from tests.support.parity.cases import OP_CASES, case_id
 
 from camelid.backends.common.op_runner import OpCase
@@ -22,7 +22,5 @@ def numbers(sample: Iterable[OpCase]) -> list[object]:
 
 def requested(request: pytest.FixtureRequest) -> list[int]:
     """The `i` of this run's tests with the fixture's file and parameter: one device computes all of them."""
-    items: list[Any] = [item for item in request.session.items if item.path == request.path]
-    params = [item.callspec.params for item in items if hasattr(item, "callspec")]
-    own = getattr(request, "param", None)
+    own, params = getattr(request, "param", None), parameters(request)
     return sorted(each["i"] for each in params if "i" in each and each.get(request.fixturename) == own)

@@ -365,12 +365,12 @@ def sample_of_types(cases: Iterable[OpCase]) -> list[OpCase]:
 
 
 def sample_of_kernels(cases: Iterable[OpCase]) -> list[OpCase]:
-    """Of `sample_of_types`, a case of one row and a case of several rows for each kind by shaders."""
+    """A case of one row and one of several rows for each kind by shaders, out of `sample_of_types`."""
     return one_of_each_kind(sample_of_types(cases), lambda case: (*shaders_of(case), _n_rows(case) > 1))
 
 
 def sample_of_shaders(cases: Iterable[OpCase]) -> list[OpCase]:
-    """Of `sample_of_types`, a case for each kind by shaders."""
+    """A case for each kind by shaders, out of `sample_of_types`."""
     return one_of_each_kind(sample_of_types(cases), shaders_of)
 
 
