@@ -47,6 +47,17 @@ AT_END = """async () => {
     await new Promise(requestAnimationFrame);
   return isAtEnd();
 }"""
+# A second model, fetched before the answer that it ends: a transfer from the driver can outlast the answer.
+FETCH = """async () => {
+  const blob = await (await fetch("cria.gguf")).blob();
+  window.again = new DataTransfer();
+  window.again.items.add(new File([blob], "again.gguf"));
+}"""
+OPEN = """() => {
+  const input = document.getElementById("file");
+  input.files = window.again.files;
+  input.dispatchEvent(new Event("change", { bubbles: true }));
+}"""
 STORE = """async (change) => {
   const request = indexedDB.open("camelid-chat");
   const database = await new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
@@ -145,8 +156,9 @@ async def interrupt(page: Page, seen: Visit) -> None:
     await page.keyboard.press("Escape")
     seen.found["reason"] = await page.evaluate("() => window.answer.then((result) => result.finish_reason)")
     await page.click("#clear")
+    await page.evaluate(FETCH)
     await begin(page)
-    await page.set_input_files("#file", {"name": "again.gguf", "mimeType": "", "buffer": CRIA.read_bytes()})
+    await page.evaluate(OPEN)
     await page.wait_for_function(
         "() => document.getElementById('status-text').textContent.startsWith('again')"
     )
