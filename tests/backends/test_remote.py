@@ -20,6 +20,7 @@ from tests.backends.test_staged import Kept, one_step, started, started_alone  #
 from tests.model.test_stages import every_cut, shape_logits  # noqa: E402
 from tests.model.test_stages import plan_of as make_plan  # noqa: E402
 from tests.support.model.stress.shapes import SHAPES  # noqa: E402
+from tests.support.random_adapters import random_adapter  # noqa: E402
 from tests.support.stage_answers import answers  # noqa: E402
 from tests.support.stages import TOKEN, named, stage, stages  # noqa: E402
 
@@ -213,8 +214,11 @@ def test_a_result_of_wrong_size_is_refused(spoil: int) -> None:
         unpack_rows(frames)
 
 
-def test_a_whole_model_in_stages_equals_one_process() -> None:
-    """cria on cpu: tokens and log-probabilities of twelve requests together, with both stages at work."""
+@pytest.mark.parametrize("applied", [0.0, 1.0])
+def test_a_whole_model_in_stages_equals_one_process(applied: float) -> None:
+    """cria on cpu, without and with an adapter: tokens and log-probabilities of twelve requests together, and
+    both stages work at once.
+    """
     options = LoadOptions(backend="cpu", threads=1, parallel=6)
 
     async def staged() -> Any:
@@ -223,6 +227,7 @@ def test_a_whole_model_in_stages_equals_one_process() -> None:
 
         running = await start("cria", options, stages=find)
         try:
+            await running.add_adapter(random_adapter(running, 3), applied=applied)
             found = await answers(running)
             assert running.engine.counters.max_in_flight == 2
             assert running.backend.memory().counters["stages_at_once"] == 2
@@ -233,6 +238,7 @@ def test_a_whole_model_in_stages_equals_one_process() -> None:
     async def whole() -> Any:
         running = await start("cria", options)
         try:
+            await running.add_adapter(random_adapter(running, 3), applied=applied)
             return await answers(running)
         finally:
             await running.close()

@@ -9,13 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cuda.rig import open_rig
-from tests.support.exhaustive import exhaustive
+from tests.cuda.rig import open_rig, open_rigs
+from tests.support.exhaustive import exhaustive, share_of
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import load_case, write_hf
 from tests.support.model.file_runs import load_hf
+from tests.support.model.parallel_runs import parallel
 from tests.support.parity.adapter_checks import (
     MANY,
+    PROMPTS,
     check_adapters,
     check_added_groups,
     check_company,
@@ -52,6 +54,12 @@ def test_golden_models_with_adapters_equal_the_reference(
     monkeypatch.setenv("EMU_WAVE", wave)
     loaded = load_hf(write_hf(tmp_path / name, load_case(name), dtype="f16"))
     check_adapters(open_rig(), loaded, FUSED, steps=steps, bound=BOUND)
+
+
+@pytest.mark.parametrize("name", share_of(["qwen3_moe", "llama31", "gpt_oss"]))
+def test_devices_of_a_tensor_parallel_model_have_shares_of_the_slots(name: str, tmp_path: Path) -> None:
+    loaded = load_hf(write_hf(tmp_path / name, load_case(name), dtype="f16"))
+    check_adapters(parallel(open_rigs, loaded.model, 2, max(map(len, PROMPTS))), loaded, bound=BOUND)
 
 
 @pytest.mark.exhaustive  # ordinary runs have terms beside one type, and `test_qkv_mixed.py` without terms

@@ -11,16 +11,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from tests.support.exhaustive import exhaustive
+from tests.support.exhaustive import exhaustive, share_of
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import load_case, nmse, write_hf
 from tests.support.model.file_runs import Loaded, load_gguf, load_hf
+from tests.support.model.parallel_runs import parallel
 from tests.support.node_host import wasm_backend
 from tests.support.parity.adapter_runs import Runs, bits, run
 from tests.support.parity.adapters import need_driver
 
 from camelid.backends.base import Backend
-from camelid.backends.reference.backend import ReferenceBackend
+from camelid.backends.reference.backend import ReferenceBackend, open_parallel
 from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.backend import open_backend as open_webgpu
 from camelid.backends.webgpu.kernel import GPU_LANES
@@ -37,6 +38,8 @@ MIXED, NONE = (1, 0, 2), (0, 0, 0)  # slots of the prompts
 # With biases, norms of heads, norms behind the branches, experts, a parallel block, recurrent layers.
 ARCHS = ("llama31", "qwen3", "gemma3", "qwen3_moe")
 JOINED = "qwen3"  # dispatches of one, two and three sites
+OF_HEADS = "qwen3 qwen3_moe gemma3 llama31 qwen2 phi3_short gemma2 cohere granitemoe gpt_oss"
+DIVIDED = [(arch, "f32") for arch in OF_HEADS.split()]  # among two devices
 MORE_ARCHS = ("qwen2", "phi3_short", "gemma2", "olmoe", "cohere", "mamba2", "qwen3_next", "granitemoe")
 
 
@@ -105,6 +108,18 @@ def test_logits_of_mixed_steps(name: str, arch: str, folder: Path) -> None:
         error = nmse(got, right)
         assert error <= MAX_NMSE
     assert nmse(want.adapted[1], want.adapted[0]) > 0.01, "the adapters are too small to show"
+
+
+@pytest.mark.parametrize(("arch", "slot_type"), [("llama31", "f16"), *share_of(DIVIDED, 3)])
+def test_devices_have_shares_of_the_slots(arch: str, slot_type: str, folder: Path) -> None:
+    """Two devices: the reference's logits, and slots that read as they were written."""
+    loaded = load_hf(made(arch, folder) / arch)
+    want = run_on("reference", loaded, slot_type=slot_type)
+    backend = parallel(open_parallel, loaded.model, 2, max(map(len, PROMPTS)))
+    runs = run(backend, loaded, PROMPTS, STEPS, (NONE, MIXED), slot_type=slot_type)
+    check_bits(runs)
+    for got, right in zip(runs.adapted, want.adapted, strict=True):
+        assert nmse(got, right) <= MAX_NMSE
 
 
 @pytest.mark.parametrize("arch", ARCHS)

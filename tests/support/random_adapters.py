@@ -11,18 +11,19 @@ from tests.support.model.file_runs import Loaded
 
 from camelid import LLM
 from camelid.backends.reference.store import WeightStore
+from camelid.loading.start import RunningModel
 from camelid.model.adapter import Adapter, LowRank
 from camelid.plan.adapters import AdapterLayout, adapter_layout
 from camelid.plan.weights import Weight, inline_f32
 
 
-def layout_of(llm: LLM, rank: int = 16) -> AdapterLayout:
-    deployment = llm.running.deployment
+def layout_of(llm: LLM | RunningModel, rank: int = 16) -> AdapterLayout:
+    deployment = (llm.running if isinstance(llm, LLM) else llm).deployment
     return adapter_layout((deployment.lowered(p) for p in deployment.programs), rank)
 
 
 def random_adapter(
-    llm: LLM,
+    llm: LLM | RunningModel,
     seed: int,
     *,
     rank: int = 3,

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from camelid.errors import BackendError, RequestError
+from camelid.plan.adapter_shares import SlotShares
 from camelid.plan.dtypes import F32
 from camelid.plan.fuse import UNBOUNDED
 from camelid.plan.plan import PAGE_ROWS, Plan, StateSpec, View
@@ -317,8 +318,9 @@ class PoolSize:
 class Shares:
     """Plans and state groups of the devices of a tensor-parallel model, as functions of the whole."""
 
-    plans: Callable[[Plan], Sequence[Plan]]  # a plan for each device
-    states: Callable[[Sequence[StateSpec]], Sequence[StateSpec]]  # equal on all devices
+    plans: Callable[[Plan], Sequence[Plan]]  # a plan for each device, without terms of adapters
+    states: Callable[[Sequence[StateSpec]], Sequence[StateSpec]]  # equal on all devices; no adapter slots
+    slots: Callable[[Sequence[StateSpec]], SlotShares]  # of the groups of adapter slots
 
 
 def stored_forecast(plans: Mapping[str, Plan], _: Mapping[str, PoolSize]) -> Forecast:

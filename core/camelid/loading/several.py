@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from camelid.backends.base import Shares
 from camelid.backends.registry import names_of, names_with, row_of
@@ -13,21 +14,36 @@ from camelid.model.arch import Model
 from camelid.model.decoder import lower
 from camelid.model.parallel import share_states, shares
 from camelid.model.spec_reader import at_context
+from camelid.plan.adapter_shares import SlotShares, slot_shares
+from camelid.plan.adapters import Shape
+from camelid.plan.op_rows_adapters import FEATURE, KIND
 from camelid.plan.plan import Plan, StateSpec
 
 
 def shares_of(model: Model, options: LoadOptions) -> Shares:
     """The shares of `tensor_parallel` devices. Raises RequestError for a model that cannot be divided so."""
     n = options.tensor_parallel
-    models = shares(at_context(model, check_context(options.context, model)), n)
+    whole = at_context(model, check_context(options.context, model))
+    models = shares(whole, n)
 
     def plans(plan: Plan) -> list[Plan]:
-        return [lower(own, plan.key, share_states(plan.states, n)) for own in models]
+        key = replace(plan.key, features=plan.key.features - {FEATURE})
+        states = [state for state in plan.states if state.kind != KIND]
+        return [lower(own, key, share_states(states, n)) for own in models]
 
-    def states(whole: Sequence[StateSpec]) -> tuple[StateSpec, ...]:
-        return share_states(whole, n)
+    def slots(states: Sequence[StateSpec]) -> SlotShares:
+        return slot_shares(states, _shapes(whole), _shapes(models[0]), n)
 
-    return Shares(plans, states)
+    return Shares(plans, lambda states: share_states(states, n), slots)
+
+
+def _shapes(model: Model) -> dict[str, Shape]:
+    """(columns in, columns out, experts) of the model's matrices by name."""
+    matrices = {name: weight for name, weight in model.weights.items() if len(weight.shape) > 1}
+    return {
+        name: (weight.cols, weight.shape[-2], weight.shape[0] if len(weight.shape) == 3 else 0)
+        for name, weight in matrices.items()
+    }
 
 
 def several_backend(options: LoadOptions, option: str) -> str:

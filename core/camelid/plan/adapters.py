@@ -105,8 +105,14 @@ def _state(
 ) -> StateSpec:
     cols = (slot_cols(rank, *shape, kv_type) for shape in matrices.values())
     tensors = tuple((f"{i}", n) for i, n in enumerate(cols))
+    names = tuple(map(_of_any_block, matrices))
     layers = tuple(_number(block) for block in blocks if block)
-    return StateSpec(f"{FEATURE}.{number}", KIND, layers, tensors, 1, kv_type)
+    return StateSpec(f"{FEATURE}.{number}", KIND, layers, tensors, 1, kv_type, matrices=names)
+
+
+def _of_any_block(name: str) -> str:
+    """The name of a matrix with {} for the number of its block."""
+    return BLOCK.sub(lambda found: found[0].rstrip(".0123456789") + ".{}.", name)
 
 
 def _number(block: str) -> int:

@@ -26,6 +26,12 @@ def slot_cols(rank: int, n_in: int, n_out: int, experts: int = 0, kv_type: str =
     return -(-n // (each * HEADER_FLOATS)) * each * HEADER_FLOATS
 
 
+def slot_rank(cols: int, n_in: int, n_out: int, experts: int = 0, kv_type: str = "f32") -> int:
+    """The capacity of a slot whose part for this matrix has `cols` columns, as `slot_cols` counts them."""
+    each = SLOT_TYPES[kv_type]
+    return (cols - each * HEADER_FLOATS) // (each + max(experts, 1) * (n_in + n_out))
+
+
 def _low_rank_rule(op: Op) -> bool:
     x, y = op.view("x"), op.view("y")
     n_in = op.integer("n_in")

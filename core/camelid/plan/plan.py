@@ -98,6 +98,7 @@ class StateSpec:
     - `kv_type` is the storage type of tensor rows: f32, f16, q8_0 or q4_0, in GGUF's blocks along the
       columns.
     - `window` > 0: a query reads at most `window` - 1 rows before its own, so older pages can be freed.
+    - `matrices` are the names of the matrices of an adapter unit's tensors, with {} for the layer.
     """
 
     name: str
@@ -107,6 +108,7 @@ class StateSpec:
     unit_rows: int
     kv_type: str = "f32"
     window: int = 0
+    matrices: tuple[str, ...] = ()
 
     @property
     def row_bytes(self) -> int:

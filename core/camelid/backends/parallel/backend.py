@@ -29,7 +29,10 @@ from camelid.backends.base import (
 from camelid.backends.common.boundary import checked_inputs, outputs_of
 from camelid.backends.common.devices import close_each, load_missing
 from camelid.errors import BackendError, CamelidError
+from camelid.plan.adapter_shares import SlotShares, slot_states
+from camelid.plan.adapters import with_adapters
 from camelid.plan.fuse import fuse
+from camelid.plan.op_rows_adapters import KIND
 from camelid.plan.parallel import Segment, join_unit, segments, split_unit
 from camelid.plan.plan import Buffer, Plan, StateSpec
 from camelid.plan.weights import Weight
@@ -66,6 +69,7 @@ class ParallelBackend(Backend):
         self._loaded: list[set[str]] = [set() for _ in backends]  # names of weights
         self._states: dict[str, StateSpec] = {}
         self._own_states: dict[str, StateSpec] = {}
+        self._slots: SlotShares | None = None
         self._pending: ParallelStep | None = None
         self._sums = 0
 
@@ -93,9 +97,11 @@ class ParallelBackend(Backend):
     def _each(self, plan: Plan) -> list[tuple[Backend, Plan]]:
         """The devices with their own plans, rewritten for their kernels."""
         found: list[tuple[Backend, Plan]] = []
+        slots = slot_states(plan.states)
         for backend, own in zip(self.backends, self._shares.plans(plan), strict=True):
             can = backend.capabilities()
-            found.append((backend, fuse(own, can.fused, most_bytes=can.most_bytes)))
+            fused = fuse(own, can.fused, most_bytes=can.most_bytes)
+            found.append((backend, with_adapters(fused, self._shares.slots(slots).own) if slots else fused))
         return found
 
     async def open(self, spec: OpenSpec) -> None:
@@ -117,9 +123,15 @@ class ParallelBackend(Backend):
             loaded.difference_update(weight.name for weight in weights)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        own = self._shares.states(states)
-        self._states = {state.name: state for state in states}
-        self._own_states = {state.name: state for state in own}
+        if any(state.name in self._states for state in states):  # replaces all state
+            self._states, self._own_states, self._slots = {}, {}, None
+        slots = slot_states(states)
+        own = [*self._shares.states([state for state in states if state not in slots])]
+        if slots:
+            self._slots = self._shares.slots(slots)
+            own += self._slots.own.states
+        self._states |= {state.name: state for state in states}
+        self._own_states |= {state.name: state for state in own}
         for i, backend in enumerate(self.backends):
             with self._named(i):
                 await backend.allocate(own, units)
@@ -202,6 +214,8 @@ class ParallelBackend(Backend):
         """Reads a unit. Raises BackendError for an unknown group or unit."""
         state, own = self._group(group)
         units = [await backend.read_state(group, unit) for backend in self.backends]
+        if self._slots and state.kind == KIND:
+            return self._slots.join(group, units)
         return units[0] if state == own else join_unit(state, [own] * len(units), units)
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
@@ -209,7 +223,10 @@ class ParallelBackend(Backend):
         state, own = self._group(group)
         check_unit(group, data, state.unit_bytes, backend=self.capabilities().name)
         n = len(self.backends)
-        units = [data] * n if state == own else split_unit(state, [own] * n, data)
+        if self._slots and state.kind == KIND:
+            units = self._slots.split(group, data)
+        else:
+            units = [data] * n if state == own else split_unit(state, [own] * n, data)
         for backend, one in zip(self.backends, units, strict=True):
             await backend.write_state(group, unit, one)
 
