@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cuda.planted import BODIES, THREADS
+from tests.support.exhaustive import share_of
 
 ROOT = Path(__file__).parents[2]
 STOPPED = 86  # the emulator's exit status
@@ -68,7 +69,7 @@ def test_shared_memory_starts_as_nan() -> None:
     assert all(map(math.isnan, floats(run("unwritten shared memory"))))
 
 
-@pytest.mark.parametrize("name", ["fine", *RACES])
+@pytest.mark.parametrize("name", ["fine", *share_of(RACES)])
 def test_the_thread_sanitizer_finds_races(name: str) -> None:
     done = run(name, EMU_SANITIZER="thread")
     assert ("data race" in done.stderr) == (name != "fine"), done.stderr

@@ -280,7 +280,7 @@ def test_every_sample_uses_every_shader(sample: str) -> None:
     assert few == set.union(*modules()) >= {"matvec", "attention"}
 
 
-@pytest.mark.parametrize("name", every(3, [*MUTATIONS]))
+@pytest.mark.parametrize("name", every(6, [*MUTATIONS]))
 def test_mutation_is_detected(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the kernels that a GPU gets, and one of software adapters."""
     need_driver("llvmpipe")

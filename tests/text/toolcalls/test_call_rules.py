@@ -38,7 +38,7 @@ DIFFERENCES = {
 
 
 @pytest.mark.parametrize("n_walks", share_of(WALKS))
-@pytest.mark.parametrize("name", every(5, CALLING))
+@pytest.mark.parametrize("name", every(10, CALLING))
 def test_the_parser_reads_every_allowed_answer(name: str, n_walks: int) -> None:
     for has_controls in (True, False):
         walker = CallWalker(name, random.Random(name), has_controls=has_controls)
