@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,6 +51,21 @@ def test_a_correction_acts_on_the_next_request(llm: LLM) -> None:
     assert [ask(llm, text).token_ids for text in OTHERS] == [done.token_ids for done in before]
     llm.learning.forget(id)
     assert ask(llm, "who are you").text == first.text
+
+
+@pytest.mark.parametrize("form", ["mix", "turns"])
+def test_answers_that_memory_acted_on_do_not_count_against_it(llm: LLM, form: str) -> None:
+    """A request in scope that nobody rates must not become one that the next scope is to leave alone."""
+    learner = llm._learning_learner()
+    assert learner.space.recorder
+    learner.space.set_form(form)
+    llm.feedback(ask(llm, "Who are you?"), -1, correction="My name is Pico.")
+    for text in ("who are you", *OTHERS):
+        ask(llm, text)
+    learner.space.recorder.flush()
+    assert [each.question for each in learner.space.past] == [*OTHERS]
+    (item,) = llm.learning.items()
+    assert abs(item.wall - time.time()) < 60
 
 
 def test_memory_outlives_the_process_and_belongs_to_its_user(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ class Exchange:
     """A finished request: its messages and tools, the answer as a message, and the answer's token ids.
 
     `prompt_ids` are the token ids that the model read; neither they nor `answer_ids` need be known.
+    `is_learnt` is True for an answer that memory or a version acted on.
     """
 
     completion_id: str
@@ -28,6 +29,7 @@ class Exchange:
     tools: tuple[Message, ...] = ()
     prompt_ids: tuple[int, ...] = ()
     answer_ids: tuple[int, ...] = ()
+    is_learnt: bool = False
 
     @property
     def question(self) -> str:
@@ -61,9 +63,9 @@ class Item:
         """The answer not to give."""
         return self.exchange.answer if self.rating < 0 else None
 
-    def with_id(self, id: int) -> Item:
+    def stored(self, id: int, wall: float) -> Item:
         """The stored item."""
-        return replace(self, id=id)
+        return replace(self, id=id, wall=wall)
 
 
 def question_of(messages: Sequence[Message]) -> str:
@@ -147,7 +149,7 @@ def exchange_body(exchange: Exchange) -> dict[str, Any]:
         "tools": list(exchange.tools),
         "prompt_ids": list(exchange.prompt_ids),
         "answer_ids": list(exchange.answer_ids),
-    }
+    } | ({"is_learnt": True} if exchange.is_learnt else {})
 
 
 def item_body(item: Item) -> str:
@@ -186,6 +188,7 @@ def read_exchange(body: Mapping[str, Any]) -> Exchange:
         tools=tuple(body["tools"]),
         prompt_ids=tuple(body["prompt_ids"]),
         answer_ids=tuple(body["answer_ids"]),
+        is_learnt=body.get("is_learnt", False),
     )
 
 

@@ -185,7 +185,7 @@ class Learner:
 
     def _noted(self, turn: Turn, request: Request, probe: ScopeProbe | None = None) -> Request:
         def seen(done: Completion) -> None:
-            note = partial(self._note, turn.asked, request, done)
+            note = partial(self._note, turn, request, done)
             probe.if_kept(note) if probe else note()
 
         return watched(request, seen, turn.name)
@@ -199,10 +199,13 @@ class Learner:
         mixer = self.space.memory.mixer(recall) if is_mixed else None
         return replace(request, mixer=mixer) if mixer else request
 
-    def _note(self, asked: Asked, request: Request, done: Completion) -> None:
+    def _note(self, turn: Turn, request: Request, done: Completion) -> None:
+        asked = turn.asked
+        has_turns = self.space.form == "turns" and bool(asked.recall)
         exchange = Exchange(
             completion_id=done.id, messages=asked.messages, tools=asked.tools, answer=answer_message(done),
             prompt_ids=request.prompt_ids, answer_ids=tuple(done.token_ids),
+            is_learnt=has_turns or bool(request.mixer or (turn.adapts and request.adapter)),
         )  # fmt: skip
         self._recent[done.id] = exchange
         if len(self._recent) > MOST_RECENT:

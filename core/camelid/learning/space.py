@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from array import array
 from itertools import count
 from typing import TYPE_CHECKING
@@ -60,7 +61,11 @@ class Space:
             self.refresh()
             self._check_room(item.source)
             self.quota.spend(item.source)
-            stored = self.store.add(item, vector.tobytes()) if self.store else item.with_id(next(self._ids))
+            stored = (
+                self.store.add(item, vector.tobytes())
+                if self.store
+                else item.stored(next(self._ids), time.time())
+            )
             self.memory.add(stored, vector.tobytes())
             self._last = max(self._last, stored.id)
         if self.recorder:
@@ -113,12 +118,16 @@ class Space:
 
     @property
     def past(self) -> list[Exchange]:
-        """The past requests for whose prompts there is no feedback, the oldest first."""
+        """The past requests for whose prompts there is no feedback, the oldest first.
+
+        Requests that feedback acted on are left out: they would count against the scope that they were in.
+        """
         items = self.memory.items
         on = {item.exchange.completion_id for item in items}
         keys = {conversation_key(item.exchange) for item in items}
         past = [each.exchange for each in (self.store.requests() if self.store else ())]
-        return [each for each in past if each.completion_id not in on and conversation_key(each) not in keys]
+        base = (each for each in past if not each.is_learnt)
+        return [each for each in base if each.completion_id not in on and conversation_key(each) not in keys]
 
     @property
     def learnt(self) -> frozenset[int]:

@@ -68,7 +68,7 @@ class Store:
             row = (id, salt, item.exchange.completion_id, item.source, body)
             sql.execute("INSERT INTO items VALUES(?, ?, ?, ?, ?)", row)
             sql.execute("INSERT INTO vectors VALUES(?, ?)", (id, vector))
-        return item.with_id(id)
+        return item.stored(id, wall)
 
     def items(self, after: int = 0, last: int = MOST_ID) -> list[Item]:
         """The items numbered above `after`, up to `last`, in order, each checked against the log."""
