@@ -15,6 +15,19 @@ from playwright.async_api import Browser, Page, Route
 
 from e2e.browser import ROOT, build_site, open_browser, serve_site
 from e2e.chat_visit import TOOL, act, answer_file, import_text, listed, menu, titles, turns
+from e2e.turns_scripts import (
+    ANNOUNCED,
+    AT_END,
+    BEGIN,
+    COMPOSE,
+    ENDED,
+    FETCH,
+    GROWS,
+    IS_HIGH,
+    LENGTH,
+    OPEN,
+    STORE,
+)
 from e2e.visit import Json, Notes, open_page, settled, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -23,57 +36,6 @@ CRIA = Path(os.environ.get("CAMELID_CRIA") or ROOT / "core" / "camelid" / "data"
 QUERY = "backend=cpu&threads=1&temperature=0&max_tokens=24"
 SUM, FRANCE, ITALY = "What is 12 plus 30?", "What is the capital of France?", "What is the capital of Italy?"
 NO_STORE = "Object.defineProperty(globalThis, 'indexedDB', { value: { open() { throw new Error('no'); } } })"
-# Lines that a screen reader announces, from the first on.
-ANNOUNCED = """addEventListener("DOMContentLoaded", () => {
-  window.announced = [];
-  const status = document.querySelector("[role=status]");
-  new MutationObserver(() => announced.push(status.textContent))
-    .observe(status, { subtree: true, childList: true, characterData: true });
-})"""
-# Begins a long answer.
-BEGIN = """() => {
-  window.answer = window.camelid.say("Tell me a story.", { ignore_eos: true, max_tokens: 900 });
-  window.answer.catch(() => {});
-}"""
-COMPOSE = """() => document.getElementById("prompt").dispatchEvent(
-  new KeyboardEvent("keydown", { key: "Escape", isComposing: true, bubbles: true }))"""
-GROWS = "() => document.querySelector('.assistant[aria-busy] .text')?.textContent.length > 20"
-LENGTH = "() => document.querySelector('.assistant[aria-busy] .text')?.textContent.length ?? 0"
-IS_HIGH = "() => document.querySelector('.assistant[aria-busy]')?.offsetHeight > 400"
-# True once the page is at its end: it follows in a frame after the text has grown.
-AT_END = """async () => {
-  const isAtEnd = () => document.body.scrollHeight - innerHeight - scrollY < 2;
-  for (const ends = performance.now() + 1000; !isAtEnd() && performance.now() < ends; )
-    await new Promise(requestAnimationFrame);
-  return isAtEnd();
-}"""
-# A second model, fetched before the answer that it ends: a transfer from the driver can outlast the answer.
-FETCH = """async () => {
-  const blob = await (await fetch("cria.gguf")).blob();
-  window.again = new DataTransfer();
-  window.again.items.add(new File([blob], "again.gguf"));
-}"""
-OPEN = """() => {
-  const input = document.getElementById("file");
-  input.files = window.again.files;
-  input.dispatchEvent(new Event("change", { bubbles: true }));
-}"""
-STORE = """async (change) => {
-  const request = indexedDB.open("camelid-chat");
-  const database = await new Promise((resolve) => (request.onsuccess = () => resolve(request.result)));
-  const store = database.transaction("conversations", "readwrite").objectStore("conversations");
-  if (change) store.put(change);
-  const all = store.getAll();
-  return new Promise((resolve) => (all.onsuccess = () => (database.close(), resolve(all.result))));
-}"""
-ENDED = """async (tool) => {
-  const { runCall } = await import(new URL("chat/tools.js", location.href));
-  const stop = new AbortController();
-  setTimeout(() => stop.abort(new Error("the visitor stopped the call")), 300);
-  const began = performance.now();
-  const call = { function: { name: "javascript", arguments: JSON.stringify({ code: "while (true) {}" }) } };
-  return [await runCall(call, ["javascript"], stop.signal), performance.now() - began];
-}"""
 
 
 @dataclass

@@ -83,7 +83,7 @@ def status(model: str, user: str, folder: Path | None, verbose: bool) -> None:  
         ups = sum(item.rating > 0 for item in items)
         right = sum(item.correction is not None for item in items)
         click.echo(f"feedback: {len(items)} items, {ups} up, {len(items) - ups} down, {right} corrected")
-        click.echo(f"past requests: {store.n_requests()}")
+        click.echo(f"requests: {store.n_requests()}")
         click.echo(f"version in use: {now}, of {len(rows)}")
         report = next((row.report for row in rows if row.is_current), None) or last_refusal(store)
         click.echo(f"meter: {report['name']}: {report['why']}" if report else "meter: nothing was judged yet")

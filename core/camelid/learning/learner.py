@@ -55,13 +55,15 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A request on its way: its prompt, the id of its completion (by default random), whether a learnt
-    adapter may act on it, and whether that is decided before it is submitted.
+    adapter may act on it, whether that is decided before it is submitted, and whether its prompt has items
+    as earlier turns.
     """
 
     asked: Asked
     name: str
     adapts: bool
     is_at_once: bool
+    has_turns: bool
 
 
 class Learner:
@@ -100,10 +102,14 @@ class Learner:
         Items that the version in use has learnt from are no turns: the gate judged its adapter without them.
         A request that names adapters has no learnt one.
         """
-        if self.space.form == "turns" and asked.recall and asked.messages[0].get("role"):
-            learnt = frozenset[int]() if names_adapter else self.space.learnt
-            return with_turns(asked.messages, asked.recall.without(learnt))
-        return list(asked.messages)
+        turns = self._turns(asked, names_adapter=names_adapter)
+        return with_turns(asked.messages, turns) if turns else list(asked.messages)
+
+    def _turns(self, asked: Asked, *, names_adapter: bool) -> Recall:
+        """The items that are earlier turns of a prompt."""
+        if self.space.form != "turns" or not asked.recall or not asked.messages[0].get("role"):
+            return Recall()
+        return asked.recall.without(frozenset[int]() if names_adapter else self.space.learnt)
 
     def request(
         self,
@@ -121,7 +127,8 @@ class Learner:
         `is_at_once`, the logits after the prompt are no reason to leave a look at it out.
         """
         adapts = not (names_adapter or request.adapter or request.is_atomic)
-        turn = Turn(asked, name, adapts, is_at_once)
+        has_turns = bool(self._turns(asked, names_adapter=names_adapter))
+        turn = Turn(asked, name, adapts, is_at_once, has_turns)
         if self._router is None:
             return self._noted(turn, self._mixed(request, asked.recall))
         return replace(request, route=partial(self._routed, turn))
@@ -201,11 +208,10 @@ class Learner:
 
     def _note(self, turn: Turn, request: Request, done: Completion) -> None:
         asked = turn.asked
-        has_turns = self.space.form == "turns" and bool(asked.recall)
         exchange = Exchange(
             completion_id=done.id, messages=asked.messages, tools=asked.tools, answer=answer_message(done),
             prompt_ids=request.prompt_ids, answer_ids=tuple(done.token_ids),
-            is_learnt=has_turns or bool(request.mixer or (turn.adapts and request.adapter)),
+            is_learnt=turn.has_turns or bool(request.mixer or (turn.adapts and request.adapter)),
         )  # fmt: skip
         self._recent[done.id] = exchange
         if len(self._recent) > MOST_RECENT:

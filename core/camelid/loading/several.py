@@ -25,6 +25,7 @@ def shares_of(model: Model, options: LoadOptions) -> Shares:
     n = options.tensor_parallel
     whole = at_context(model, check_context(options.context, model))
     models = shares(whole, n)
+    shapes, own_shapes = _shapes(whole), _shapes(models[0])
 
     def plans(plan: Plan) -> list[Plan]:
         key = replace(plan.key, features=plan.key.features - {FEATURE})
@@ -32,17 +33,17 @@ def shares_of(model: Model, options: LoadOptions) -> Shares:
         return [lower(own, key, share_states(states, n)) for own in models]
 
     def slots(states: Sequence[StateSpec]) -> SlotShares:
-        return slot_shares(states, _shapes(whole), _shapes(models[0]), n)
+        return slot_shares(states, shapes, own_shapes, n)
 
     return Shares(plans, lambda states: share_states(states, n), slots)
 
 
 def _shapes(model: Model) -> dict[str, Shape]:
     """(columns in, columns out, experts) of the model's matrices by name."""
-    matrices = {name: weight for name, weight in model.weights.items() if len(weight.shape) > 1}
     return {
         name: (weight.cols, weight.shape[-2], weight.shape[0] if len(weight.shape) == 3 else 0)
-        for name, weight in matrices.items()
+        for name, weight in model.weights.items()
+        if len(weight.shape) > 1
     }
 
 

@@ -31,7 +31,7 @@ class SlotShares:
 
     def join(self, group: str, units: Sequence[bytes]) -> bytes:
         """The unit of a slot from the devices' units."""
-        out = bytearray(self._state(self.whole, group).unit_bytes)
+        out = bytearray(_group(self.whole, group).unit_bytes)
         for i, unit in enumerate(units):
             for (at, _), (own_at, _), spans in self._sites(group, i):
                 for start, n in spans:
@@ -46,7 +46,7 @@ class SlotShares:
 
     def _sites(self, group: str, i: int) -> Iterator[tuple[Span, Span, Iterator[Span]]]:
         """The bytes of each matrix in the whole unit and in device i's, and the device's parts of them."""
-        state, own = self._state(self.whole, group), self._state(self.own, group)
+        state, own = _group(self.whole, group), _group(self.own, group)
         at = own_at = 0
         for layer in state.layers or (0,):
             for matrix, *both in zip(state.matrices, state.tensors, own.tensors, strict=True):
@@ -56,8 +56,9 @@ class SlotShares:
                 yield (at, size), (own_at, own_size), spans
                 at, own_at = at + size, own_at + own_size
 
-    def _state(self, layout: AdapterLayout, group: str) -> StateSpec:
-        return next(state for state in layout.states if state.name == group)
+
+def _group(layout: AdapterLayout, name: str) -> StateSpec:
+    return next(state for state in layout.states if state.name == name)
 
 
 def slot_states(states: Iterable[StateSpec]) -> tuple[StateSpec, ...]:
@@ -106,7 +107,9 @@ def _spans(whole: Site, own: Site, layout: AdapterLayout, i: int) -> Iterator[Sp
     at = 4 * (layout.rank + HEADER_FLOATS)
     yield 0, at
     for cols, n in ((whole.n_in, own.n_in), (whole.n_out, own.n_out)):
-        first = i * n if n < cols else 0
-        for _ in range(max(whole.experts, 1) * layout.rank):
-            yield at + each * first, each * n
-            at += each * cols
+        n_rows = max(whole.experts, 1) * layout.rank
+        if n == cols:
+            yield at, each * n_rows * cols
+        else:
+            yield from ((at + each * (row * cols + i * n), each * n) for row in range(n_rows))
+        at += each * n_rows * cols

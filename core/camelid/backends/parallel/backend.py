@@ -27,9 +27,9 @@ from camelid.backends.base import (
     reason_against,
 )
 from camelid.backends.common.boundary import checked_inputs, outputs_of
-from camelid.backends.common.devices import close_each, load_missing
+from camelid.backends.common.devices import DeviceStates, close_each, load_missing
 from camelid.errors import BackendError, CamelidError
-from camelid.plan.adapter_shares import SlotShares, slot_states
+from camelid.plan.adapter_shares import slot_states
 from camelid.plan.adapters import with_adapters
 from camelid.plan.fuse import fuse
 from camelid.plan.op_rows_adapters import KIND
@@ -67,9 +67,7 @@ class ParallelBackend(Backend):
         self.backends, self._shares = tuple(backends), shares
         self._sources: Sources = {}
         self._loaded: list[set[str]] = [set() for _ in backends]  # names of weights
-        self._states: dict[str, StateSpec] = {}
-        self._own_states: dict[str, StateSpec] = {}
-        self._slots: SlotShares | None = None
+        self._states = DeviceStates(self.backends)
         self._pending: ParallelStep | None = None
         self._sums = 0
 
@@ -98,10 +96,11 @@ class ParallelBackend(Backend):
         """The devices with their own plans, rewritten for their kernels."""
         found: list[tuple[Backend, Plan]] = []
         slots = slot_states(plan.states)
+        layout = self._shares.slots(slots).own if slots else None
         for backend, own in zip(self.backends, self._shares.plans(plan), strict=True):
             can = backend.capabilities()
             fused = fuse(own, can.fused, most_bytes=can.most_bytes)
-            found.append((backend, with_adapters(fused, self._shares.slots(slots).own) if slots else fused))
+            found.append((backend, with_adapters(fused, layout) if layout else fused))
         return found
 
     async def open(self, spec: OpenSpec) -> None:
@@ -123,18 +122,10 @@ class ParallelBackend(Backend):
             loaded.difference_update(weight.name for weight in weights)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        if any(state.name in self._states for state in states):  # replaces all state
-            self._states, self._own_states, self._slots = {}, {}, None
         slots = slot_states(states)
         own = [*self._shares.states([state for state in states if state not in slots])]
-        if slots:
-            self._slots = self._shares.slots(slots)
-            own += self._slots.own.states
-        self._states |= {state.name: state for state in states}
-        self._own_states |= {state.name: state for state in own}
-        for i, backend in enumerate(self.backends):
-            with self._named(i):
-                await backend.allocate(own, units)
+        own += self._shares.slots(slots).own.states if slots else ()
+        await self._states.allocate(states, [own] * len(self.backends), units, self._named)
 
     async def compile(self, plan: Plan) -> Program:
         """Compiles each device's plan, and loads the missing weights."""
@@ -214,8 +205,8 @@ class ParallelBackend(Backend):
         """Reads a unit. Raises BackendError for an unknown group or unit."""
         state, own = self._group(group)
         units = [await backend.read_state(group, unit) for backend in self.backends]
-        if self._slots and state.kind == KIND:
-            return self._slots.join(group, units)
+        if state.kind == KIND:
+            return self._shares.slots([state]).join(group, units)
         return units[0] if state == own else join_unit(state, [own] * len(units), units)
 
     async def write_state(self, group: str, unit: int, data: bytes) -> None:
@@ -223,8 +214,8 @@ class ParallelBackend(Backend):
         state, own = self._group(group)
         check_unit(group, data, state.unit_bytes, backend=self.capabilities().name)
         n = len(self.backends)
-        if self._slots and state.kind == KIND:
-            units = self._slots.split(group, data)
+        if state.kind == KIND:
+            units = self._shares.slots([state]).split(group, data)
         else:
             units = [data] * n if state == own else split_unit(state, [own] * n, data)
         for backend, one in zip(self.backends, units, strict=True):
@@ -232,10 +223,10 @@ class ParallelBackend(Backend):
 
     def _group(self, group: str) -> tuple[StateSpec, StateSpec]:
         """A state group, and a device's share of it."""
-        if group not in self._states:
-            known, name = ", ".join(self._states) or "none", self.capabilities().name
+        if group not in self._states.whole:
+            known, name = ", ".join(self._states.whole) or "none", self.capabilities().name
             raise BackendError(f"state {group!r} was not allocated; allocated: {known}", backend=name)
-        return self._states[group], self._own_states[group]
+        return self._states.whole[group], self._states.own[0][group][0]
 
     def memory(self) -> MemoryReport:
         """Sums over the devices."""

@@ -30,7 +30,7 @@ from camelid.backends.base import (
     reason_against,
 )
 from camelid.backends.common.boundary import checked_inputs, outputs_of
-from camelid.backends.common.devices import close_each, load_missing
+from camelid.backends.common.devices import DeviceStates, close_each, load_missing
 from camelid.errors import BackendError, CamelidError
 from camelid.plan.plan import Plan, StateSpec
 from camelid.plan.stages import layer_ranges, penalised_slots, split, states_of
@@ -83,7 +83,7 @@ class StagedBackend(Backend):
         self._cuts, self._n_layers = tuple(cuts), n_layers
         self._sources: Sources = {}
         self._loaded: list[set[str]] = [set() for _ in backends]  # names of weights
-        self._states: dict[str, StateSpec] = {}
+        self._states = DeviceStates(self.backends)
         self._pending: list[StagedStep] = []  # the steps under way, the oldest first
         self._boundary_bytes = self._most_at_once = 0
         self._most = 1  # steps under way
@@ -150,10 +150,8 @@ class StagedBackend(Backend):
             loaded.difference_update(weight.name for weight in weights)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        self._states = {state.name: state for state in states}
-        for i, backend in enumerate(self.backends):
-            with self._named(i):
-                await backend.allocate(states_of(states, self.layers[i]), units)
+        parts = [states_of(states, layers) for layers in self.layers]
+        await self._states.allocate(states, parts, units, self._named)
 
     async def compile(self, plan: Plan) -> Program:
         """Compiles each stage on its device, and loads the stage's missing weights."""
@@ -301,7 +299,7 @@ class StagedBackend(Backend):
         """Reads a unit. Raises BackendError for an unknown group or unit."""
         await self._settle()
         holders = self._holders(group)
-        if not self._states[group].layers:  # a ring is on every device; the first device's has all ids
+        if not self._states.whole[group].layers:  # a ring is on every device; the first device's has all ids
             return await holders[0][1].read_state(group, unit)
         return b"".join([await backend.read_state(group, unit) for _, backend in holders])
 
@@ -309,17 +307,17 @@ class StagedBackend(Backend):
         """Writes a unit. Raises BackendError for an unknown group or unit, and for data of a wrong size."""
         await self._settle()
         holders, at = self._holders(group), 0
-        check_unit(group, data, self._states[group].unit_bytes, backend="staged")
+        check_unit(group, data, self._states.whole[group].unit_bytes, backend="staged")
         for state, backend in holders:
             await backend.write_state(group, unit, data[at : at + state.unit_bytes])
             at += state.unit_bytes if state.layers else 0
 
     def _holders(self, group: str) -> list[tuple[StateSpec, Backend]]:
         """The devices that have layers of a group, each with its part of the group."""
-        if group not in self._states:
-            known = ", ".join(self._states) or "none"
+        if group not in self._states.whole:
+            known = ", ".join(self._states.whole) or "none"
             raise BackendError(f"state {group!r} was not allocated; allocated: {known}", backend="staged")
-        parts = [states_of([self._states[group]], layers)[0] for layers in self.layers]
+        parts = [states_of([self._states.whole[group]], layers)[0] for layers in self.layers]
         return [(part, b) for part, b in zip(parts, self.backends, strict=True) if part.tensors]
 
     def memory(self) -> MemoryReport:
