@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.support.random_adapters import random_adapter
 
 import camelid
 from camelid.api.llm import LLM, Completion
@@ -64,6 +65,21 @@ def test_answers_that_memory_acted_on_do_not_count_against_it(llm: LLM, form: st
         ask(llm, text)
     learner.space.recorder.flush()
     assert [each.question for each in learner.space.past] == [*OTHERS]
+
+
+def test_an_answer_that_nothing_learnt_acted_on_stays_a_past_request(llm: LLM) -> None:
+    """A text has no turns before it, and an adapter that the user names is no version."""
+    learner = llm._learning_learner()
+    llm.feedback(ask(llm, "Who are you?"), -1, correction="My name is Pico.")
+    name = llm.load_adapter(random_adapter(llm, 3))
+    named = ask(llm, "What is the color of snow?", adapter=name)
+    learner.space.set_form("turns")
+    text = llm.generate("who are you", temperature=0, max_tokens=4)
+    assert [learner.exchange(each).is_learnt for each in (named, text)] == [False, False]
+
+
+def test_an_item_has_the_time_of_its_feedback(llm: LLM) -> None:
+    llm.feedback(ask(llm, "Who are you?"), 1)
     (item,) = llm.learning.items()
     assert abs(item.wall - time.time()) < 60
 

@@ -276,16 +276,22 @@ def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
             found.append((done.text, bits))
         return found
 
+    def is_learnt(n: int) -> list[bool]:
+        """Whether feedback acted, of the latest answers."""
+        return [each.is_learnt for each in list(learner._recent.values())[-n:]]
+
     before, beside = answers([task.talk for task in held]), answers(others)
     run = learning.run(Pace(time.monotonic, time.sleep))
     space.set_form("none")
     assert run.version == "v1", [report.why for report in run.reports]
     after = answers([task.talk for task in held])
+    assert is_learnt(len(held)) == [old != new for (_, old), (_, new) in zip(before, after, strict=True)]
     n_right = sum(task.passed(text) for task, (text, _) in zip(held, after, strict=True))
     assert n_right >= 8
     assert sum(task.passed(text) for task, (text, _) in zip(held, before, strict=True)) == 0
     n_encoded = llm.counters.encoded
     assert answers(others) == beside, "requests out of scope keep their bits"
+    assert not any(is_learnt(len(others)))
     n_looked = llm.counters.encoded - n_encoded
     assert n_looked < len(others) / 3, "most prompts are not read once more for their features"
     (name,) = [
