@@ -113,7 +113,7 @@ class Store:
             return {id: Contexts(tuple(json.loads(tokens)), bytes(keys)) for id, tokens, keys in rows}
 
     def add_requests(self, past: Iterable[PastRequest]) -> None:
-        """Stores past requests. The oldest beyond MOST_REQUESTS go, but those that a version keeps to: where
+        """Stores requests. The oldest beyond MOST_REQUESTS go, but those that a version keeps to: where
         one of these has a text that is forgotten, the version is stale.
         """
         wall = self.wall()
@@ -130,19 +130,19 @@ class Store:
             )  # fmt: skip
 
     def requests(self) -> list[PastRequest]:
-        """The past requests, the oldest first."""
+        """The stored requests, the oldest first."""
         rows = self.connection.rows("SELECT body, vector FROM requests ORDER BY id")
         with whole_rows(self.path):
             return [PastRequest(read_exchange(json.loads(body)), bytes(vector)) for body, vector in rows]
 
     def request(self, completion_id: str) -> Exchange | None:
-        """A past request by the id of its completion."""
+        """A stored request by the id of its completion."""
         body = self.connection.value("SELECT body FROM requests WHERE completion=?", completion_id)
         with whole_rows(self.path):
             return read_exchange(json.loads(body)) if body else None
 
     def n_requests(self) -> int:
-        """The number of past requests."""
+        """The number of stored requests."""
         return self.connection.value("SELECT count(*) FROM requests")
 
     def news(self, after: int) -> list[tuple[int, str, str]]:
