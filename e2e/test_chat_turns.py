@@ -110,11 +110,13 @@ async def interrupt(page: Page, seen: Visit) -> None:
     await page.click("#open-menu")
     await page.keyboard.press("Escape")
     await page.wait_for_function("() => !document.querySelector(':popover-open')")
-    await page.evaluate(COMPOSE)
-    length = await page.evaluate(LENGTH)
-    await page.wait_for_function(f"(n) => ({LENGTH})() > n + 300 || camelid.state !== 'busy'", arg=length)
-    seen.found["running"] = await page.evaluate("() => window.camelid.state")
-    await page.focus("#prompt")
+    running = [await page.evaluate("() => window.camelid.state")]
+    await page.evaluate("() => (window.camelid.stop(), window.answer)")
+    await page.click("#clear")
+    await begin(page)  # an answer for each key: on a busy machine one ends before the last key
+    length = await page.evaluate(f"() => (({COMPOSE})(), ({LENGTH})())")
+    await page.wait_for_function(f"(n) => ({LENGTH})() > n + 20 || camelid.state !== 'busy'", arg=length)
+    seen.found["running"] = [*running, await page.evaluate("() => window.camelid.state")]
     await page.keyboard.press("Escape")
     seen.found["reason"] = await page.evaluate("() => window.answer.then((result) => result.finish_reason)")
     await page.click("#clear")
@@ -316,7 +318,7 @@ def test_a_deleted_conversation_stays_deleted(seen: Visit) -> None:
 
 
 def test_escape_stops_an_answer_only_where_nothing_is_nearer(seen: Visit) -> None:
-    assert (seen.found["running"], seen.found["reason"]) == ("busy", "cancelled")
+    assert (seen.found["running"], seen.found["reason"]) == (["busy", "busy"], "cancelled")
 
 
 def test_another_model_ends_the_answer_first(seen: Visit) -> None:
