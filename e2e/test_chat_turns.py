@@ -220,9 +220,9 @@ async def lose_files(page: Page, seen: Visit) -> None:
         await page.wait_for_function(
             f"() => document.querySelector('.assistant')?.textContent.includes('= {n}')"
         )
-        await page.wait_for_timeout(500)
-        if n == 2:
-            await page.wait_for_selector("#transcript .hljs-comment")
+        if n:
+            await page.wait_for_selector(f"#transcript {('pre', '.hljs-comment')[n - 1]}")
+        await page.wait_for_timeout(500)  # what must not come would come meanwhile
         found.append([await page.locator(f"#transcript {name}").count() for name in ("pre", ".hljs-comment")])
     seen.found["libraries"] = found
     await page.keyboard.press("Alt+m")
