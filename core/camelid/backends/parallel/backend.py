@@ -7,7 +7,7 @@ devices reach each other's memory has a subclass. One step is in flight at a tim
 
 from __future__ import annotations
 
-from asyncio import Lock, gather
+from asyncio import Lock, gather, to_thread
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass, field, replace
@@ -215,7 +215,9 @@ class ParallelBackend(Backend):
         check_unit(group, data, state.unit_bytes, backend=self.capabilities().name)
         n = len(self.backends)
         if state.kind == KIND:
-            units = self._shares.slots([state]).split(group, data)
+            units = await to_thread(
+                self._shares.slots([state]).split, group, data
+            )  # seconds for many experts
         else:
             units = [data] * n if state == own else split_unit(state, [own] * n, data)
         for backend, one in zip(self.backends, units, strict=True):
