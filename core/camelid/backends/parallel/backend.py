@@ -215,9 +215,8 @@ class ParallelBackend(Backend):
         check_unit(group, data, state.unit_bytes, backend=self.capabilities().name)
         n = len(self.backends)
         if state.kind == KIND:
-            units = await to_thread(
-                self._shares.slots([state]).split, group, data
-            )  # seconds for many experts
+            slots = self._shares.slots([state])
+            units = await to_thread(slots.split, group, data)  # seconds for many experts
         else:
             units = [data] * n if state == own else split_unit(state, [own] * n, data)
         for backend, one in zip(self.backends, units, strict=True):
