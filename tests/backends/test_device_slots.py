@@ -26,6 +26,11 @@ def page(llm: LLM) -> bytes:
     return llm._runner.run(llm.running.backend.read_state("kv", 1))
 
 
+def last_device(llm: LLM) -> Any:
+    backend: Any = llm.running.backend
+    return backend.backends[-1]
+
+
 async def full(*_: object) -> None:
     raise OutOfMemoryError("the device is full")
 
@@ -53,10 +58,9 @@ def test_slots_that_failed_on_a_device_are_added_by_the_next_call(
 ) -> None:
     with load(**how) as llm:
         answer(llm)
-        before, last, adapter = page(llm), llm.running.backend.backends[-1], random_adapter(llm, 3)  # type: ignore[attr-defined]
-
+        before, adapter = page(llm), random_adapter(llm, 3)
         with monkeypatch.context() as patch, pytest.raises(OutOfMemoryError, match="device is full"):
-            patch.setattr(last, "allocate", full)
+            patch.setattr(last_device(llm), "allocate", full)
             llm.load_adapter(adapter)
         assert page(llm) == before
         assert answer(llm) == wanted[0]
@@ -67,10 +71,8 @@ def test_slots_that_failed_on_a_device_are_added_by_the_next_call(
 
 def test_slots_of_another_size_are_refused_on_a_device_that_has_some(monkeypatch: pytest.MonkeyPatch) -> None:
     with load(tensor_parallel=2) as llm:
-        last: Any = llm.running.backend.backends[-1]  # type: ignore[attr-defined]
-
         with monkeypatch.context() as patch, pytest.raises(OutOfMemoryError):
-            patch.setattr(last, "allocate", full)
+            patch.setattr(last_device(llm), "allocate", full)
             llm.load_adapter(random_adapter(llm, 3, rank=20))
         with pytest.raises(BackendError, match=r"device 1 of 2: .* in another size, .* load the model anew"):
             llm.load_adapter(random_adapter(llm, 3, rank=4))

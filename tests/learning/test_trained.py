@@ -277,7 +277,7 @@ def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
         return found
 
     def is_learnt(n: int) -> list[bool]:
-        """Whether feedback acted, of the latest answers."""
+        """Marks of the latest answers: True where feedback acted."""
         return [each.is_learnt for each in list(learner._recent.values())[-n:]]
 
     before, beside = answers([task.talk for task in held]), answers(others)

@@ -319,7 +319,7 @@ class Shares:
     """Plans and state groups of the devices of a tensor-parallel model, as functions of the whole."""
 
     plans: Callable[[Plan], Sequence[Plan]]  # a plan for each device, without terms of adapters
-    states: Callable[[Sequence[StateSpec]], Sequence[StateSpec]]  # equal on all devices; no adapter slots
+    states: Callable[[Sequence[StateSpec]], Sequence[StateSpec]]  # equal on all devices
     slots: Callable[[Sequence[StateSpec]], SlotShares]  # of the groups of adapter slots
 
 

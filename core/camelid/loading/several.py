@@ -14,7 +14,7 @@ from camelid.model.arch import Model
 from camelid.model.decoder import lower
 from camelid.model.parallel import share_states, shares
 from camelid.model.spec_reader import at_context
-from camelid.plan.adapter_shares import SlotShares, slot_shares
+from camelid.plan.adapter_shares import SlotShares, slot_shares, slot_states
 from camelid.plan.adapters import Shape
 from camelid.plan.op_rows_adapters import FEATURE, KIND
 from camelid.plan.plan import Plan, StateSpec
@@ -29,13 +29,22 @@ def shares_of(model: Model, options: LoadOptions) -> Shares:
 
     def plans(plan: Plan) -> list[Plan]:
         key = replace(plan.key, features=plan.key.features - {FEATURE})
-        states = [state for state in plan.states if state.kind != KIND]
-        return [lower(own, key, share_states(states, n)) for own in models]
+        own_states = share_states(_without_slots(plan.states), n)
+        return [lower(own, key, own_states) for own in models]
 
     def slots(states: Sequence[StateSpec]) -> SlotShares:
         return slot_shares(states, shapes, own_shapes, n)
 
-    return Shares(plans, lambda states: share_states(states, n), slots)
+    def states(all_states: Sequence[StateSpec]) -> tuple[StateSpec, ...]:
+        of_slots = slot_states(all_states)
+        own = slots(of_slots).own.states if of_slots else ()
+        return (*share_states(_without_slots(all_states), n), *own)
+
+    return Shares(plans, states, slots)
+
+
+def _without_slots(states: Sequence[StateSpec]) -> list[StateSpec]:
+    return [state for state in states if state.kind != KIND]
 
 
 def _shapes(model: Model) -> dict[str, Shape]:

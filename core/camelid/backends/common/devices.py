@@ -20,6 +20,10 @@ class DeviceStates:
         self.own: list[dict[str, Group]] = [{} for _ in backends]
         self._backends = backends
 
+    def clear(self) -> None:
+        """Forgets all groups, whose memory a closed device has freed."""
+        self.whole, self.own = {}, [{} for _ in self._backends]
+
     async def allocate(
         self,
         states: Sequence[StateSpec],
@@ -32,15 +36,13 @@ class DeviceStates:
         After a failure the groups are unknown, and a device that has its part keeps it for the next call.
         """
         if any(state.name in self.whole for state in states):
-            self.whole, self.own = {}, [{} for _ in self._backends]
+            self.clear()
         for i, (backend, part) in enumerate(zip(self._backends, parts, strict=True)):
             with named(i):
-                await self._add(backend, self.own[i], {s.name: (s, units[s.name]) for s in part}, units)
+                await self._add(backend, self.own[i], {s.name: (s, units[s.name]) for s in part})
         self.whole |= {state.name: state for state in states}
 
-    async def _add(
-        self, backend: Backend, own: dict[str, Group], part: dict[str, Group], units: Mapping[str, PoolSize]
-    ) -> None:
+    async def _add(self, backend: Backend, own: dict[str, Group], part: dict[str, Group]) -> None:
         if part.items() <= own.items():
             return
         if part.keys() & own.keys():  # another allocation of them would replace all state of the device
@@ -49,7 +51,9 @@ class DeviceStates:
                 "another device; load the model anew",
                 backend=backend.capabilities().name,
             )
-        await backend.allocate([state for state, _ in part.values()], units)
+        await backend.allocate(
+            [state for state, _ in part.values()], {name: size for name, (_, size) in part.items()}
+        )
         own |= part
 
 

@@ -122,9 +122,7 @@ class ParallelBackend(Backend):
             loaded.difference_update(weight.name for weight in weights)
 
     async def allocate(self, states: Sequence[StateSpec], units: Mapping[str, PoolSize]) -> None:
-        slots = slot_states(states)
-        own = [*self._shares.states([state for state in states if state not in slots])]
-        own += self._shares.slots(slots).own.states if slots else ()
+        own = self._shares.states(states)
         await self._states.allocate(states, [own] * len(self.backends), units, self._named)
 
     async def compile(self, plan: Plan) -> Program:
@@ -246,6 +244,7 @@ class ParallelBackend(Backend):
     async def close(self) -> None:
         """Closes every device, even if one of them fails."""
         self._pending = None
+        self._states.clear()
         self._loaded = [set() for _ in self.backends]
         await close_each(self.backends[::-1])  # device 0 first, which owns the graphs of all
 

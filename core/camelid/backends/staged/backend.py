@@ -342,6 +342,7 @@ class StagedBackend(Backend):
             task.cancel()
         await gather(*tasks, return_exceptions=True)
         self._pending = []
+        self._states.clear()
         self._loaded = [set() for _ in self.backends]
         await close_each(self.backends)
 
