@@ -18,8 +18,8 @@ from camelid.cli.learn import command
 from camelid.errors import RequestError
 from camelid.learning import checks
 from camelid.learning.checks import read_checks
-from camelid.learning.gate import Check
 from camelid.learning.loops import Learning, Run
+from camelid.learning.retention import Check
 from camelid.learning.training import Pace
 from camelid.loading.options import LoadOptions
 from camelid.server.service.limits import Limits

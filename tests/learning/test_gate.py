@@ -16,10 +16,11 @@ from tests.support.bigram import Bigrams, BigramTrainer, told, words_of
 
 from camelid.learning.background import Background, When
 from camelid.learning.features import question_vector
-from camelid.learning.gate import Report, compare, folds, held_out, kept_requests
+from camelid.learning.gate import Report, compare, folds, held_out
 from camelid.learning.items import Exchange, Item
 from camelid.learning.loops import Bounds, Learning, Run
 from camelid.learning.memory import Memory
+from camelid.learning.retention import kept_requests
 from camelid.learning.rows import PastRequest
 from camelid.learning.sign_test import sign_test
 from camelid.learning.space import Space
@@ -223,7 +224,7 @@ def test_a_candidate_must_change_answers_not_only_make_them_surer(n_left: int, *
     ]  # fmt: skip
     trained = Trained(adapter=b"", scope=b"", config={})
     pace = Pace(time.monotonic, time.sleep)
-    report = held_out("adapter", items, lambda _: trained, cast("Evaluator", Surer(n_left)), pace)
+    report = held_out("adapter", items, lambda _: trained, cast("Evaluator", Surer(n_left)), pace).report
     assert (report.n_better, report.n_worse, report.n_answers_better) == (12, 0, n_left)
     assert report.is_accepted == is_accepted
     assert ("answers changed for the better" in report.why) != is_accepted
@@ -303,8 +304,8 @@ def test_a_run_ends_after_its_seconds_of_work_and_waits_for_a_busy_engine() -> N
 def test_kept_requests_are_the_nearest_and_random_others(
     model: Bigrams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("camelid.learning.gate.N_NEAR", 3)
-    monkeypatch.setattr("camelid.learning.gate.N_RANDOM", 4)
+    monkeypatch.setattr("camelid.learning.retention.N_NEAR", 3)
+    monkeypatch.setattr("camelid.learning.retention.N_RANDOM", 4)
     item = replace(told(model, 0, OTHERS[7][0], NAME), id=1)
     item = replace(item, exchange=replace(item.exchange, completion_id="past-9"))
     pairs = [(item, vector(OTHERS[7][0]).tobytes())]

@@ -251,16 +251,16 @@ def test_what_the_version_in_use_has_learnt_is_no_turn(tmp_path: Path) -> None:
     items = [store.add(item(i), vector_of(i).tobytes()) for i in (1, 2)]
     space = Space(Memory(), store)
     recall = Recall(tuple(items), (0.9, 0.8))
-    assert (space.learnt, recall.without(space.learnt)) == (frozenset(), recall)
+    assert (space.replaced, recall.without(space.replaced)) == (frozenset(), recall)
     made = Version(adapter=b"a", scope=b"s", config={}, items=item_hashes(store, [1]))
     publish(store, made)
-    assert recall.without(space.learnt) == Recall((items[1],), (0.8,))
+    assert recall.without(space.replaced) == Recall((items[1],), (0.8,))
     space.set_form("turns")
     asked = Asked(({"role": "user", "content": "q"},), (), vector_of(1), recall, recall)
     learner = Learner(space, cast("ModelSide", None))
     assert [len(learner.prompt(asked, names_adapter=names)) for names in (False, True)] == [3, 5]
     use(store, NO_VERSION)
-    assert space.learnt == frozenset()
+    assert space.replaced == frozenset()
     space.close()
 
 

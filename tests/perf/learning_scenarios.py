@@ -1,8 +1,8 @@
 """What cria learns from 20 corrections or thumbs, in the scenarios of tests/learning/scenarios.
 
 `python -m tests.perf.learning_scenarios [NAME ...] [--seeds 0 1 2 3 4] [--thumbs right|random|wrong]
-[--threads N]` prints for each scenario and seed: held-out answers right before, with memory alone and with
-the version that the gate published; skills lost and won among the retention items; the gate's report;
+[--threads N]` prints for each scenario and seed: held-out answers right before, with each form of memory,
+with the version that the gate published, and with both as they are served; skills lost and won among the retention items; the gate's report;
 seconds and bytes. A store of 600 past requests is filled first. The gate also asks checks of the 13 skills,
 drawn with another seed than the retention items. Nothing is chosen by held-out prompts or retention items.
 """
@@ -29,15 +29,17 @@ from camelid.api.thread import EngineThread
 from camelid.learning.items import Exchange, Item, Message, text_of
 from camelid.learning.loops import Bounds, Learning, Run
 from camelid.learning.memory import Memory
+from camelid.learning.orders import ORDERS
 from camelid.learning.rows import PastRequest
-from camelid.learning.space import Space
+from camelid.learning.space import FORMS, Space
 from camelid.learning.store.store import Store
 from camelid.learning.store.versions import BASE, current, version_of
 from camelid.learning.trained.recipe import Recipe
-from camelid.learning.training import Candidate, Pace, Question, Recalled, Trained
+from camelid.learning.training import Candidate, Given, Pace, Question, Recalled, Trained
 from cria.talk import Talk
 
 N_PAST = 600
+Task = tuple[Talk, Graded]
 THUMBS: dict[str, Callable[[bool, Random], bool]] = {
     "right": lambda is_right, _: is_right,
     "wrong": lambda is_right, _: not is_right,
@@ -81,13 +83,12 @@ class Bench:
         self.facts = BaseFacts(self.llm, thread.run, threads)
         self.evaluator = LlmEvaluator(self.facts)
 
-    def answers(self, candidate: Candidate, talks: Sequence[Talk]) -> list[str]:
-        given = self.evaluator.answers(candidate, [question_of(talk) for talk in talks])
-        return [written(each.answer) for each in given]
+    def given(self, candidate: Candidate, items: Sequence[Task]) -> list[Given]:
+        return list(self.evaluator.answers(candidate, [question_of(talk) for talk, _ in items]))
 
-    def passed(self, candidate: Candidate, items: Sequence[tuple[Talk, Graded]]) -> list[bool]:
-        answers = self.answers(candidate, [talk for talk, _ in items])
-        return [item.passed(answer) for (_, item), answer in zip(items, answers, strict=True)]
+    def passed(self, items: Sequence[Task], given: Sequence[Given]) -> list[bool]:
+        pairs = zip(items, given, strict=True)
+        return [item.passed(written(each.answer)) for (_, item), each in pairs]
 
     def exchange(self, id: str, talk: Talk) -> Exchange:
         """A past request, answered by the base."""
@@ -134,28 +135,40 @@ class Bench:
             held = [(task.talk, task) for task in made.held]
             left = kept(made, retention(seed))
             right = [item for item in space.memory.items if item.approved]
-            memory = Recalled(items=tuple(right), form=space.form, past=tuple(space.past))
-            candidates: dict[str, Candidate] = {"memory": memory}
-            if (name := current(store)) != BASE:
+            past, name = tuple(space.past), current(store)
+            candidates: dict[str, Candidate] = {
+                form: Recalled(items=tuple(right), form=form, past=past) for form in FORMS[:-1]
+            }
+            order: Sequence[str] = () if space.form == "none" else ("memory",)
+            if name != BASE:
                 version = version_of(store, name)
                 n_bytes = len(version.adapter) + len(version.scope)
                 candidates["version"] = Trained(
                     adapter=version.adapter, scope=version.scope, config=version.config
                 )
                 is_wide = bool(version.config["wide"])
-            before = (self.passed(None, held), self.passed(None, left))
+                order = ORDERS[space.form][version.config["order"]]
+            names = [space.form if actor == "memory" else "version" for actor in order]
+            base = (self.given(None, held), self.given(None, left))
+            before = (self.passed(held, base[0]), self.passed(left, base[1]))
             found: dict[str, Any] = {
-                "scenario": made.name,
-                "seed": seed,
-                "thumbs": thumbs,
-                "form": space.form,
+                "scenario": made.name, "seed": seed, "thumbs": thumbs, "form": space.form, "order": order,
+                "before": sum(before[0]), "kept": len(left),
+            }  # fmt: skip
+            given = {
+                name: (self.given(each, held), self.given(each, left)) for name, each in candidates.items()
             }
-            found |= {"before": sum(before[0]), "kept": len(left)}
-            for name, candidate in candidates.items():
-                after = self.passed(candidate, left)
-                pairs = list(zip(before[1], after, strict=True))
+            given["served"] = tuple(
+                [
+                    next((own for own in row if own.in_scope), old)
+                    for old, *row in zip(base[i], *(given[name][i] for name in names), strict=True)
+                ]
+                for i in (0, 1)
+            )
+            for name, (on_held, on_left) in given.items():
+                pairs = list(zip(before[1], self.passed(left, on_left), strict=True))
                 found[name] = {
-                    "held": sum(self.passed(candidate, held)),
+                    "held": sum(self.passed(held, on_held)),
                     "lost": sum(a and not b for a, b in pairs), "won": sum(b and not a for a, b in pairs),
                 }  # fmt: skip
             space.close()

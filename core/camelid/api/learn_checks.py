@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from camelid.loading.options import LoadOptions
 
 if TYPE_CHECKING:  # most models learn nothing
-    from camelid.learning.gate import Check
+    from camelid.learning.retention import Check
 
 
 async def checks_of(options: LoadOptions) -> tuple[Check, ...]:

@@ -28,9 +28,10 @@ from camelid.cli.command import (
 from camelid.cli.format import human, printable
 from camelid.cli.hub_download import local_path
 from camelid.learning.checks import read_checks
-from camelid.learning.gate import Check, Report
+from camelid.learning.gate import Report
 from camelid.learning.items import Item
 from camelid.learning.loops import Bounds, Learning
+from camelid.learning.retention import Check
 from camelid.learning.space import Space
 from camelid.learning.store.forget import forget
 from camelid.learning.store.lease import Lease

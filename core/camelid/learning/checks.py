@@ -15,8 +15,8 @@ from typing import Any, cast
 
 from camelid.errors import RequestError, shown
 from camelid.learning.calls import fault_of_calls
-from camelid.learning.gate import Check
 from camelid.learning.items import Message, answer_key, checked_correction
+from camelid.learning.retention import Check
 from camelid.learning.training import Question
 from camelid.requests.messages import checked_messages, checked_tools
 

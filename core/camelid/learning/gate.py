@@ -1,32 +1,24 @@
-"""The gate: a candidate is published only if held-out feedback improves by more than chance, at most two of
-300 past requests lose their answer, and requests out of its scope keep their very bits.
+"""The gate: a candidate is published only if held-out feedback improves by more than chance, and if it keeps
+what the base can (`retention.py`).
 """
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from random import Random
 from typing import Any, TypeVar
 
-from camelid.learning.features import DIM
 from camelid.learning.items import Item, Message, same_answer
 from camelid.learning.robust import conversation_key
-from camelid.learning.rows import PastRequest
 from camelid.learning.sign_test import LEVEL, sign_test
 from camelid.learning.training import Candidate, Evaluator, Given, Pace, Question, Trained
-from camelid.learning.vectors import Kernels, Rows
 
 N_FOLDS = 4
-N_NEAR, N_RANDOM = 150, 150
-MOST_LOST = 2
 FEWEST = 5  # differing items below which no test can pass
-SAME = 0.9  # similarity of questions from which an approved answer replaces another one rightly
 
 T = TypeVar("T")
 Make = Callable[[Sequence[Item]], Candidate]  # a candidate that has seen these items alone
-Check = tuple[Question, Callable[[Message], bool]]  # a question, and whether an answer to it is right
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +29,8 @@ class Report:
     past requests whose answers changed though nobody asked for it, and checks that the base passes.
     Answers rated -1 must not become likelier more often than rarer. `n_answers_better` and `n_answers_worse`
     count answers that changed: they pass the same test, since a candidate that only makes the base surer of
-    what it answers anyway gains nothing.
+    what it answers anyway gains nothing. `order` is one of `orders.py`; `n_memory` and `n_together` are the
+    held-out items that memory alone answers rightly, and memory and the candidate in that order.
     """
 
     name: str
@@ -57,6 +50,9 @@ class Report:
     lost: tuple[str, ...] = ()
     n_out_of_scope: int = 0
     n_changed_bits: int = 0
+    order: str = ""
+    n_memory: int = 0
+    n_together: int = 0
     seconds: float = 0.0
 
     def facts(self) -> dict[str, Any]:
@@ -89,23 +85,33 @@ def compare(item: Item, before: Message, after: Message, gain: float | None = No
     return change if item.approved else min(change, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The report on held-out items, and each item with the base's answer and the candidate's."""
+
+    report: Report
+    answered: tuple[tuple[Item, Given, Given], ...] = ()
+
+
 def held_out(
     name: str, items: Sequence[Item], make: Make, evaluator: Evaluator, pace: Pace, level: float = LEVEL
-) -> Report:
-    """The report on held-out items: each is answered by a candidate that has seen the other folds alone."""
-    report = Report(name=name, n_items=len(items))
+) -> Trial:
+    """The trial on held-out items: each is answered by a candidate that has seen the other folds alone."""
+    report, answered = Report(name=name, n_items=len(items)), list[tuple[Item, Given, Given]]()
     for part in folds(items):
         seen = {item.id for item in part}
         candidate = make([item for item in items if item.id not in seen])
         questions = [Question.of(item.exchange) for item in part]
-        before = _read(evaluator.answers(None, questions), pace)
-        after = _read(evaluator.answers(candidate, questions), pace)
+        before = asked(evaluator.answers(None, questions), pace)
+        after = asked(evaluator.answers(candidate, questions), pace)
         gains = _gains(candidate, part, evaluator, pace)
-        for item, a, b in zip(part, before, after, strict=True):
+        answered += zip(part, before, after, strict=True)
+        for item, a, b in answered[-len(part) :]:
             report = _counted(report, item, a.answer, b.answer, gains.get(item.id))
     p = sign_test(report.n_better, report.n_worse)
     is_accepted = p < level and _changes(report, level) and report.n_downs_likelier <= report.n_downs_rarer
-    return replace(report, p=p, why=_why_held_out(report, p, level), is_accepted=is_accepted)
+    report = replace(report, p=p, why=_why_held_out(report, p, level), is_accepted=is_accepted)
+    return Trial(report, tuple(answered))
 
 
 def _changes(report: Report, level: float) -> bool:
@@ -113,10 +119,15 @@ def _changes(report: Report, level: float) -> bool:
     return sign_test(report.n_answers_better, report.n_answers_worse) < level
 
 
+def is_right(item: Item, answer: Message) -> bool:
+    """True for the answer that the item approves."""
+    return item.approved is not None and same_answer(answer, item.approved)
+
+
 def change_of(item: Item, before: Message, after: Message) -> int:
     """+1 if an answer becomes the right one or is no longer the refused one, -1 for the reverse, else 0."""
     if item.approved:
-        return same_answer(after, item.approved) - same_answer(before, item.approved)
+        return is_right(item, after) - is_right(item, before)
     assert item.refused, "an item without a right answer refuses one"
     return same_answer(before, item.refused) - same_answer(after, item.refused)
 
@@ -126,10 +137,10 @@ def _gains(candidate: Candidate, items: Sequence[Item], evaluator: Evaluator, pa
     rated = [item for item in items if not item.correction]
     if not rated or not isinstance(candidate, Trained):
         return {}
-    return dict(zip((item.id for item in rated), _read(evaluator.gains(candidate, rated), pace), strict=True))
+    return dict(zip((item.id for item in rated), asked(evaluator.gains(candidate, rated), pace), strict=True))
 
 
-def _read(answers: Iterable[T], pace: Pace) -> list[T]:
+def asked(answers: Iterable[T], pace: Pace) -> list[T]:
     """All answers. Raises Interrupted between two."""
     found: list[T] = []
     for given in answers:
@@ -149,11 +160,10 @@ def _counted(report: Report, item: Item, before: Message, after: Message, gain: 
         likelier, rarer = report.n_downs_likelier + (gain > 0.0), report.n_downs_rarer + (gain < 0.0)
         return replace(report, n_downs_likelier=likelier, n_downs_rarer=rarer)
     difference = compare(item, before, after, gain)
-    right = item.approved
     return replace(
         report,
-        held_before=report.held_before + bool(right and same_answer(before, right)),
-        held_after=report.held_after + bool(right and same_answer(after, right)),
+        held_before=report.held_before + is_right(item, before),
+        held_after=report.held_after + is_right(item, after),
         n_better=report.n_better + (difference > 0),
         n_worse=report.n_worse + (difference < 0),
     )
@@ -173,77 +183,3 @@ def _why_held_out(report: Report, p: float, level: float) -> str:
     if report.n_better + report.n_worse < FEWEST:
         return f"{figures}: too few differ to tell a gain from chance; memory acts alone"
     return f"{figures}: no more than chance (p = {p:.3g}, needed below {level:g})"
-
-
-def kept_requests(
-    items: Sequence[tuple[Item, bytes]], others: Sequence[PastRequest], kernels: Kernels, seed: int = 0
-) -> list[tuple[PastRequest, Item | None]]:
-    """The past requests nearest to the feedback and as many random others, each with its nearest item if that
-    asks the same. `others` are requests that no feedback is on.
-    """
-    rows, by_id = Rows(DIM, kernels), {item.id: item for item, _ in items}
-    for item, vector in items:
-        rows.add(item.id, vector)
-    nearest = [(rows.nearest(array("f", request.vector), 1) or [(0.0, 0)])[0] for request in others]
-    order = sorted(range(len(others)), key=lambda i: -nearest[i][0])
-    rest = order[N_NEAR:]
-    chosen = [*order[:N_NEAR], *Random(seed).sample(rest, min(N_RANDOM, len(rest)))]
-    return [(others[i], by_id.get(nearest[i][1]) if nearest[i][0] >= SAME else None) for i in chosen]
-
-
-def retained(
-    report: Report,
-    candidate: Candidate,
-    kept: Sequence[tuple[PastRequest, Item | None]],
-    evaluator: Evaluator,
-    pace: Pace,
-    checks: Sequence[Check] = (),
-) -> Report:
-    """The report with the past requests and checks that a candidate loses."""
-    questions = [*(Question.of(past.exchange) for past, _ in kept), *(question for question, _ in checks)]
-    before = _read(evaluator.answers(None, questions), pace)
-    after = _read(evaluator.answers(candidate, questions), pace)
-    pairs = list(zip(before, after, strict=True))
-    outside = [(a, b) for a, b in pairs if not b.in_scope]
-    n_changed = sum(a.bits != b.bits for a, b in outside)
-    excused = candidate.excused if isinstance(candidate, Trained) else frozenset[str]()
-    lost = tuple(_lost(kept, checks, pairs, excused))
-    found = replace(
-        report, n_kept=len(pairs), lost=lost, n_out_of_scope=len(outside), n_changed_bits=n_changed
-    )
-    answers = [each.answer for each in before[len(kept) :]]
-    n_right = sum(is_right(answer) for (_, is_right), answer in zip(checks, answers, strict=True))
-    passed = f" and checks (the base passes {n_right} of {len(checks)})" if checks else ""
-    return _judged(found, f"past requests{passed}")
-
-
-def _lost(
-    kept: Sequence[tuple[PastRequest, Item | None]],
-    checks: Sequence[Check],
-    pairs: Sequence[tuple[Given, Given]],
-    excused: frozenset[str],
-) -> Iterator[str]:
-    """Names of the lost: the completion's id of a past request, the name or number of a check."""
-    n = len(kept)
-    for (past, item), (before, after) in zip(kept, pairs[:n], strict=True):
-        wanted = item.approved if item else None
-        is_wanted = wanted is not None and same_answer(after.answer, wanted)
-        is_wanted = is_wanted or past.exchange.completion_id in excused
-        if not is_wanted and not same_answer(before.answer, after.answer):
-            yield past.exchange.completion_id
-    for i, ((asked, is_right), (before, after)) in enumerate(zip(checks, pairs[n:], strict=True)):
-        if is_right(before.answer) and not is_right(after.answer):
-            yield asked.completion_id or f"check {i}"
-
-
-def _judged(report: Report, kept: str) -> Report:
-    """The report with its last word. `kept` is the noun of its items that may not be lost."""
-    if report.n_changed_bits:
-        n, of = report.n_changed_bits, report.n_out_of_scope
-        why = f"{n} of {of} requests out of scope lost their bits"
-    elif len(report.lost) > MOST_LOST:
-        why = f"{len(report.lost)} of {report.n_kept} {kept} lost their answer, at most {MOST_LOST} may"
-    else:
-        lost = f"{len(report.lost)} of {report.n_kept} {kept} lost"
-        return replace(report, why=f"{report.why}; {lost}") if report.is_accepted else report
-    return replace(report, is_accepted=False, why=why)

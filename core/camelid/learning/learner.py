@@ -99,7 +99,7 @@ class Learner:
     def prompt(self, asked: Asked, *, names_adapter: bool = False) -> list[Message]:
         """The messages to render: with earlier turns, where these are the form of memory.
 
-        Items that the version in use has learnt from are no turns: the gate judged its adapter without them.
+        Items in whose place the version in use acts are no turns: the gate judged its adapter without them.
         A request that names adapters has no learnt one.
         """
         turns = self._turns(asked, names_adapter=names_adapter)
@@ -109,7 +109,7 @@ class Learner:
         """The items that are earlier turns of a prompt."""
         if self.space.form != "turns" or not asked.recall or not asked.messages[0].get("role"):
             return Recall()
-        return asked.recall.without(frozenset[int]() if names_adapter else self.space.learnt)
+        return asked.recall.without(frozenset[int]() if names_adapter else self.space.replaced)
 
     def request(
         self,
@@ -126,8 +126,8 @@ class Learner:
         names adapters, or none on purpose, has no learnt one; nor has one that another adapter acts on. With
         `is_at_once`, the logits after the prompt are no reason to leave a look at it out.
         """
-        adapts = not (names_adapter or request.adapter or request.is_atomic)
         has_turns = bool(self._turns(asked, names_adapter=names_adapter))
+        adapts = not (names_adapter or request.adapter or request.is_atomic or has_turns)
         turn = Turn(asked, name, adapts, is_at_once, has_turns)
         if self._router is None:
             return self._noted(turn, self._mixed(request, asked.recall))
@@ -166,7 +166,7 @@ class Learner:
         if found is None:
             return None
         try:
-            acted = await self._router.looked(bare, found, partial(self._mixed_nearest, bare))
+            acted = await self._router.looked(bare, found, partial(self.mixed_nearest, bare))
             await self._router.side.access.prepare(acted)
         except CamelidError as error:
             self.space.failed(error)
@@ -197,7 +197,8 @@ class Learner:
 
         return watched(request, seen, turn.name)
 
-    def _mixed_nearest(self, request: Request, nearest: Sequence[int]) -> Request:
+    def mixed_nearest(self, request: Request, nearest: Sequence[int]) -> Request:
+        """The request with the mixture of these items' contexts, if those of one are known."""
         mixer = None if request.proposer else self.space.memory.mixer_of(nearest, request.n_prompt)
         return replace(request, mixer=mixer) if mixer else request
 

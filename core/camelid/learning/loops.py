@@ -6,13 +6,15 @@ all; a run may be stopped at any step.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from camelid.errors import CamelidError
-from camelid.learning.gate import Check, Report, held_out, kept_requests, retained
-from camelid.learning.items import Item
+from camelid.learning.gate import Report, Trial, asked, held_out
+from camelid.learning.items import Exchange, Item
+from camelid.learning.orders import Side, chosen, with_order
+from camelid.learning.retention import MOST_LOST, Check, Retention, kept_requests
 from camelid.learning.robust import trusted
 from camelid.learning.rows import MOST_FITTED, MOST_PAST
 from camelid.learning.sign_test import LEVEL
@@ -36,6 +38,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {"activated": {"activated": True}, "pla
 # Settings that a deep run compares on held-out items, on top of those of each kind.
 GRID: Sequence[Mapping[str, Any]] = ({"rank": 8}, {"rank": 4}, {"rank": 16}, {"rank": 8, "kl": 0.3})
 LEVELS = (0.04, 0.01)  # of the first kind that is tried, and of the next: LEVEL in all
+NOTHING = Side(Trial(Report(name="memory: none")), ())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +57,20 @@ class Run:
     reports: tuple[Report, ...]
     version: str | None = None
     form: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lesson:
+    """What a run learns from: items with right answers, refused answers, and what may not be lost."""
+
+    items: Sequence[Item]
+    refused: Sequence[Item]
+    retention: Retention
+
+    @property
+    def all(self) -> list[Item]:
+        """All items."""
+        return [*self.items, *self.refused]
 
 
 @dataclass(slots=True)
@@ -88,14 +105,15 @@ class Learning:
             report = Report(name="adapter", n_items=len(items), why=why)
             refuse(self.store, report.facts())
             return Run((report,))
-        form, of_memory = self._memory_form(items, pace)
+        lesson = Lesson(items, refused, self._retention(items, pace))
+        form, memory, of_memory = self._memory_form(lesson, pace)
         self.space.set_form(form)
         if self.trainer is None:
             return Run(tuple(of_memory), form=form)
-        found = list(self._candidates(items, refused, settings, pace, compares=compares))
-        reports = [*of_memory, *(report for _, report in found)]
-        best = max(found, key=lambda pair: (pair[1].is_accepted, pair[1].held_after, -pair[1].n_worse))
-        final, trained = self._final(items, refused, *best, pace)
+        found = list(self._candidates(lesson, settings, pace, compares=compares))
+        reports = [*of_memory, *(trial.report for _, trial in found)]
+        best, trial = max(found, key=lambda pair: _merit(pair[1].report))
+        final, trained = self._final(lesson, best, trial, (form, memory), pace)
         reports.append(final)
         if not final.is_accepted or trained is None:
             refuse(self.store, final.facts())
@@ -107,51 +125,66 @@ class Learning:
         kinds = KINDS.values()
         return self.run(pace, [{**kind, **own} for kind in kinds for own in GRID], compares=True)
 
+    def _retention(self, items: Sequence[Item], pace: Pace) -> Retention:
+        """The past requests and checks that a candidate may not lose, answered by the base."""
+        vectors = dict(self.store.vectors())
+        pairs = [(item, vectors[item.id]) for item in items if item.id in vectors]
+        ids = {each.completion_id for each in self._past}
+        past = [each for each in self.store.requests() if each.exchange.completion_id in ids]
+        kept = kept_requests(pairs, past, self.space.memory.kernels, self.bounds.seed)
+        found = Retention(kept, self.checks)
+        return replace(found, before=asked(self.evaluator.answers(None, found.questions), pace))
+
+    @property
+    def _past(self) -> Sequence[Exchange]:
+        return self.space.past[-MOST_PAST:]
+
     def _candidates(
         self,
-        items: Sequence[Item],
-        refused: Sequence[Item],
+        lesson: Lesson,
         settings: Sequence[Mapping[str, Any]],
         pace: Pace,
         *,
         compares: bool,
-    ) -> Iterator[tuple[Mapping[str, Any], Report]]:
-        """Settings with their held-out reports, up to the first that passes unless all are compared."""
+    ) -> Iterator[tuple[Mapping[str, Any], Trial]]:
+        """Settings with their trials, up to the first that passes unless all are compared."""
         for i, own in enumerate(settings):
             level = LEVEL / len(settings) if compares else LEVELS[min(i, len(LEVELS) - 1)]
             try:
-                report = self._held_out(items, refused, own, pace, level)
+                trial = self._trial(lesson, own, pace, level)
             except CamelidError as error:
-                report = Report(name=f"adapter: {_words(own)}", n_items=len(items), why=error.message)
-            yield own, report
-            if report.is_accepted and not compares:
+                name, n = f"adapter: {_words(own)}", len(lesson.items)
+                trial = Trial(Report(name=name, n_items=n, why=error.message))
+            yield own, trial
+            if trial.report.is_accepted and not compares:
                 return
 
-    def _memory_form(self, items: Sequence[Item], pace: Pace) -> tuple[str, list[Report]]:
-        """The form of memory with the most held-out answers right; none unless it helps."""
-        reports = [
-            held_out(f"memory: {form}", items, self._recalled(form), self.evaluator, pace)
-            for form in FORMS[:-1]
-        ]
-        best = max(reports, key=lambda report: (report.is_accepted, report.held_after))
-        # Too few items to tell: memory stays on, as its scope is narrow.
-        helps = best.n_better >= best.n_worse
-        return (best.name.removeprefix("memory: ") if helps else FORMS[-1]), reports
+    def _memory_form(self, lesson: Lesson, pace: Pace) -> tuple[str, Side, list[Report]]:
+        """The form of memory with the most held-out answers right, its answers, and the reports.
 
-    def _recalled(self, form: str) -> Callable[[Sequence[Item]], Candidate]:
-        past = tuple(self.space.past[-MOST_PAST:])
-        return lambda seen: Recalled(items=tuple(seen), form=form, past=past)
+        A form that helps less than it harms, or that loses too many past requests, is none.
+        """
+        past, sides, reports = tuple(self._past), dict[str, Side](), list[Report]()
+        for form in FORMS[:-1]:
 
-    def _held_out(
-        self,
-        items: Sequence[Item],
-        refused: Sequence[Item],
-        settings: Mapping[str, Any],
-        pace: Pace,
-        level: float,
-    ) -> Report:
-        """The report of a kind of adapter on items that it has not seen."""
-        ids = {item.id for item in refused}
+            def recalled(seen: Sequence[Item], form: str = form) -> Recalled:
+                right = tuple(item for item in seen if item.approved)
+                return Recalled(items=right, form=form, past=past)
+
+            trial = held_out(f"memory: {form}", lesson.all, recalled, self.evaluator, pace)
+            questions = lesson.retention.questions
+            kept = asked(self.evaluator.answers(recalled(lesson.items), questions), pace)
+            report = lesson.retention.judged(trial.report, kept)
+            reports.append(report)
+            # Too few items to tell: memory stays on, as its scope is narrow.
+            if report.n_better >= report.n_worse and len(report.lost) <= MOST_LOST:
+                sides[form] = Side(replace(trial, report=report), kept)
+        best = max(sides, key=lambda form: _merit(sides[form].trial.report), default=FORMS[-1])
+        return best, sides.get(best, NOTHING), reports
+
+    def _trial(self, lesson: Lesson, settings: Mapping[str, Any], pace: Pace, level: float) -> Trial:
+        """A kind of adapter on items that it has not seen."""
+        ids = {item.id for item in lesson.refused}
 
         def make(seen: Sequence[Item]) -> Candidate:
             right = [item for item in seen if item.id not in ids]
@@ -159,7 +192,7 @@ class Learning:
             return self._trained(right, wrong, settings, pace, is_trial=True)
 
         name = f"adapter: {_words(settings)}"
-        return held_out(name, [*items, *refused], make, self.evaluator, pace, level)
+        return held_out(name, lesson.all, make, self.evaluator, pace, level)
 
     def _trained(
         self,
@@ -185,23 +218,25 @@ class Learning:
 
     def _final(
         self,
-        items: Sequence[Item],
-        refused: Sequence[Item],
+        lesson: Lesson,
         settings: Mapping[str, Any],
-        report: Report,
+        trial: Trial,
+        memory: tuple[str, Side],
         pace: Pace,
     ) -> tuple[Report, Trained | None]:
         """The candidate that has seen all items, and what it loses; none is trained if folds were refused."""
-        if not report.is_accepted:
-            return replace(report, seconds=pace.spent), None
-        trained = self._trained(items, refused, settings, pace)
-        vectors = dict(self.store.vectors())
-        pairs = [(item, vectors[item.id]) for item in items if item.id in vectors]
-        ids = {each.completion_id for each in self.space.past[-MOST_PAST:]}
-        past = [each for each in self.store.requests() if each.exchange.completion_id in ids]
-        kept = kept_requests(pairs, past, self.space.memory.kernels, self.bounds.seed)
-        judged = retained(report, trained, kept, self.evaluator, pace, self.checks)
-        return replace(judged, seconds=pace.spent), trained
+        if not trial.report.is_accepted:
+            return replace(trial.report, seconds=pace.spent), None
+        trained = self._trained(lesson.items, lesson.refused, settings, pace)
+        kept = asked(self.evaluator.answers(trained, lesson.retention.questions), pace)
+        report = lesson.retention.judged(trial.report, kept, trained.excused)
+        if report.is_accepted:
+            form, side = memory
+            choice = chosen(form, side, Side(trial, kept, trained.excused), lesson.retention)
+            n_memory = report.held_before if side is NOTHING else side.trial.report.held_after
+            report = with_order(report, choice, n_memory)
+            trained = replace(trained, config={**trained.config, "order": choice.order})
+        return replace(report, seconds=pace.spent), trained
 
     def _publish(self, items: Sequence[Item], trained: Trained, report: Report, since: int) -> str:
         version = Version(
@@ -210,6 +245,11 @@ class Learning:
             report=report.facts(),
         )  # fmt: skip
         return publish(self.store, version, since).name
+
+
+def _merit(report: Report) -> tuple[bool, int, int]:
+    """Greater for a better candidate."""
+    return report.is_accepted, report.held_after, -report.n_worse
 
 
 def _words(settings: Mapping[str, Any]) -> str:

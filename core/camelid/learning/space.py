@@ -130,13 +130,13 @@ class Space:
         return [each for each in base if each.completion_id not in on and conversation_key(each) not in keys]
 
     @property
-    def learnt(self) -> frozenset[int]:
-        """The items that the version in use has learnt from."""
+    def replaced(self) -> frozenset[int]:
+        """The items in whose place the version in use acts."""
         if self.store is None:
             return frozenset()
-        from camelid.learning.store.versions import learnt_items
+        from camelid.learning.store.versions import replaced_items
 
-        return learnt_items(self.store)
+        return replaced_items(self.store)
 
     def set_contexts(self, item: Item, found: Contexts) -> None:
         """Stores the contexts of an item's answer."""

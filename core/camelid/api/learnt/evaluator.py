@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Coroutine, Iterator, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import inf
@@ -14,15 +13,17 @@ from camelid.api.learnt.base_facts import BaseFacts
 from camelid.errors import CamelidError, ContextOverflowError
 from camelid.learning.items import Item
 from camelid.learning.learner import Learner
-from camelid.learning.memory import Memory
+from camelid.learning.memory import COARSE, Memory
 from camelid.learning.space import Space
-from camelid.learning.trained.acting import Acting
-from camelid.learning.trained.memory_scope import MemoryScope
-from camelid.learning.trained.routing import Router
+from camelid.learning.trained.acting import Acting, PromptScope
+from camelid.learning.trained.memory_scope import MemoryScope, Near
+from camelid.learning.trained.routing import N_NEAREST
 from camelid.learning.training import Candidate, Given, Question, Recalled, Trained
 from camelid.requests.output_text import answer_message
 
 CANDIDATE = "learnt: candidate"  # the name under which a candidate's adapter is loaded
+NOTHING: Mapping[str, bool] = {}
+EMPTY = Given(answer={"role": "assistant", "content": ""}, bits=b"")  # to a prompt that no longer fits
 T = TypeVar("T")
 
 
@@ -38,7 +39,11 @@ class LlmEvaluator:
         if isinstance(candidate, Trained):
             acting = self._facts.run(self._loaded(candidate))
             return self._each([self._acted(acting, candidate, question) for question in questions])
-        learner = self._facts.run(self._recalling(candidate)) if candidate else None
+        if candidate is None:
+            return self._each([self._base(question) for question in questions])
+        learner, near = self._facts.run(self._recalling(candidate))
+        if near:
+            return self._each([self._mixed(learner, near, question) for question in questions])
         return self._each([self._answer(learner, question) for question in questions])
 
     def gains(self, candidate: Trained, items: Sequence[Item]) -> Iterator[float]:
@@ -64,35 +69,45 @@ class LlmEvaluator:
         await self._llm.running.add_adapter(acting.adapter, is_private=True)
         return acting
 
-    async def _is_near(self, acting: Acting, question: Question, left_out: bool | None = None) -> bool:
-        """True for a question in scope; `left_out` is what a head found that has not seen it."""
+    async def _is_near(
+        self, scope: PromptScope, question: Question, left_out: Mapping[str, bool] = NOTHING
+    ) -> bool:
+        """True for a question in scope. `left_out` is, by completion, what a head found without the question
+        of a past request that it was fitted to.
+        """
         known = await self._facts.of(question)
         if known is None:
             return False
-        scope, is_near = acting.scope, left_out
+        is_near = left_out.get(question.completion_id)
         if is_near is None:
             is_near = scope.passes(known.prefilter_features) and scope.has(known.features)
         return is_near and scope.agrees(known.draft(scope.n_drafted))
 
+    async def _base(self, question: Question) -> Given:
+        """The base's answer."""
+        known = await self._facts.of(question)
+        return Given(answer=known.answer, bits=known.bits) if known else EMPTY
+
     async def _acted(self, acting: Acting, candidate: Trained, question: Question) -> Given:
         """The answer with an adapter, or the base's out of its scope."""
-        left_out = candidate.left_out.get(question.completion_id)
+        if await self._facts.of(question) is None:
+            return EMPTY
         try:
-            is_near = await self._is_near(acting, question, left_out)
+            is_near = await self._is_near(acting.scope, question, candidate.left_out)
             request = self._facts.request(question)
             if is_near:
                 adapter = self._llm.running.adapters.select_private(CANDIDATE, request.prompt_ids)
                 request = replace(request, adapter=adapter)
             done, bits = await self._facts.answered(request)
         except CamelidError as error:
-            return refused(error)
+            return replace(EMPTY, bits=error.message.encode())
         return Given(answer=answer_message(done), bits=bits, in_scope=is_near)
 
     async def _gain(self, acting: Acting, item: Item) -> float:
         """0 also for a conversation that no longer fits the model."""
         question = Question.of(item.exchange)
         try:
-            if not await self._is_near(acting, question):
+            if not await self._is_near(acting.scope, question):
                 return 0.0
             prompt = self._facts.request(question).prompt_ids
             adapter = self._llm.running.adapters.select_private(CANDIDATE, prompt)
@@ -104,41 +119,46 @@ class LlmEvaluator:
             return 0.0
         return after - before
 
-    async def _recalling(self, candidate: Recalled) -> Learner:
-        """A learner of these items alone, in memory."""
-        space = Space(Memory())
+    async def _recalling(self, candidate: Recalled) -> tuple[Learner, Near | None]:
+        """A learner of these items alone, in memory, and the scope of its mixtures; without one, the
+        similarity of words decides.
+        """
+        space, side = Space(Memory()), self._facts.side
         space.set_form(candidate.form)
         for item in candidate.items:
-            vector = self._facts.side.vector(item.exchange.question)
+            vector = side.vector(item.exchange.question)
             space.memory.add(item, vector.tobytes())
-        side = self._facts.side
+        learner = Learner(space, side)
         if candidate.form != "mix":
-            return Learner(space, side)
-        learner, acting = Learner(space, side, Router(side)), space.memory.acting
+            return learner, None
         while await learner.settle():
             pass
-        near = await self._memory_scope.fit(acting, candidate.past, inf)
-        space.set_near(near, space.memory.n_changes)
-        return learner
+        return learner, await self._memory_scope.fit(space.memory.acting, candidate.past, inf)
 
-    async def _answer(self, learner: Learner | None, question: Question) -> Given:
-        """The answer with memory, or the base's."""
+    async def _mixed(self, learner: Learner, near: Near, question: Question) -> Given:
+        """The answer with the mixture of the nearest items, or the base's out of memory's scope."""
         given = {"tools": list(question.tools)} if question.tools else {}
-        asked = learner.asked(list(question.messages), given) if learner else None
+        asked, known = learner.asked(list(question.messages), given), await self._facts.of(question)
+        is_asked = asked is not None and bool(asked.nearest.within(COARSE))
+        if known is None or not is_asked or not await self._is_near(near.scope, question, near.left_out):
+            return await self._base(question)
+        request = self._facts.request(question)
+        mixed = learner.mixed_nearest(request, near.nearest(known.features, N_NEAREST))
+        done, bits = await self._facts.answered(mixed)
+        return Given(answer=answer_message(done), bits=bits, in_scope=mixed.mixer is not None)
+
+    async def _answer(self, learner: Learner, question: Question) -> Given:
+        """The answer with memory whose scope is the similarity of words, or the base's."""
+        given = {"tools": list(question.tools)} if question.tools else {}
+        asked = learner.asked(list(question.messages), given)
+        if asked is None:
+            return await self._base(question)
+        turns = tuple(learner.prompt(asked))
         try:
-            turns = tuple(learner.prompt(asked)) if learner and asked else question.messages
             request = self._facts.request(replace(question, messages=turns))
-            if learner and asked:
-                request = await learner.request(request, asked, is_at_once=True).routed()
+            request = await learner.request(request, asked, is_at_once=True).routed()
             done, bits = await self._facts.answered(request)
         except CamelidError as error:
-            return refused(error)
+            return replace(EMPTY, bits=error.message.encode())
         in_scope = request.mixer is not None or turns != question.messages
         return Given(answer=answer_message(done), bits=bits, in_scope=in_scope)
-
-
-def refused(error: CamelidError) -> Given:
-    """An empty answer: to a prompt that no longer fits the model."""
-    return Given(
-        answer={"role": "assistant", "content": ""}, bits=hashlib.sha256(error.message.encode()).digest()
-    )

@@ -12,7 +12,7 @@ from camelid.api.thread import EngineThread
 from camelid.backends.registry import processor_name
 from camelid.learning import loops
 from camelid.learning.background import Background
-from camelid.learning.gate import Check
+from camelid.learning.retention import Check
 from camelid.learning.space import Space
 from camelid.learning.trained.recipe import Recipe
 from camelid.learning.training import Pace

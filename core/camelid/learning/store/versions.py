@@ -167,12 +167,15 @@ def current(store: Store) -> str:
     return store.fact("current") or BASE
 
 
-def learnt_items(store: Store) -> frozenset[int]:
-    """The items that the version in use has learnt from."""
-    rows = store.connection.rows(
-        "SELECT i.item FROM version_items i JOIN versions v ON v.hash = i.version "
-        "WHERE 'v' || v.number = (SELECT value FROM facts WHERE name='current')"
+def replaced_items(store: Store) -> frozenset[int]:
+    """The items that the version in use has learnt from, unless memory acts before it (`orders.py`)."""
+    found = store.connection.rows(
+        "SELECT hash, config FROM versions "
+        "WHERE 'v' || number = (SELECT value FROM facts WHERE name='current')"
     )
+    if not found or json.loads(found[0][1]).get("order") == "first":
+        return frozenset()
+    rows = store.connection.rows("SELECT item FROM version_items WHERE version = ?", found[0][0])
     return frozenset(item for (item,) in rows)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from camelid.learning.orders import Order
 from camelid.learning.trained.adapter_bytes import adapter_from_bytes
 from camelid.learning.trained.scope_head import F32, ScopeHead
 from camelid.learning.trained.shapes import DRAFT_TOKENS, shape_hash
@@ -65,16 +66,25 @@ class PromptScope:
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """A trained adapter and the scope in which it acts."""
+    """A trained adapter, the scope in which it acts, its order with memory (`orders.py`), and the items that
+    it has learnt from.
+    """
 
     adapter: Adapter
     scope: PromptScope
+    order: Order = "after"
+    learnt: frozenset[int] = frozenset()
 
     @classmethod
     def of(cls, name: str, adapter: bytes, scope: bytes, config: Mapping[str, Any]) -> Acting:
         """The acting adapter of a version's bytes, under a name."""
         n_drafted = int(config.get("drafted", DRAFT_TOKENS))
-        return cls(adapter_from_bytes(adapter, name), PromptScope.of(scope, config.get("shapes"), n_drafted))
+        found = PromptScope.of(scope, config.get("shapes"), n_drafted)
+        return cls(adapter_from_bytes(adapter, name), found, config.get("order", "after"))
+
+    def yields_to(self, items: Sequence[int]) -> bool:
+        """True if memory's items, the nearest first, act on a prompt in both scopes."""
+        return self.order == "first" or items[0] not in self.learnt
 
 
 def prefilter_features(vector: Sequence[float], sketch: Sequence[float]) -> F32:

@@ -29,6 +29,8 @@ class Near:
 
     scope: PromptScope
     items: tuple[int, ...]  # in the order of the head's first keys
+    # For the gate, by completion of a past request: whether a head without it has it in scope.
+    left_out: Mapping[str, bool] = field(default_factory=dict[str, bool])
 
     def nearest(self, features: F32, n: int) -> list[int]:
         """The numbers of the items nearest to the prompt of these features, the nearest first."""
@@ -84,7 +86,8 @@ class MemoryScope:
             return None
         drafts = [self._drafts[id] for item in items if (id := item.exchange.completion_id) in self._drafts]
         ids = tuple(item.id for item in read)
-        return await asyncio.to_thread(_fit, inside, outside, drafts, ids)
+        names = [each.completion_id for each in latest if self._is_read(each)]
+        return await asyncio.to_thread(_fit, inside, outside, drafts, ids, names)
 
     async def _read_all(self, asked: Sequence[Exchange], past: Sequence[Exchange], ends: float) -> None:
         """Reads what is not known yet, at least one prompt, until `ends` of the monotonic clock."""
@@ -147,8 +150,12 @@ def _fit(
     outside: Sequence[tuple[F32, F32]],
     drafts: Sequence[str],
     ids: tuple[int, ...],
+    names: Sequence[str],
 ) -> Near:
     (events, asked), (past, before) = (map(np.stack, zip(*rows, strict=True)) for rows in (inside, outside))
     found = fitted(events, past, past[:0], np.zeros(len(past), bool))
     first = prefilter(asked, before, np.ones(len(before), bool))
-    return Near(PromptScope(found.head, draft_shapes(drafts), first), ids)
+    left_out = {
+        name: bool(score > found.head.threshold) for name, score in zip(names, found.past, strict=True)
+    }
+    return Near(PromptScope(found.head, draft_shapes(drafts), first), ids, left_out)

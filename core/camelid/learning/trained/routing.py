@@ -56,7 +56,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The candidates that may act on a request: the version in use, before memory."""
+    """The candidates that may act on a request: the version in use, and memory."""
 
     acting: Acting | None
     near: Near | None
@@ -128,22 +128,24 @@ class Router:
 
     async def candidates(self, near: Near | None, *, adapts: bool) -> Candidates:
         """The candidates for a request. Raises CamelidError for a version that cannot be read."""
-        return Candidates(await self._in_use() if adapts else None, near)
+        acting = await self._in_use() if adapts else None
+        return Candidates(acting, None if acting and acting.order == "alone" else near)
 
     async def looked(
         self, request: Request, found: Candidates, mixed: Callable[[Sequence[int]], Request]
     ) -> Request:
-        """The request with the version's adapter, if its prompt is in the version's scope; else as `mixed`
-        returns it, if the prompt is in memory's scope. Raises CamelidError.
+        """The request with the version's adapter or as `mixed` returns it, if its prompt is in the version's
+        or memory's scope; in both, by the version's order. Raises CamelidError.
         """
-        look, near = Look(request, self.side), found.near
-        if found.acting and await look.is_in(found.acting.scope):
-            adapter = await self._selected(found.acting, request)
-            if adapter:
-                return adapter
-        if near and await look.is_in(near.scope):
-            return mixed(near.nearest(await look.features(), N_NEAREST))
-        return request
+        look, near, acting = Look(request, self.side), found.near, found.acting
+        is_near = near is not None and await look.is_in(near.scope)
+        nearest = near.nearest(await look.features(), N_NEAREST) if near and is_near else []
+        recalled = mixed(nearest) if nearest else request
+        if recalled is not request and (acting is None or acting.yields_to(nearest)):
+            return recalled
+        if acting and await look.is_in(acting.scope):
+            return await self._selected(acting, request) or recalled
+        return recalled
 
     async def _selected(self, acting: Acting, request: Request) -> Request | None:
         """The request with the adapter, loaded again if it was unloaded for others."""
@@ -176,4 +178,5 @@ def _read(store: Store, name: str) -> Acting | None:
     if version.status == "stale":
         return None
     title = f"learnt: {version.hash[:16]}"
-    return Acting.of(title, version.adapter, version.scope, version.config)
+    acting = Acting.of(title, version.adapter, version.scope, version.config)
+    return replace(acting, learnt=frozenset(id for id, _ in version.items))

@@ -18,9 +18,9 @@ from camelid.api.load import aload_with
 from camelid.engine.request import Request
 from camelid.errors import CamelidError
 from camelid.learning.background import Background
-from camelid.learning.gate import Check
 from camelid.learning.learner import Learner
 from camelid.learning.model_side import EngineAccess, EngineSide
+from camelid.learning.retention import Check
 from camelid.learning.space import Space
 from camelid.requests.build import RequestBuilder
 from camelid.requests.output_text import Completion

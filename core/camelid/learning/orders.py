@@ -1,0 +1,95 @@
+"""Orders: what acts on a request that both memory and a version in use have in scope.
+
+The gate compares the orders on the same held-out items and past requests, and memory alone with them: a
+version must not take rightly answered requests from memory. Items that came after a version act before it,
+so that a correction of its answer takes effect at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from camelid.learning.gate import Report, Trial, is_right
+from camelid.learning.retention import MOST_LOST, Retention
+from camelid.learning.training import Given
+
+Order = Literal["after", "first", "alone"]  # memory after the version, before it, or not at all
+Actor = Literal["adapter", "memory"]
+# What acts, the first in scope alone, by form of memory. Earlier turns stand in a prompt before its scope is
+# known, so that they cannot act after an adapter.
+ORDERS: Mapping[str, Mapping[Order, Sequence[Actor]]] = {
+    "mix": {"after": ("adapter", "memory"), "first": ("memory", "adapter"), "alone": ("adapter",)},
+    "turns": {"after": ("adapter",), "first": ("memory", "adapter")},
+    "none": {"after": ("adapter",)},
+}
+
+
+NO_IDS = frozenset[str]()
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Memory or a version at the gate: its trial on held-out items, its answers to the questions of the
+    retention, and the past requests that it is meant to change.
+    """
+
+    trial: Trial
+    kept: Sequence[Given]
+    excused: frozenset[str] = NO_IDS
+
+    @property
+    def given(self) -> list[Given]:
+        """Its answers to the held-out items."""
+        return [given for _, _, given in self.trial.answered]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """An order with its held-out right answers and its lost past requests and checks."""
+
+    order: Order
+    n_right: int
+    lost: tuple[str, ...]
+
+
+def chosen(form: str, memory: Side, adapter: Side, retention: Retention) -> Choice:
+    """The order with the most held-out right answers among those that lose at most MOST_LOST; of equal ones
+    the first. The adapter alone is taken to lose no more.
+    """
+    sides: Mapping[Actor, Side] = {"adapter": adapter, "memory": memory}
+    choices = [
+        _choice(order, [sides[name] for name in names], retention) for order, names in ORDERS[form].items()
+    ]
+    kept = [choice for choice in choices if len(choice.lost) <= MOST_LOST]
+    return max(kept or choices[-1:], key=lambda choice: choice.n_right)
+
+
+def _choice(order: Order, sides: Sequence[Side], retention: Retention) -> Choice:
+    n_right = 0
+    for (item, base, _), *row in zip(sides[0].trial.answered, *(side.given for side in sides), strict=True):
+        n_right += is_right(item, _acted(sides, row, base)[0].answer)
+    rows = zip(*(side.kept for side in sides), strict=True)
+    after = [_acted(sides, row, base) for row, base in zip(rows, retention.before, strict=True)]
+    ids = [question.completion_id for question in retention.questions]
+    excused = {id for id, (_, own) in zip(ids, after, strict=True) if id in own}
+    return Choice(order, n_right, retention.lost([given for given, _ in after], excused))
+
+
+def _acted(sides: Sequence[Side], row: Sequence[Given], base: Given) -> tuple[Given, frozenset[str]]:
+    """The answer of the first side that has the question in scope, and what that side is excused from."""
+    found = ((given, side.excused) for side, given in zip(sides, row, strict=True) if given.in_scope)
+    return next(found, (base, NO_IDS))
+
+
+def with_order(report: Report, choice: Choice, n_memory: int) -> Report:
+    """The report with its order; refused if memory alone answers more of the held-out items rightly."""
+    found = replace(
+        report, order=choice.order, n_memory=n_memory, n_together=choice.n_right, lost=choice.lost
+    )
+    of = f"memory alone has {n_memory} of {report.n_items} held-out items right"
+    if choice.n_right < n_memory:
+        return replace(found, is_accepted=False, why=f"{of}, with the adapter {choice.n_right}")
+    together = f"memory {choice.order}: {choice.n_right} right, {len(choice.lost)} lost"
+    return replace(found, why=f"{report.why}; {of}, {together}")
