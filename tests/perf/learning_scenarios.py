@@ -2,9 +2,10 @@
 
 `python -m tests.perf.learning_scenarios [NAME ...] [--seeds 0 1 2 3 4] [--thumbs right|random|wrong]
 [--threads N]` prints for each scenario and seed: held-out answers right before, with each form of memory,
-with the version that the gate published, and with both as they are served; skills lost and won among the retention items; the gate's report;
-seconds and bytes. A store of 600 past requests is filled first. The gate also asks checks of the 13 skills,
-drawn with another seed than the retention items. Nothing is chosen by held-out prompts or retention items.
+with the version that the gate published, and with both as they are served; skills lost and won among the
+retention items; the gate's report; seconds and bytes. A store of 600 past requests is filled first. The gate
+also asks checks of the 13 skills, drawn with another seed than the retention items. Nothing is chosen by
+held-out prompts or retention items.
 """
 
 from __future__ import annotations
@@ -158,12 +159,9 @@ class Bench:
             given = {
                 name: (self.given(each, held), self.given(each, left)) for name, each in candidates.items()
             }
-            given["served"] = tuple(
-                [
-                    next((own for own in row if own.in_scope), old)
-                    for old, *row in zip(base[i], *(given[name][i] for name in names), strict=True)
-                ]
-                for i in (0, 1)
+            given["served"] = (
+                served(base[0], [given[name][0] for name in names]),
+                served(base[1], [given[name][1] for name in names]),
             )
             for name, (on_held, on_left) in given.items():
                 pairs = list(zip(before[1], self.passed(left, on_left), strict=True))
@@ -176,6 +174,12 @@ class Bench:
                 "seconds": round(seconds, 1), "filled": round(filled - began, 1), "bytes": n_bytes,
                 "wide": is_wide, "reports": reports_of(run),
             }  # fmt: skip
+
+
+def served(base: Sequence[Given], candidates: Sequence[Sequence[Given]]) -> list[Given]:
+    """The answers of the first candidates in scope, else of the base."""
+    rows = zip(base, *candidates, strict=True)
+    return [next((own for own in row if own.in_scope), old) for old, *row in rows]
 
 
 def reports_of(run: Run) -> list[str]:

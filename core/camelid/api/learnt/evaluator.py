@@ -33,6 +33,7 @@ class LlmEvaluator:
     def __init__(self, facts: BaseFacts) -> None:
         self._facts, self._llm = facts, facts.llm
         self._memory_scope = MemoryScope(facts.side)
+        self._of_base: dict[str, Given] = {}
 
     def answers(self, candidate: Candidate, questions: Sequence[Question]) -> Iterator[Given]:
         """As `Evaluator.answers`."""
@@ -84,9 +85,14 @@ class LlmEvaluator:
         return is_near and scope.agrees(known.draft(scope.n_drafted))
 
     async def _base(self, question: Question) -> Given:
-        """The base's answer."""
-        known = await self._facts.of(question)
-        return Given(answer=known.answer, bits=known.bits) if known else EMPTY
+        """The base's answer, once: without a probe, whose program rounds otherwise."""
+        if question.key not in self._of_base:
+            given = EMPTY
+            if await self._facts.of(question):
+                done, bits = await self._facts.answered(self._facts.request(question))
+                given = Given(answer=answer_message(done), bits=bits)
+            self._of_base[question.key] = given
+        return self._of_base[question.key]
 
     async def _acted(self, acting: Acting, candidate: Trained, question: Question) -> Given:
         """The answer with an adapter, or the base's out of its scope."""
