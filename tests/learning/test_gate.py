@@ -143,6 +143,8 @@ def test_a_good_candidate_is_published_and_undo_gives_the_former_bits(lesson: Le
     assert report.p < 0.01
     assert report.n_out_of_scope == report.n_kept == len(OTHERS)
     version = version_of(lesson.store, "v1")
+    assert (version.config["order"], report.order, report.n_together) == ("after", "after", report.held_after)
+    assert 0 < report.n_memory <= report.n_together
     assert [id for id, _ in version.items] == [item.id for item in lesson.space.memory.items]
     assert version.report["why"] == report.why
     changed = [a != b for a, b in zip(before, lesson.bits("v1"), strict=True)]
@@ -240,6 +242,19 @@ def test_a_candidate_that_forgets_is_refused(tmp_path: Path, model: Bigrams) -> 
     assert "past requests lost their answer, at most 2 may" in run.reports[-1].why
     assert len(run.reports[-1].lost) > 2
     assert all(name.startswith("past-") for name in run.reports[-1].lost)
+    lesson.space.close()
+
+
+def test_a_form_of_memory_that_forgets_is_not_used(tmp_path: Path, model: Bigrams) -> None:
+    """Feedback that shares its words with past requests: the mixture answers them with the name."""
+    items = [told(model, i, f"{question} what llama eats in", NAME) for i, question in enumerate(ASKED)]
+    lesson = Lesson(tmp_path, items, model, BigramTrainer())
+    run = lesson.run()
+    mixed, turns = run.reports[:2]
+    assert (mixed.name, mixed.held_after, mixed.is_accepted, len(mixed.lost) > 2) == (
+        "memory: mix", 12, False, True
+    )  # fmt: skip
+    assert (turns.held_after, turns.lost, run.form, lesson.space.form) == (0, (), "none", "none")
     lesson.space.close()
 
 

@@ -30,7 +30,7 @@ from camelid.learning.memory import Memory
 from camelid.learning.rows import MEMORY_SCOPE, PastRequest
 from camelid.learning.space import Space
 from camelid.learning.store.store import Store
-from camelid.learning.store.versions import current, undo
+from camelid.learning.store.versions import current, undo, version_of
 from camelid.learning.trained.acting import Acting, PromptScope
 from camelid.learning.trained.adapter_bytes import adapter_from_bytes, adapter_to_bytes
 from camelid.learning.trained.edits import Edit, answered_word, shared_edit
@@ -294,6 +294,19 @@ def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
     assert not any(is_learnt(len(others)))
     n_looked = llm.counters.encoded - n_encoded
     assert n_looked < len(others) / 3, "most prompts are not read once more for their features"
+    assert version_of(store, "v1").config["order"] == run.reports[-1].order != ""
+    talk = next(task.talk for task, (text, _) in zip(held, after, strict=True) if task.passed(text))
+    corrected = exchange("late", talk.messages)
+    right = {"role": "assistant", "content": "My name is Zed."}
+    late = space.feedback(
+        Item(exchange=corrected, rating=-1, correction=right), facts.side.vector(corrected.question)
+    )
+    space.set_form("mix")
+    while thread.run(learner.settle()) or not learner.is_settled:
+        pass
+    assert answers([talk])[0][0] == "My name is Zed.", "an item newer than the version acts before it"
+    space.forget(late.id)
+    space.set_form("none")
     (name,) = [
         name for name in llm.running.adapters._loaded if name.startswith("learnt: ") and "cand" not in name
     ]

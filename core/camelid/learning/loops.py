@@ -176,8 +176,9 @@ class Learning:
             kept = asked(self.evaluator.answers(recalled(lesson.items), questions), pace)
             report = lesson.retention.judged(trial.report, kept)
             reports.append(report)
-            # Too few items to tell: memory stays on, as its scope is narrow.
-            if report.n_better >= report.n_worse and len(report.lost) <= MOST_LOST:
+            # Too few items to tell: memory stays as it begins, since its scope is narrow.
+            helps = report.n_better >= report.n_worse + (form != FORMS[0])
+            if helps and len(report.lost) <= MOST_LOST:
                 sides[form] = Side(replace(trial, report=report), kept)
         best = max(sides, key=lambda form: _merit(sides[form].trial.report), default=FORMS[-1])
         return best, sides.get(best, NOTHING), reports

@@ -1,0 +1,120 @@
+"""Orders of memory and a version, against counts by hand over every combination of scopes and answers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+
+import pytest
+
+from camelid.learning.gate import Report, Trial
+from camelid.learning.items import Exchange, Item, Message
+from camelid.learning.orders import ORDERS, Choice, Side, chosen, with_order
+from camelid.learning.retention import Retention
+from camelid.learning.rows import PastRequest
+from camelid.learning.training import Given
+
+RIGHT, WRONG, OLD = "right", "wrong", "old"
+
+
+def answer(text: str) -> Message:
+    return {"role": "assistant", "content": text}
+
+
+def exchange(id: str) -> Exchange:
+    return Exchange(completion_id=id, messages=({"role": "user", "content": id},), answer=answer(OLD))
+
+
+def given(text: str | None) -> Given:
+    """An answer in scope; None is out of scope, where the base answers."""
+    return Given(answer=answer(text or OLD), bits=b"", in_scope=text is not None)
+
+
+def side(held: Sequence[str | None], kept: Sequence[str | None] = (), excused: Sequence[str] = ()) -> Side:
+    rows = [
+        (
+            Item(exchange=exchange(f"{i}"), rating=-1, correction=answer(RIGHT), id=i + 1),
+            given(None),
+            given(text),
+        )
+        for i, text in enumerate(held)
+    ]
+    return Side(Trial(Report(name="x"), tuple(rows)), [given(text) for text in kept], frozenset(excused))
+
+
+def retention(n: int) -> Retention:
+    kept = [(PastRequest(exchange(f"past-{i}"), b""), None) for i in range(n)]
+    return Retention(kept, before=[given(None)] * n)
+
+
+@pytest.mark.parametrize(
+    ("memory", "adapter", "want"),
+    [
+        ((RIGHT, RIGHT, WRONG), (RIGHT, WRONG, RIGHT), ("after", 2)),
+        ((RIGHT, RIGHT, None), (RIGHT, WRONG, RIGHT), ("first", 3)),
+        ((RIGHT, WRONG, WRONG), (RIGHT, None, RIGHT), ("after", 2)),
+        ((None, WRONG, WRONG), (RIGHT, RIGHT, RIGHT), ("after", 3)),
+        ((RIGHT, None, None), (WRONG, RIGHT, RIGHT), ("first", 3)),
+    ],
+)
+def test_the_order_with_most_right_answers_is_chosen(
+    memory: Sequence[str | None], adapter: Sequence[str | None], want: tuple[str, int]
+) -> None:
+    found = chosen("mix", side(memory), side(adapter), retention(0))
+    assert (found.order, found.n_right) == want
+
+
+def test_every_combination_of_scopes_and_answers() -> None:
+    """Of one item: what acts first in scope decides, and without any the base, whose answer is wrong."""
+    for memory, adapter in product((RIGHT, WRONG, None), repeat=2):
+        found = {order: chosen_alone(order, memory, adapter) for order in ORDERS["mix"]}
+        assert found["after"] == ((adapter or memory) == RIGHT)
+        assert found["first"] == ((memory or adapter) == RIGHT)
+        assert found["alone"] == (adapter == RIGHT)
+
+
+def chosen_alone(order: str, memory: str | None, adapter: str | None) -> bool:
+    only = {"mix": {order: ORDERS["mix"][order]}}  # type: ignore[index]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("camelid.learning.orders.ORDERS", only)
+        found = chosen("mix", side([memory]), side([adapter]), retention(0))
+    assert found.order == order
+    return bool(found.n_right)
+
+
+def test_an_order_that_loses_more_than_two_past_requests_is_none() -> None:
+    """Memory changes four past requests, of which the adapter has two in scope and keeps their answers."""
+    memory = side([RIGHT] * 3, [WRONG] * 4)
+    adapter = side([RIGHT, RIGHT, None], [OLD, OLD, None, None])
+    found = chosen("mix", memory, adapter, retention(4))
+    assert found == Choice("after", 3, ("past-2", "past-3"))
+    adapter = side([RIGHT, RIGHT, None], [OLD, None, None, None])
+    assert chosen("mix", memory, adapter, retention(4)) == Choice("alone", 2, ())
+
+
+def test_what_an_adapter_is_excused_from_is_lost_by_memory() -> None:
+    excused = ["past-0", "past-1", "past-2"]
+    adapter = side([RIGHT], [WRONG] * 3, excused)
+    assert chosen("mix", side([None], [None] * 3), adapter, retention(3)).lost == ()
+    first = chosen("turns", side([RIGHT], [WRONG] * 3), side([WRONG], [WRONG] * 3, excused), retention(3))
+    assert (first.order, first.n_right) == ("after", 0)
+
+
+def test_earlier_turns_act_first_or_not_at_all() -> None:
+    """A prompt has its turns before its scope is known: where an adapter acts first, there are none."""
+    assert chosen("turns", side([RIGHT, RIGHT]), side([WRONG, None]), retention(0)) == Choice("first", 2, ())
+    assert chosen("turns", side([RIGHT, WRONG]), side([None, RIGHT]), retention(0)) == Choice("after", 1, ())
+    assert chosen("none", side([RIGHT]), side([RIGHT]), retention(0)).order == "after"
+
+
+def test_a_version_with_fewer_right_answers_than_memory_is_refused() -> None:
+    report = Report(name="adapter", is_accepted=True, why="good", n_items=12)
+    worse = with_order(report, Choice("alone", 8, ()), 9)
+    assert (worse.is_accepted, worse.n_memory, worse.n_together) == (False, 9, 8)
+    assert worse.why == "memory alone has 9 of 12 held-out items right, with the adapter 8"
+    equal = with_order(report, Choice("first", 9, ("past-1",)), 9)
+    assert equal == replace(
+        report, order="first", n_memory=9, n_together=9, lost=("past-1",),
+        why="good; memory alone has 9 of 12 held-out items right, memory first: 9 right, 1 lost",
+    )  # fmt: skip
