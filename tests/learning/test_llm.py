@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.support.random_adapters import random_adapter
@@ -12,6 +13,8 @@ from tests.support.random_adapters import random_adapter
 import camelid
 from camelid.api.llm import LLM, Completion
 from camelid.errors import RequestError
+from camelid.learning.bank import Trajectory, with_hint
+from camelid.learning.policies import Policy
 
 WEATHER = {
     "type": "function",
@@ -103,6 +106,33 @@ def test_memory_outlives_the_process_and_belongs_to_its_user(tmp_path: Path) -> 
         assert ask(llm, "what is the capital of Portugal").text == plain
         with pytest.raises(RequestError, match="load it with learn='memory'"):
             llm.feedback(done, 1)
+
+
+def test_hints_and_policies_of_a_user(tmp_path: Path) -> None:
+    """A hint from three tasks reaches a prompt, and rewards of answers choose a policy; both are kept."""
+    short, long = (Policy(name=name, sampling={"max_tokens": n}) for name, n in (("short", 2), ("long", 32)))
+    with load(tmp_path) as llm:
+        bank = llm.learning.bank()
+        for place in ("Paris", "Rome", "Oslo"):
+            steps = ("find the country", "name its capital")
+            bank.add(Trajectory(question=f"weather in {place} today", steps=steps, won=True))
+        (hint,) = bank.distil(1)
+        found = bank.hint("weather in Lima today")
+        assert found and found[0] == hint
+        prompt = with_hint([{"role": "user", "content": "Hi"}], hint)
+        assert "find the country; then name its capital" in str(prompt[0]["content"])
+        hinted = llm.chat(prompt, max_tokens=2, temperature=0)  # type: ignore[arg-type]
+        assert hinted.usage.prompt_tokens > ask(llm, "Hi", max_tokens=2).usage.prompt_tokens
+        policies = llm.learning.policies([short, long], Random(0))
+        for _ in range(20):
+            policy = policies.choose("name")
+            done = ask(llm, "Who are you?", **policy.sampling)
+            policies.reward("name", policy, float(done.text.endswith(".")))
+    with load(tmp_path) as llm:
+        policies = llm.learning.policies([short, long])
+        assert policies.best("name") == long
+        assert sum(tally.n for tally in policies.tallies("name").values()) == 20
+        assert llm.learning.bank().hints() == [hint]
 
 
 def test_a_session_and_a_stream_recall_too(llm: LLM) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from random import Random
+from typing import TYPE_CHECKING, Any
 
 from camelid.api.sessions.fingerprint import fingerprint
 from camelid.api.streams import read
@@ -23,6 +24,10 @@ from camelid.loading.start import RunningModel
 from camelid.requests.build import RequestBuilder, check_generates
 from camelid.requests.options import Prompt
 from camelid.requests.output_text import ChatPrompt, Completion
+
+if TYPE_CHECKING:  # a page has no store
+    from camelid.learning.bank import Bank, Distil
+    from camelid.learning.policies import Policies, Policy
 
 Submit = Callable[[Request], Awaitable[Stream[Any, Any]]]
 N_SAMPLES = 256  # weights of which the base's hash covers 4 KiB each
@@ -175,3 +180,20 @@ class Learning:
         Raises RequestError for an unknown item, LearningError if the text cannot be removed now.
         """
         return self._learner.forget(item)
+
+    def bank(self, distil: Distil | None = None) -> Bank:
+        """The user's hints (`camelid.learning.bank`). `distil` makes the text of a hint from the trajectories
+        of one cluster, by default from the steps that its successes share.
+        """
+        from camelid.learning.bank import Bank, common_steps
+
+        return Bank(self._store(), self._learner.side.vector, distil or common_steps)
+
+    def policies(self, policies: Sequence[Policy], rng: Random | None = None) -> Policies:
+        """A bandit over these policies (`camelid.learning.policies`) with this user's rewards so far.
+
+        Raises RequestError for none and for equal ones.
+        """
+        from camelid.learning.policies import Policies
+
+        return Policies(self._store(), policies, rng)
