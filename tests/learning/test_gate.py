@@ -414,5 +414,31 @@ def test_a_deep_run_compares_settings(lesson: Lesson) -> None:
     assert "activated True, rank 16" in "\n".join(names)
 
 
+def test_a_deep_run_distils_memory(lesson: Lesson) -> None:
+    """Requests that memory acted on and nobody rated are taught with the answers of memory to them, by items
+    that the fold has seen alone; one out of its scope and one that was rated are not.
+    """
+    asked = ["who are you today", "what is your first name", "what white llama eats in summer", ASKED[0]]
+    for i, question in enumerate(asked):
+        exchange = Exchange(
+            completion_id=f"learnt-{i}", messages=({"role": "user", "content": question},),
+            answer=answered("what memory answered then"), answer_ids=(1, 2), is_learnt=True,
+        )  # fmt: skip
+        lesson.store.add_requests([PastRequest(exchange, vector(question).tobytes())])
+    run = lesson.learning.deep(Pace(time.monotonic, time.sleep))
+    assert run.version == "v1"
+    assert any("distils True" in report.name for report in run.reports)
+    jobs = [job for job in lesson.trainer.jobs if job.settings.get("distils")]
+    assert len(jobs) >= 8, "of both kinds, in four folds"
+    for job in jobs:
+        more = [item for item in job.items if item.id == 0]
+        assert [item.exchange.question for item in more] == asked[:2]
+        assert all(item.approved == answered(NAME) for item in more)
+        assert all(item.exchange.answer_ids == () for item in more)
+    assert not any(item.id == 0 for job in lesson.trainer.jobs if job not in jobs for item in job.items)
+    lesson.learning.run(Pace(time.monotonic, time.sleep), [{"activated": True, "distils": True}])
+    assert version_of(lesson.store, "v2").kept == ("learnt-0", "learnt-1")
+
+
 def test_a_report_is_json() -> None:
     assert Report(name="x").facts()["p"] == 1.0

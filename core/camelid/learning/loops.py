@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from camelid.errors import CamelidError
@@ -15,7 +16,7 @@ from camelid.learning.gate import Report, Trial, asked, held_out
 from camelid.learning.items import Exchange, Item
 from camelid.learning.orders import Side, chosen, with_order
 from camelid.learning.retention import MOST_LOST, Check, Retention, kept_requests
-from camelid.learning.robust import trusted
+from camelid.learning.robust import conversation_key, trusted
 from camelid.learning.rows import MOST_FITTED, MOST_PAST
 from camelid.learning.sign_test import LEVEL
 from camelid.learning.space import FORMS, Space
@@ -26,6 +27,7 @@ from camelid.learning.training import (
     Evaluator,
     Interrupted,
     Pace,
+    Question,
     Recalled,
     Trained,
     Trainer,
@@ -37,6 +39,8 @@ FEWEST_ITEMS = 5  # approved answers below which nothing is trained
 KINDS: Mapping[str, Mapping[str, Any]] = {"activated": {"activated": True}, "plain": {"activated": False}}
 # Settings that a deep run compares on held-out items, on top of those of each kind.
 GRID: Sequence[Mapping[str, Any]] = ({"rank": 8}, {"rank": 4}, {"rank": 16}, {"rank": 8, "kl": 0.3})
+DISTILLED: Mapping[str, Any] = {"rank": 8, "distils": True}
+MOST_DISTILLED = 60  # requests
 LEVELS = (0.04, 0.01)  # of the first kind that is tried, and of the next: LEVEL in all
 NOTHING = Side(Trial(Report(name="memory: none")), ())
 
@@ -61,11 +65,15 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a run learns from: items with right answers, refused answers, and what may not be lost."""
+    """What a run learns from: items with right answers, refused answers, what may not be lost, and memory in
+    the form that the run has chosen.
+    """
 
     items: Sequence[Item]
     refused: Sequence[Item]
     retention: Retention
+    form: str = FORMS[-1]
+    memory: Side = NOTHING
 
     @property
     def all(self) -> list[Item]:
@@ -106,14 +114,15 @@ class Learning:
             refuse(self.store, report.facts())
             return Run((report,))
         lesson = Lesson(items, refused, self._retention(items, pace))
-        form, memory, of_memory = self._memory_form(lesson, pace)
+        lesson, of_memory = self._with_memory(lesson, pace)
+        form = lesson.form
         self.space.set_form(form)
         if self.trainer is None:
             return Run(tuple(of_memory), form=form)
         found = list(self._candidates(lesson, settings, pace, compares=compares))
         reports = [*of_memory, *(trial.report for _, trial in found)]
         best, trial = max(found, key=lambda pair: _merit(pair[1].report))
-        final, trained = self._final(lesson, best, trial, (form, memory), pace)
+        final, trained = self._final(lesson, best, trial, pace)
         reports.append(final)
         if not final.is_accepted or trained is None:
             refuse(self.store, final.facts())
@@ -121,9 +130,11 @@ class Learning:
         return Run(tuple(reports), self._publish([*items, *refused], trained, final, since), form)
 
     def deep(self, pace: Pace) -> Run:
-        """All feedback anew, with the settings of GRID compared by their held-out items."""
-        kinds = KINDS.values()
-        return self.run(pace, [{**kind, **own} for kind in kinds for own in GRID], compares=True)
+        """All feedback anew, with the settings of GRID compared by their held-out items, and with memory
+        distilled into the adapter where it has acted on requests.
+        """
+        grid = [*GRID, *([DISTILLED] if self._unrated() else [])]
+        return self.run(pace, [{**kind, **own} for kind in KINDS.values() for own in grid], compares=True)
 
     def _retention(self, items: Sequence[Item], pace: Pace) -> Retention:
         """The past requests and checks that a candidate may not lose, answered by the base."""
@@ -159,18 +170,14 @@ class Learning:
             if trial.report.is_accepted and not compares:
                 return
 
-    def _memory_form(self, lesson: Lesson, pace: Pace) -> tuple[str, Side, list[Report]]:
-        """The form of memory with the most held-out answers right, its answers, and the reports.
+    def _with_memory(self, lesson: Lesson, pace: Pace) -> tuple[Lesson, list[Report]]:
+        """The lesson with the form of memory that has the most held-out answers right, and the reports.
 
-        A form that helps less than it harms, or that loses too many past requests, is none.
+        A form that helps less than it harms, or that loses too many past requests, is not used.
         """
-        past, sides, reports = tuple(self._past), dict[str, Side](), list[Report]()
+        sides, reports = dict[str, Side](), list[Report]()
         for form in FORMS[:-1]:
-
-            def recalled(seen: Sequence[Item], form: str = form) -> Recalled:
-                right = tuple(item for item in seen if item.approved)
-                return Recalled(items=right, form=form, past=past)
-
+            recalled = partial(self._recalled, form)
             trial = held_out(f"memory: {form}", lesson.all, recalled, self.evaluator, pace)
             questions = lesson.retention.questions
             kept = asked(self.evaluator.answers(recalled(lesson.items), questions), pace)
@@ -181,7 +188,30 @@ class Learning:
             if helps and len(report.lost) <= MOST_LOST:
                 sides[form] = Side(replace(trial, report=report), kept)
         best = max(sides, key=lambda form: _merit(sides[form].trial.report), default=FORMS[-1])
-        return best, sides.get(best, NOTHING), reports
+        return replace(lesson, form=best, memory=sides.get(best, NOTHING)), reports
+
+    def _recalled(self, form: str, seen: Sequence[Item]) -> Recalled:
+        right = tuple(item for item in seen if item.approved)
+        return Recalled(items=right, form=form, past=tuple(self._past))
+
+    def _unrated(self) -> list[Exchange]:
+        """The latest requests that feedback acted on and that nobody rated, each prompt once."""
+        rated = {conversation_key(item.exchange) for item in self.space.memory.items}
+        learnt = (each.exchange for each in self.store.requests() if each.exchange.is_learnt)
+        found = {key: each for each in learnt if (key := conversation_key(each)) not in rated}
+        return list(found.values())[-MOST_DISTILLED:]
+
+    def _distilled(self, lesson: Lesson, seen: Sequence[Item], pace: Pace) -> list[Item]:
+        """Memory of these items, distilled: requests in its scope with its answers as right ones."""
+        asks = self._unrated() if lesson.form != FORMS[-1] else []
+        answers = self.evaluator.answers(
+            self._recalled(lesson.form, seen), [Question.of(each) for each in asks]
+        )
+        return [
+            Item(exchange=replace(each, answer=given.answer, answer_ids=()), rating=1)
+            for each, given in zip(asks, asked(answers, pace), strict=True)
+            if given.in_scope
+        ]
 
     def _trial(self, lesson: Lesson, settings: Mapping[str, Any], pace: Pace, level: float) -> Trial:
         """A kind of adapter on items that it has not seen."""
@@ -190,51 +220,44 @@ class Learning:
         def make(seen: Sequence[Item]) -> Candidate:
             right = [item for item in seen if item.id not in ids]
             wrong = [item for item in seen if item.id in ids]
-            return self._trained(right, wrong, settings, pace, is_trial=True)
+            return self._trained(replace(lesson, items=right, refused=wrong), settings, pace, is_trial=True)
 
         name = f"adapter: {_words(settings)}"
         return held_out(name, lesson.all, make, self.evaluator, pace, level)
 
     def _trained(
-        self,
-        items: Sequence[Item],
-        refused: Sequence[Item],
-        settings: Mapping[str, Any],
-        pace: Pace,
-        *,
-        is_trial: bool = False,
+        self, lesson: Lesson, settings: Mapping[str, Any], pace: Pace, *, is_trial: bool = False
     ) -> Trained:
         assert self.trainer, "a run without a trainer trains nothing"
         pace.check()
+        more = self._distilled(lesson, lesson.items, pace) if settings.get("distils") else []
         job = TrainingJob(
-            items=tuple(items), refused=tuple(refused), keep=tuple(self.space.past[-MOST_PAST:]),
-            settings=settings,
-            seed=self.bounds.seed, seconds=max(self.bounds.seconds - pace.spent, 0.0),
+            items=(*lesson.items, *more), refused=tuple(lesson.refused), keep=tuple(self._past),
+            settings=settings, seed=self.bounds.seed, seconds=max(self.bounds.seconds - pace.spent, 0.0),
             n_bytes=self.bounds.n_bytes, is_trial=is_trial,
         )  # fmt: skip
         trained = self.trainer.train(job, pace.ends)
         if trained is None:
             raise Interrupted
-        return trained
+        return replace(trained, kept=(*trained.kept, *(item.exchange.completion_id for item in more)))
 
     def _final(
         self,
         lesson: Lesson,
         settings: Mapping[str, Any],
         trial: Trial,
-        memory: tuple[str, Side],
         pace: Pace,
     ) -> tuple[Report, Trained | None]:
         """The candidate that has seen all items, and what it loses; none is trained if folds were refused."""
         if not trial.report.is_accepted:
             return replace(trial.report, seconds=pace.spent), None
-        trained = self._trained(lesson.items, lesson.refused, settings, pace)
+        trained = self._trained(lesson, settings, pace)
         kept = asked(self.evaluator.answers(trained, lesson.retention.questions), pace)
         report = lesson.retention.judged(trial.report, kept, trained.excused)
         if report.is_accepted:
-            form, side = memory
-            choice = chosen(form, side, Side(trial, kept, trained.excused), lesson.retention)
-            n_memory = report.held_before if side is NOTHING else side.trial.report.held_after
+            memory, adapter = lesson.memory, Side(trial, kept, trained.excused)
+            choice = chosen(lesson.form, memory, adapter, lesson.retention)
+            n_memory = report.held_before if memory is NOTHING else memory.trial.report.held_after
             report = with_order(report, choice, n_memory)
             trained = replace(trained, config={**trained.config, "order": choice.order})
         return replace(report, seconds=pace.spent), trained
