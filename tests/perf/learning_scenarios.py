@@ -80,6 +80,7 @@ class Bench:
     """A loaded model, and one scenario in a store of its own."""
 
     def __init__(self, thread: EngineThread, threads: int) -> None:
+        self.thread = thread
         self.llm = thread.run(aload("cria", backend="cpu", parallel=8))
         self.facts = BaseFacts(self.llm, thread.run, threads)
         self.evaluator = LlmEvaluator(self.facts)
