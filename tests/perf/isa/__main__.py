@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--kv-type", default="f16")
     parser.add_argument("--activations", choices=ACTIVATIONS, default="f32")
     parser.add_argument("--parallel", type=int, default=1)
+    parser.add_argument("--adapters", type=int, default=0, metavar="RANK", help="the variant with adapters")
     parser.add_argument("--devices", default=",".join(CHOSEN), help=f"of {', '.join(DEVICES)}")
     parser.add_argument("--compilers", default=",".join(COMPILERS))
     parser.add_argument("--only", default="", help="pipelines whose name contains this")
@@ -73,8 +74,9 @@ def main() -> None:
     parser.add_argument("--listings", type=Path, help="a folder for the machine code")
     args = parser.parse_args()
     options = LoadOptions(
-        backend="webgpu", kv_type=args.kv_type, parallel=args.parallel, activations=args.activations
-    )
+        backend="webgpu", kv_type=args.kv_type, parallel=args.parallel, activations=args.activations,
+        adapter_rank=args.adapters,
+    )  # fmt: skip
     found = pipelines_of(model_of(args.model, args.type, args.values), options, args.program)
     pipelines = [pipeline for pipeline in found if args.only in pipeline.name]
     print(HEAD)

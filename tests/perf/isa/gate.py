@@ -1,8 +1,9 @@
 """Bounds of the compiled kernels: `make isa`, or `python -m tests.perf.isa.gate` for a table of all types.
 
 Compiles the matvec of every weight type, also with 8-bit activations, every pipeline of an 8B shape in
-Q4_0, and its queries, keys and values in Q4_K and Q6_K, for GPUs of four vendors, and Intel's where its
-shim is built, by both WGSL compilers, without the drivers' bounds checks. Ends with status 1 beyond a bound.
+Q4_0, its queries, keys and values in Q4_K and Q6_K, and terms of adapters, for GPUs of four vendors, and
+Intel's where its shim is built, by both WGSL compilers, without the drivers' bounds checks. Ends with status
+1 beyond a bound.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from camelid.engine.programs import DECODE, MIXED
 from camelid.loading.options import LoadOptions
 from camelid.model.presets import PRESETS
 from camelid.model.sizes import bare_model
+from camelid.model.spec import ExpertsSpec, LayerSpec
 
 MODEL, MODEL_WIDTH = PRESETS["8b"], 4096
 OPTIONS = LoadOptions(backend="webgpu", kv_type="f16", parallel=1)
@@ -84,6 +86,18 @@ def mixed() -> list[Pipeline]:
     return [pipeline for pipelines in found for pipeline in pipelines if pipeline.has_halves]
 
 
+def adapters() -> list[Pipeline]:
+    """The low-rank terms of an 8B shape with adapters of rank 16, dense and with 8 experts."""
+    options = replace(OPTIONS, parallel=8, adapter_rank=16)
+    experts = ExpertsSpec(n_experts=8, n_used=2, ffn_size=MODEL.ffn_size)
+    specs = (MODEL, replace(MODEL, experts=experts, layers=(LayerSpec(mlp="experts"),) * MODEL.n_layers))
+    found = (
+        pipelines_of(bare_model(spec, "q4_0"), options, program)
+        for spec in specs for program in (DECODE, MIXED)
+    )  # fmt: skip
+    return [pipeline for pipelines in found for pipeline in pipelines if "low_rank" in pipeline.files]
+
+
 def faults(c: Compiled, compiler: str) -> Iterator[str]:
     """A line per figure beyond its bound."""
     if c.error:
@@ -125,7 +139,7 @@ def main() -> None:
         raise SystemExit(f"no drivers in {drivers}: .ci/gpu-drivers {args.drivers}")
     print(f"without a driver here: {', '.join(sorted(set(CHOSEN) - set(names))) or 'none'}\n{HEAD}")
     n_faults = 0
-    for compiler, one in compiled(drivers, names, [*matvecs(), *programs(), *mixed()]):
+    for compiler, one in compiled(drivers, names, [*matvecs(), *programs(), *mixed(), *adapters()]):
         found = list(faults(one, compiler))
         n_faults += len(found)
         if found or not args.quiet:

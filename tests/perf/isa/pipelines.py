@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from itertools import takewhile
 from typing import Any
 
+from camelid.backends.base import PoolSize
 from camelid.backends.registry import open_backend
 from camelid.backends.webgpu import shaders
 from camelid.backends.webgpu.kernel import GPU_LANES
@@ -15,6 +16,7 @@ from camelid.backends.webgpu.lower import program_section
 from camelid.loading.deployment import Deployment
 from camelid.loading.options import LoadOptions
 from camelid.model.arch import Model
+from camelid.plan.adapters import adapter_layout, with_adapters
 
 CHUNK = 32  # weights of a row that a lane takes at once
 ROWS = 4  # weight rows of a lane in matvec.wgsl
@@ -105,13 +107,17 @@ def with_values(model: Model, type_name: str) -> Model:
 
 
 def pipelines_of(model: Model, options: LoadOptions, program: str) -> list[Pipeline]:
-    """The pipelines of a model's program at its largest row bucket, as a GPU gets them."""
+    """The pipelines of a model's program at its largest row bucket, as a GPU gets them. With `adapter_rank`,
+    of its variant with adapters.
+    """
     can = open_backend("webgpu").capabilities()
     deployment = Deployment.of(model, options, can)
-    section = program_section(
-        deployment.plan(program), deployment.kv_cache().sizes(), shaders.join, GPU_LANES, LIMITS,
-        options.activations or "f32",
-    )  # fmt: skip
+    plan, sizes = deployment.plan(program), deployment.kv_cache().sizes()
+    if options.adapter_rank:
+        layout = adapter_layout([deployment.lowered(program)], options.adapter_rank, can.slot_type)
+        plan = with_adapters(plan, layout)
+        sizes = {**sizes, **{state.name: PoolSize(1 + options.parallel) for state in layout.states}}
+    section = program_section(plan, sizes, shaders.join, GPU_LANES, LIMITS, options.activations or "f32")
     return list(_pipelines(section.json()))
 
 

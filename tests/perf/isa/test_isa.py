@@ -117,3 +117,13 @@ def test_products_of_8_bit_activations_have_bounds_where_dot_products_are_native
     loop = Mix({"alu": 300, "dot": 32}, {16: 4})
     assert "expected at most 1.00" in "".join(gate.faults(Compiled("rdna3", pipeline, loop=loop), "naga"))
     assert not [*gate.faults(Compiled("m1", pipeline, loop=loop), "naga")]
+
+
+def test_terms_of_adapters_are_compiled_and_may_not_spill() -> None:
+    pipelines = gate.adapters()
+    files = {file for pipeline in pipelines for file in pipeline.files}
+    assert {"experts", "one_expert", "norm_behind", "nothing_behind"} <= files
+    for pipeline in pipelines:
+        assert not [*gate.faults(Compiled("rdna3", pipeline, stats={}, loop=Mix({"alu": 100})), "naga")]
+        (fault,) = gate.faults(Compiled("rdna3", pipeline, stats={"Scratch size": 64}), "naga")
+        assert "scratch" in fault
