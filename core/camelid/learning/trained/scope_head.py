@@ -31,6 +31,7 @@ LOW = 0.1  # quantile of the feedback's own leave-one-out scores,
 TOWARDS = 0.25  # of the way to which the threshold rises
 WIDER = 0.15  # gain of recall from which prompts of the same kind are no negatives
 PASSING, MOST_PASSING = 0.02, 0.25  # shares of the past requests that a prefilter passes at least and at most
+WIDELY = 0.1  # passes at least before a wide head, whose scope reaches farther from the feedback
 UNSEEN = 0.05  # share of the feedback that it may miss by its leave-one-out scores
 
 
@@ -146,7 +147,8 @@ def prefilter(events: F32, past: F32, used: npt.NDArray[np.bool_]) -> ScopeHead 
     projection = Projection.of(past, 2)
     inside, before = projection(events), projection(past[used])
     fit = _Fit.of(inside, before, before[:0])
-    threshold = min(fit.above(PASSING), float(np.quantile(fit.events, UNSEEN)))
+    passing = PASSING if used.all() else WIDELY
+    threshold = min(fit.above(passing), float(np.quantile(fit.events, UNSEEN)))
     if np.mean(fit.past > threshold) > MOST_PASSING:
         return None
     return ScopeHead(projection, fit.keys, _f32(fit.weights), threshold)
