@@ -431,11 +431,10 @@ def test_a_deep_run_distils_memory(lesson: Lesson) -> None:
     jobs = [job for job in lesson.trainer.jobs if job.settings.get("distils")]
     assert len(jobs) >= 8, "of both kinds, in four folds"
     for job in jobs:
-        more = [item for item in job.items if item.id == 0]
-        assert [item.exchange.question for item in more] == asked[:2]
-        assert all(item.approved == answered(NAME) for item in more)
-        assert all(item.exchange.answer_ids == () for item in more)
-    assert not any(item.id == 0 for job in lesson.trainer.jobs if job not in jobs for item in job.items)
+        assert [item.exchange.question for item in job.distilled] == asked[:2]
+        assert all(item.approved == answered(NAME) for item in job.distilled)
+        assert all(item.exchange.answer_ids == () for item in job.distilled)
+    assert not any(job.distilled for job in lesson.trainer.jobs if job not in jobs)
     lesson.learning.run(Pace(time.monotonic, time.sleep), [{"activated": True, "distils": True}])
     assert version_of(lesson.store, "v2").kept == ("learnt-0", "learnt-1")
 

@@ -129,7 +129,7 @@ def test_a_preference_of_form_is_checked_by_the_whole_answer_and_a_fact_by_its_f
     def study(centre: float) -> Study:
         events = [known(short, centre) for _ in range(12)]
         items = [Item(exchange=feedback.exchange(i), rating=1) for i in range(12)]
-        return Study(cast("Base", None), job, lambda: False, items, events, past, ())
+        return Study(cast("Base", None), job, lambda: False, items, events, (), past, ())
 
     assert study(1.5).scope.is_wide
     assert study(1.5).check == (WHOLE_TOKENS, {shape_hash(short)})

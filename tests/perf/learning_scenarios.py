@@ -31,8 +31,8 @@ from camelid.learning.items import Exchange, Item, Message, text_of
 from camelid.learning.loops import Bounds, Learning, Run
 from camelid.learning.memory import Memory
 from camelid.learning.orders import ORDERS
-from camelid.learning.rows import PastRequest
-from camelid.learning.space import FORMS, Space
+from camelid.learning.rows import FORMS, PastRequest
+from camelid.learning.space import Space
 from camelid.learning.store.store import Store
 from camelid.learning.store.versions import BASE, current, version_of
 from camelid.learning.trained.recipe import Recipe

@@ -114,7 +114,7 @@ class BigramTrainer:
     def train(self, job: TrainingJob, stop: Callable[[], bool]) -> Trained | None:
         self.jobs.append(job)
         added: Counts = {}
-        for item in job.items:
+        for item in (*job.items, *job.distilled):
             if stop():
                 return None
             assert item.approved

@@ -128,7 +128,9 @@ class Learning:
     def _store(self) -> Any:
         store = self._learner.space.store
         if store is None:
-            raise RequestError("a page keeps feedback in memory only and has no versions", field="learn")
+            raise RequestError(
+                "a page keeps feedback in memory only: it has no versions, hints and policies", field="learn"
+            )
         return store
 
     def status(self) -> LearningStatus:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from camelid.errors import RequestError, shown
 from camelid.learning.features import DIM
 from camelid.learning.items import Message
 from camelid.learning.kmeans import kmeans
@@ -151,14 +152,16 @@ class Bank:
         return hint, coin < (9 if hint.status == "kept" else 5)
 
     def outcome(self, hint: int, *, received: bool, won: bool) -> Hint:
-        """Counts an outcome and decides on the hint; returns it."""
+        """Counts an outcome and decides on the hint; returns it. Raises RequestError for a forgotten one."""
         column = "with" if received else "without"
         with self._sql.transaction() as sql:
             sql.execute(
                 f"UPDATE hints SET {column}_n = {column}_n + 1, {column}_won = {column}_won + ? WHERE id=?",
                 (int(won), hint),
             )
-        found = next(each for each in self.hints() if each.id == hint)
+        found = next((each for each in self.hints() if each.id == hint), None)
+        if found is None:
+            raise RequestError(f"there is no hint {shown(hint)}; it may have been forgotten", field="hint")
         status = decide(found)
         if status != found.status:
             with self._sql.transaction() as sql:

@@ -1,5 +1,5 @@
-"""The gate: a candidate is published only if held-out feedback improves by more than chance, and if it keeps
-what the base can (`retention.py`).
+"""The gate: a candidate is published only if held-out feedback improves by more than chance, and past
+requests keep their answers (`retention.py`).
 """
 
 from __future__ import annotations

@@ -135,14 +135,26 @@ class Learner:
 
     async def _routed(self, turn: Turn, request: Request) -> Request:
         """The request with the adapter or mixer that acts on it, or with a probe that decides on them."""
-        began, found, near = time.monotonic(), await self._candidates(turn), self.space.near
-        base = self._mixed(request, turn.asked.recall) if near is None else request
-        acted = None
+        began, found, acted = time.monotonic(), await self._candidates(turn), None
+        base, found = self._by_words(turn, request, found) if self.space.near is None else (request, found)
         if found and (turn.is_at_once or request.adapter or not found.have_prefilters):
             acted = await self._looked(turn, request)
         elif found:
             acted = await self._probed(turn, base.after(time.monotonic() - began), found)
         return acted or self._noted(turn, base.after(time.monotonic() - began))
+
+    def _by_words(
+        self, turn: Turn, request: Request, found: Candidates | None
+    ) -> tuple[Request, Candidates | None]:
+        """The request with memory whose scope is the similarity of words, and the candidates that may act
+        instead: none if memory acts before the version in use.
+        """
+        mixed, acting = self._mixed(request, turn.asked.recall), found.acting if found else None
+        if mixed is request or acting is None:
+            return mixed, found
+        if acting.yields_to(turn.asked.recall.items[0].id):
+            return mixed, None
+        return request if acting.order == "alone" else mixed, found
 
     async def _candidates(self, turn: Turn) -> Candidates | None:
         """The candidates that may act on the request; None without one. A failure is counted."""

@@ -17,9 +17,9 @@ from camelid.learning.items import Exchange, Item
 from camelid.learning.orders import Side, chosen, with_order
 from camelid.learning.retention import MOST_LOST, Check, Retention, kept_requests
 from camelid.learning.robust import conversation_key, trusted
-from camelid.learning.rows import MOST_FITTED, MOST_PAST
+from camelid.learning.rows import FORMS, MOST_FITTED, MOST_PAST, NO_FORM
 from camelid.learning.sign_test import LEVEL
-from camelid.learning.space import FORMS, Space
+from camelid.learning.space import Space
 from camelid.learning.store.store import Store
 from camelid.learning.store.versions import Version, item_hashes, publish, refuse
 from camelid.learning.training import (
@@ -38,8 +38,9 @@ FEWEST_ITEMS = 5  # approved answers below which nothing is trained
 # Candidates: an adapter that acts from the answer on, and one on all rows, which is tried if that fails.
 KINDS: Mapping[str, Mapping[str, Any]] = {"activated": {"activated": True}, "plain": {"activated": False}}
 # Settings that a deep run compares on held-out items, on top of those of each kind.
-GRID: Sequence[Mapping[str, Any]] = ({"rank": 8}, {"rank": 4}, {"rank": 16}, {"rank": 8, "kl": 0.3})
-DISTILLED: Mapping[str, Any] = {"rank": 8, "distils": True}
+GRID: Sequence[Mapping[str, Any]] = (
+    {"rank": 8}, {"rank": 4}, {"rank": 16}, {"rank": 8, "kl": 0.3}, {"rank": 8, "distils": True},
+)  # fmt: skip
 MOST_DISTILLED = 60  # requests
 LEVELS = (0.04, 0.01)  # of the first kind that is tried, and of the next: LEVEL in all
 NOTHING = Side(Trial(Report(name="memory: none")), ())
@@ -72,7 +73,7 @@ class Lesson:
     items: Sequence[Item]
     refused: Sequence[Item]
     retention: Retention
-    form: str = FORMS[-1]
+    form: str = NO_FORM
     memory: Side = NOTHING
 
     @property
@@ -102,7 +103,7 @@ class Learning:
         """Chooses the form of memory, trains candidates, and publishes one that passes: of the settings in
         order the first, or with `compares` the best.
 
-        Raises Interrupted, and nothing has changed but the form of memory.
+        Raises Interrupted, and nothing has changed.
         """
         self.space.refresh()
         known = self.space.memory.items
@@ -115,26 +116,28 @@ class Learning:
             return Run((report,))
         lesson = Lesson(items, refused, self._retention(items, pace))
         lesson, of_memory = self._with_memory(lesson, pace)
-        form = lesson.form
-        self.space.set_form(form)
         if self.trainer is None:
-            return Run(tuple(of_memory), form=form)
+            self.space.set_form(lesson.form)
+            return Run(tuple(of_memory), form=lesson.form)
+        plain = [own for own in settings if not own.get("distils")]
+        if len(plain) < len(settings) and not self._distilled(lesson, lesson.items, pace):
+            settings = plain
         found = list(self._candidates(lesson, settings, pace, compares=compares))
-        reports = [*of_memory, *(trial.report for _, trial in found)]
         best, trial = max(found, key=lambda pair: _merit(pair[1].report))
         final, trained = self._final(lesson, best, trial, pace)
-        reports.append(final)
+        reports = (*of_memory, *(trial.report for _, trial in found), final)
         if not final.is_accepted or trained is None:
             refuse(self.store, final.facts())
-            return Run(tuple(reports), form=form)
-        return Run(tuple(reports), self._publish([*items, *refused], trained, final, since), form)
+            self.space.set_form(lesson.form)
+            return Run(reports, form=lesson.form)
+        return Run(reports, self._publish(lesson.all, trained, final, since), lesson.form)
 
     def deep(self, pace: Pace) -> Run:
-        """All feedback anew, with the settings of GRID compared by their held-out items, and with memory
-        distilled into the adapter where it has acted on requests.
+        """All feedback anew, with the settings of GRID compared by their held-out items, those that distil
+        memory where it has acted on requests.
         """
-        grid = [*GRID, *([DISTILLED] if self._unrated() else [])]
-        return self.run(pace, [{**kind, **own} for kind in KINDS.values() for own in grid], compares=True)
+        kinds = KINDS.values()
+        return self.run(pace, [{**kind, **own} for kind in kinds for own in GRID], compares=True)
 
     def _retention(self, items: Sequence[Item], pace: Pace) -> Retention:
         """The past requests and checks that a candidate may not lose, answered by the base."""
@@ -173,7 +176,8 @@ class Learning:
     def _with_memory(self, lesson: Lesson, pace: Pace) -> tuple[Lesson, list[Report]]:
         """The lesson with the form of memory that has the most held-out answers right, and the reports.
 
-        A form that helps less than it harms, or that loses too many past requests, is not used.
+        A form that helps less than it harms, that loses too many past requests, or that changes the bits of
+        requests out of its scope, is not used.
         """
         sides, reports = dict[str, Side](), list[Report]()
         for form in FORMS[:-1]:
@@ -183,11 +187,11 @@ class Learning:
             kept = asked(self.evaluator.answers(recalled(lesson.items), questions), pace)
             report = lesson.retention.judged(trial.report, kept)
             reports.append(report)
-            # Too few items to tell: memory stays as it begins, since its scope is narrow.
+            # Ties keep the default form, whose scope is narrow.
             helps = report.n_better >= report.n_worse + (form != FORMS[0])
-            if helps and len(report.lost) <= MOST_LOST:
+            if helps and len(report.lost) <= MOST_LOST and not report.n_changed_bits:
                 sides[form] = Side(replace(trial, report=report), kept)
-        best = max(sides, key=lambda form: _merit(sides[form].trial.report), default=FORMS[-1])
+        best = max(sides, key=lambda form: sides[form].trial.report.held_after, default=NO_FORM)
         return replace(lesson, form=best, memory=sides.get(best, NOTHING)), reports
 
     def _recalled(self, form: str, seen: Sequence[Item]) -> Recalled:
@@ -197,21 +201,23 @@ class Learning:
     def _unrated(self) -> list[Exchange]:
         """The latest requests that feedback acted on and that nobody rated, each prompt once."""
         rated = {conversation_key(item.exchange) for item in self.space.memory.items}
-        learnt = (each.exchange for each in self.store.requests() if each.exchange.is_learnt)
-        found = {key: each for each in learnt if (key := conversation_key(each)) not in rated}
-        return list(found.values())[-MOST_DISTILLED:]
+        found = dict[str, Exchange]()
+        for each in reversed([each.exchange for each in self.store.requests()]):
+            if each.is_learnt and (key := conversation_key(each)) not in rated:
+                found.setdefault(key, each)
+        return list(found.values())[:MOST_DISTILLED][::-1]
 
     def _distilled(self, lesson: Lesson, seen: Sequence[Item], pace: Pace) -> list[Item]:
-        """Memory of these items, distilled: requests in its scope with its answers as right ones."""
-        asks = self._unrated() if lesson.form != FORMS[-1] else []
-        answers = self.evaluator.answers(
-            self._recalled(lesson.form, seen), [Question.of(each) for each in asks]
-        )
-        return [
+        """Memory of these items, distilled: requests in its scope with its whole answers as right ones."""
+        asks = self._unrated() if lesson.form != NO_FORM else []
+        recalled = self._recalled(lesson.form, seen)
+        answers = asked(self.evaluator.answers(recalled, [Question.of(each) for each in asks]), pace)
+        items = [
             Item(exchange=replace(each, answer=given.answer, answer_ids=()), rating=1)
-            for each, given in zip(asks, asked(answers, pace), strict=True)
-            if given.in_scope
+            for each, given in zip(asks, answers, strict=True)
+            if given.in_scope and given.is_whole
         ]
+        return [item for item in items if item.approved]
 
     def _trial(self, lesson: Lesson, settings: Mapping[str, Any], pace: Pace, level: float) -> Trial:
         """A kind of adapter on items that it has not seen."""
@@ -232,9 +238,9 @@ class Learning:
         pace.check()
         more = self._distilled(lesson, lesson.items, pace) if settings.get("distils") else []
         job = TrainingJob(
-            items=(*lesson.items, *more), refused=tuple(lesson.refused), keep=tuple(self._past),
-            settings=settings, seed=self.bounds.seed, seconds=max(self.bounds.seconds - pace.spent, 0.0),
-            n_bytes=self.bounds.n_bytes, is_trial=is_trial,
+            items=tuple(lesson.items), refused=tuple(lesson.refused), distilled=tuple(more),
+            keep=tuple(self._past), settings=settings, seed=self.bounds.seed, n_bytes=self.bounds.n_bytes,
+            seconds=max(self.bounds.seconds - pace.spent, 0.0), is_trial=is_trial,
         )  # fmt: skip
         trained = self.trainer.train(job, pace.ends)
         if trained is None:
@@ -258,8 +264,9 @@ class Learning:
             memory, adapter = lesson.memory, Side(trial, kept, trained.excused)
             choice = chosen(lesson.form, memory, adapter, lesson.retention)
             n_memory = report.held_before if memory is NOTHING else memory.trial.report.held_after
-            report = with_order(report, choice, n_memory)
-            trained = replace(trained, config={**trained.config, "order": choice.order})
+            report = with_order(report, choice, lesson.form, n_memory)
+            config = {**trained.config, "order": choice.order, "form": lesson.form}
+            trained = replace(trained, config=config)
         return replace(report, seconds=pace.spent), trained
 
     def _publish(self, items: Sequence[Item], trained: Trained, report: Report, since: int) -> str:

@@ -13,12 +13,16 @@ from typing import Literal
 
 from camelid.learning.gate import Report, Trial, is_right
 from camelid.learning.retention import MOST_LOST, Retention
+from camelid.learning.rows import NO_FORM
 from camelid.learning.training import Given
 
 Order = Literal["after", "first", "alone"]  # memory after the version, before it, or not at all
 Actor = Literal["adapter", "memory"]
 # What acts, the first in scope alone, by form of memory. Earlier turns stand in a prompt before its scope is
 # known, so that they cannot act after an adapter.
+WORDS: Mapping[Order, str] = {
+    "after": "adapter before memory", "first": "memory before adapter", "alone": "adapter without memory",
+}  # fmt: skip
 ORDERS: Mapping[str, Mapping[Order, Sequence[Actor]]] = {
     "mix": {"after": ("adapter", "memory"), "first": ("memory", "adapter"), "alone": ("adapter",)},
     "turns": {"after": ("adapter",), "first": ("memory", "adapter")},
@@ -55,15 +59,15 @@ class Choice:
 
 
 def chosen(form: str, memory: Side, adapter: Side, retention: Retention) -> Choice:
-    """The order with the most held-out right answers among those that lose at most MOST_LOST; of equal ones
-    the first. The adapter alone is taken to lose no more.
+    """The order with the most held-out right answers among those that lose at most MOST_LOST, which the
+    adapter alone does; of equal ones the first.
     """
     sides: Mapping[Actor, Side] = {"adapter": adapter, "memory": memory}
     choices = [
         _choice(order, [sides[name] for name in names], retention) for order, names in ORDERS[form].items()
     ]
     kept = [choice for choice in choices if len(choice.lost) <= MOST_LOST]
-    return max(kept or choices[-1:], key=lambda choice: choice.n_right)
+    return max(kept, key=lambda choice: choice.n_right)
 
 
 def _choice(order: Order, sides: Sequence[Side], retention: Retention) -> Choice:
@@ -83,13 +87,14 @@ def _acted(sides: Sequence[Side], row: Sequence[Given], base: Given) -> tuple[Gi
     return next(found, (base, NO_IDS))
 
 
-def with_order(report: Report, choice: Choice, n_memory: int) -> Report:
+def with_order(report: Report, choice: Choice, form: str, n_memory: int) -> Report:
     """The report with its order; refused if memory alone answers more of the held-out items rightly."""
     found = replace(
         report, order=choice.order, n_memory=n_memory, n_together=choice.n_right, lost=choice.lost
     )
-    of = f"memory alone has {n_memory} of {report.n_items} held-out items right"
+    alone = "the base" if form == NO_FORM else "memory alone"
+    of = f"{alone} has {n_memory} of {report.n_items} held-out items right"
+    together = f"{WORDS[choice.order]} {choice.n_right}, {len(choice.lost)} lost"
     if choice.n_right < n_memory:
-        return replace(found, is_accepted=False, why=f"{of}, with the adapter {choice.n_right}")
-    together = f"memory {choice.order}: {choice.n_right} right, {len(choice.lost)} lost"
+        return replace(found, is_accepted=False, why=f"{of}, {together}")
     return replace(found, why=f"{report.why}; {of}, {together}")

@@ -9,6 +9,9 @@ from camelid.learning.items import Exchange
 FEWEST_PAST = 50  # past requests below which nothing tells the requests out of scope
 MOST_PAST = 600  # the latest past requests, to which scopes are fitted
 MOST_FITTED = 300  # the latest items that act, to which the scope of memory is fitted
+FORMS = ("mix", "turns", "none")  # what recalled items do: kNN-LM, earlier turns, nothing
+NO_FORM = FORMS[-1]
+FORM = "memory form"  # the fact with it; FORM and the name of a version: that of when it was last in use
 MEMORY_SCOPE = "memory scope"  # the fact with the scope that was fitted to the items
 
 

@@ -7,8 +7,11 @@ from collections import deque
 from dataclasses import dataclass, field
 
 FEW = 5  # items whose own similarities say something
-START = 0.35  # threshold until then
-LEAST, MOST = 0.25, 0.9
+START = 0.45  # threshold until then
+LEAST, MOST = (
+    0.5,
+    0.9,
+)  # at 0.25, 20 items cost up to 70 of 560 skills, at 0.5 up to 5 (tests/perf/learning.md)
 KEPT = 512  # similarities that are remembered
 
 
@@ -48,7 +51,9 @@ class Scope:
     @property
     def threshold(self) -> float:
         """The least similarity of a request in scope."""
-        found = START if len(self.items) < FEW else self.items.quantile(0.2)
+        if len(self.items) < FEW:
+            return START
+        found = self.items.quantile(0.2)
         if len(self.requests) >= KEPT // 8:
             found = min(found, self.requests.quantile(0.99))
         return min(max(found, LEAST), MOST)

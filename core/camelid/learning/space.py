@@ -12,7 +12,7 @@ from camelid.errors import RequestError
 from camelid.learning.items import Exchange, Item
 from camelid.learning.memory import Memory, Recall
 from camelid.learning.robust import MOST_OF_SOURCE, Quota, conversation_key
-from camelid.learning.rows import MEMORY_SCOPE, MOST_FITTED, Contexts, PastRequest
+from camelid.learning.rows import FORM, FORMS, MEMORY_SCOPE, MOST_FITTED, Contexts, PastRequest
 from camelid.learning.scope import KEPT
 
 if TYPE_CHECKING:  # a web page has no SQLite, and no NumPy
@@ -22,8 +22,6 @@ if TYPE_CHECKING:  # a web page has no SQLite, and no NumPy
     from camelid.learning.trained.memory_scope import Near
 
 MOST_IN_PAGE = 500  # items of a space without a store
-FORMS = ("mix", "turns", "none")  # what recalled items do: kNN-LM, earlier turns, nothing
-FORM = "memory form"  # fact of the store
 
 
 class Space:

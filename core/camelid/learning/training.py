@@ -36,7 +36,8 @@ class Question:
 class TrainingJob:
     """What to learn, what to keep, and the bounds.
 
-    `items` have approved answers; of `refused` ones the prompts alone count, for the scope. `keep` are past
+    `items` have approved answers; of `refused` ones the prompts alone count, for the scope. `distilled` are
+    requests with answers of memory as approved ones. `keep` are past
     requests whose distributions stay the base's. `settings` are hyperparameters by the trainer's names;
     "activated" True asks for an adapter that acts from the answer on. A trial is judged on other items and
     dropped: fewer steps do.
@@ -44,6 +45,7 @@ class TrainingJob:
 
     items: tuple[Item, ...]
     refused: tuple[Item, ...]
+    distilled: tuple[Item, ...] = ()
     keep: tuple[Exchange, ...]
     settings: Mapping[str, Any]
     seconds: float
@@ -85,11 +87,12 @@ Candidate = Trained | Recalled | None  # None is the base
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A greedy answer. `bits` is a hash of the logits that it was drawn from."""
+    """A greedy answer. `bits` is a hash of the logits that it was drawn from; a cut answer is not whole."""
 
     answer: Message
     bits: bytes
     in_scope: bool = False
+    is_whole: bool = True
 
 
 class Trainer(Protocol):

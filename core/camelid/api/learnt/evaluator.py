@@ -10,7 +10,7 @@ from math import inf
 from typing import Any, TypeVar
 
 from camelid.api.learnt.base_facts import BaseFacts
-from camelid.errors import CamelidError, ContextOverflowError
+from camelid.errors import CamelidError, ContextOverflowError, TemplateError
 from camelid.learning.items import Item
 from camelid.learning.learner import Learner
 from camelid.learning.memory import COARSE, Memory
@@ -19,7 +19,7 @@ from camelid.learning.trained.acting import Acting, PromptScope
 from camelid.learning.trained.memory_scope import MemoryScope, Near
 from camelid.learning.trained.routing import N_NEAREST
 from camelid.learning.training import Candidate, Given, Question, Recalled, Trained
-from camelid.requests.output_text import answer_message
+from camelid.requests.output_text import Completion, answer_message
 
 CANDIDATE = "learnt: candidate"  # the name under which a candidate's adapter is loaded
 NOTHING: Mapping[str, bool] = {}
@@ -85,18 +85,20 @@ class LlmEvaluator:
         return is_near and scope.agrees(known.draft(scope.n_drafted))
 
     async def _base(self, question: Question) -> Given:
-        """The base's answer, once: without a probe, whose program rounds otherwise."""
+        """The base's answer, computed once. It has no probe: programs with one round differently."""
         if question.key not in self._of_base:
-            given = EMPTY
-            if await self._facts.of(question):
-                done, bits = await self._facts.answered(self._facts.request(question))
-                given = Given(answer=answer_message(done), bits=bits)
-            self._of_base[question.key] = given
+            self._of_base[question.key] = await self._given(question)
         return self._of_base[question.key]
+
+    async def _given(self, question: Question) -> Given:
+        try:
+            return given(*await self._facts.answered(self._facts.request(question)))
+        except (ContextOverflowError, TemplateError):
+            return EMPTY
 
     async def _acted(self, acting: Acting, candidate: Trained, question: Question) -> Given:
         """The answer with an adapter, or the base's out of its scope."""
-        if await self._facts.of(question) is None:
+        if await self._base(question) is EMPTY:
             return EMPTY
         try:
             is_near = await self._is_near(acting.scope, question, candidate.left_out)
@@ -107,7 +109,7 @@ class LlmEvaluator:
             done, bits = await self._facts.answered(request)
         except CamelidError as error:
             return replace(EMPTY, bits=error.message.encode())
-        return Given(answer=answer_message(done), bits=bits, in_scope=is_near)
+        return given(done, bits, in_scope=is_near)
 
     async def _gain(self, acting: Acting, item: Item) -> float:
         """0 also for a conversation that no longer fits the model."""
@@ -143,28 +145,40 @@ class LlmEvaluator:
 
     async def _mixed(self, learner: Learner, near: Near, question: Question) -> Given:
         """The answer with the mixture of the nearest items, or the base's out of memory's scope."""
-        given = {"tools": list(question.tools)} if question.tools else {}
-        asked, known = learner.asked(list(question.messages), given), await self._facts.of(question)
+        asked, known = (
+            learner.asked(list(question.messages), tools_of(question)),
+            await self._facts.of(question),
+        )
         is_asked = asked is not None and bool(asked.nearest.within(COARSE))
         if known is None or not is_asked or not await self._is_near(near.scope, question, near.left_out):
             return await self._base(question)
         request = self._facts.request(question)
         mixed = learner.mixed_nearest(request, near.nearest(known.features, N_NEAREST))
         done, bits = await self._facts.answered(mixed)
-        return Given(answer=answer_message(done), bits=bits, in_scope=mixed.mixer is not None)
+        return given(done, bits, in_scope=mixed.mixer is not None)
 
     async def _answer(self, learner: Learner, question: Question) -> Given:
         """The answer with memory whose scope is the similarity of words, or the base's."""
-        given = {"tools": list(question.tools)} if question.tools else {}
-        asked = learner.asked(list(question.messages), given)
-        if asked is None:
+        asked = learner.asked(list(question.messages), tools_of(question))
+        if asked is None or await self._base(question) is EMPTY:
             return await self._base(question)
         turns = tuple(learner.prompt(asked))
+        has_turns = turns != question.messages
         try:
             request = self._facts.request(replace(question, messages=turns))
             request = await learner.request(request, asked, is_at_once=True).routed()
             done, bits = await self._facts.answered(request)
-        except CamelidError as error:
-            return replace(EMPTY, bits=error.message.encode())
-        in_scope = request.mixer is not None or turns != question.messages
-        return Given(answer=answer_message(done), bits=bits, in_scope=in_scope)
+        except CamelidError as error:  # the turns make the prompt too long
+            return replace(EMPTY, bits=error.message.encode(), in_scope=has_turns)
+        return given(done, bits, in_scope=has_turns or request.mixer is not None)
+
+
+def given(done: Completion, bits: bytes, *, in_scope: bool = False) -> Given:
+    """A completion as an answer."""
+    is_whole = done.finish_reason in ("stop", "tool_calls")
+    return Given(answer=answer_message(done), bits=bits, in_scope=in_scope, is_whole=is_whole)
+
+
+def tools_of(question: Question) -> dict[str, Any]:
+    """The options of a question's tools."""
+    return {"tools": list(question.tools)} if question.tools else {}

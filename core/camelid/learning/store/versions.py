@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from camelid.errors import RequestError, shown
+from camelid.learning.rows import FORM, FORMS
 from camelid.learning.store.failures import damaged, whole_rows
 from camelid.learning.store.log import append
 from camelid.learning.store.schema import ANY_REQUEST
@@ -92,7 +93,7 @@ def publish(store: Store, version: Version, since: int = 0) -> Version:
         if not known:
             _insert(sql, version, own, number)
             append(sql, "publish", wall, f"v{number}", bytes.fromhex(own))
-        _move(sql, wall, f"v{number}")
+        _move(sql, wall, f"v{number}", version.config.get("form", ""))
     return version_of(store, f"v{number}")
 
 
@@ -173,18 +174,33 @@ def replaced_items(store: Store) -> frozenset[int]:
         "SELECT hash, config FROM versions "
         "WHERE 'v' || number = (SELECT value FROM facts WHERE name='current')"
     )
-    if not found or json.loads(found[0][1]).get("order") == "first":
+    config: Mapping[str, Any] = json.loads(found[0][1]) if found else {}
+    if not found or (config.get("form"), config.get("order")) == ("turns", "first"):
         return frozenset()
     rows = store.connection.rows("SELECT item FROM version_items WHERE version = ?", found[0][0])
     return frozenset(item for (item,) in rows)
 
 
-def _move(sql: sqlite3.Connection, wall: float, name: str) -> None:
-    """Makes a version current, with an event unless it is."""
-    found = sql.execute("SELECT value FROM facts WHERE name='current'").fetchone()
-    if (found[0] if found else BASE) != name:
-        sql.execute("INSERT OR REPLACE INTO facts VALUES('current', ?)", (name,))
+def _move(sql: sqlite3.Connection, wall: float, name: str, form: str = "") -> None:
+    """Makes a version current, with an event unless it is, and with it the form of memory: a given one, else
+    that of when the version was last in use.
+    """
+    before = _fact(sql, "current") or BASE
+    if before != name:
+        now = _fact(sql, FORM) or FORMS[0]
+        _set_fact(sql, f"{FORM} {before}", now)
+        _set_fact(sql, FORM, form or _fact(sql, f"{FORM} {name}") or now)
+        _set_fact(sql, "current", name)
         append(sql, "use", wall, name)
+
+
+def _fact(sql: sqlite3.Connection, name: str) -> str:
+    found = sql.execute("SELECT value FROM facts WHERE name=?", (name,)).fetchone()
+    return found[0] if found else ""
+
+
+def _set_fact(sql: sqlite3.Connection, name: str, value: str) -> None:
+    sql.execute("INSERT OR REPLACE INTO facts VALUES(?, ?)", (name, value))
 
 
 def mark_stale(
@@ -207,8 +223,7 @@ def mark_stale(
         )
         append(sql, "stale", wall, f"v{number}", bytes.fromhex(own))
     names = tuple(f"v{number}" for _, number in rows)
-    now = sql.execute("SELECT value FROM facts WHERE name='current'").fetchone()
-    if now and now[0] in names:
+    if _fact(sql, "current") in names:
         left = sql.execute("SELECT max(number) FROM versions WHERE status='published'").fetchone()[0]
         _move(sql, wall, f"v{left}" if left else BASE)
     return names

@@ -66,25 +66,26 @@ class PromptScope:
 
 @dataclass(frozen=True, slots=True)
 class Acting:
-    """A trained adapter, the scope in which it acts, its order with memory (`orders.py`), and the items that
-    it has learnt from.
+    """A trained adapter, the scope in which it acts, its order with memory as a mixture (`orders.py`), and
+    the newest item that it has learnt from.
     """
 
     adapter: Adapter
     scope: PromptScope
     order: Order = "after"
-    learnt: frozenset[int] = frozenset()
+    newest: int = 0
 
     @classmethod
     def of(cls, name: str, adapter: bytes, scope: bytes, config: Mapping[str, Any]) -> Acting:
         """The acting adapter of a version's bytes, under a name."""
         n_drafted = int(config.get("drafted", DRAFT_TOKENS))
         found = PromptScope.of(scope, config.get("shapes"), n_drafted)
-        return cls(adapter_from_bytes(adapter, name), found, config.get("order", "after"))
+        order: Order = config["order"] if config.get("form") == "mix" else "after"
+        return cls(adapter_from_bytes(adapter, name), found, order)
 
-    def yields_to(self, items: Sequence[int]) -> bool:
-        """True if memory's items, the nearest first, act on a prompt in both scopes."""
-        return self.order == "first" or items[0] not in self.learnt
+    def yields_to(self, item: int) -> bool:
+        """True if memory whose nearest item this is acts on a prompt before the adapter."""
+        return self.order == "first" or item > self.newest
 
 
 def prefilter_features(vector: Sequence[float], sketch: Sequence[float]) -> F32:

@@ -114,6 +114,7 @@ class Study:
     stop: Callable[[], bool]
     items: Sequence[Item]
     events: Sequence[Known]  # of the items, then of refused answers
+    distilled: Sequence[tuple[Item, Known]]
     past: Sequence[tuple[str, Question, Known]]  # with the completion's id
     alone: Sequence[Known]
     _rng: Random = field(default_factory=Random)
@@ -121,17 +122,17 @@ class Study:
     @classmethod
     def of(cls, base: Base, job: TrainingJob, stop: Callable[[], bool]) -> Study:
         """Asks the base. Raises RequestError for too few past requests."""
-        chosen = [*job.items, *job.refused]
-        asked = [Question.of(item.exchange) for item in chosen]
         invocation = base.invocation if {**DEFAULTS, **job.settings}["activated"] else ()
 
         def fits(known: Known | None) -> TypeGuard[Known]:
             return known is not None and last_invocation(invocation, known.prompt) is not None
 
-        pairs = [
-            (item, known) for item, known in zip(chosen, base.known(asked, stop), strict=True) if fits(known)
-        ]
-        items = [item for item, _ in pairs if item.approved]
+        def pairs(items: Sequence[Item]) -> list[tuple[Item, Known]]:
+            known = base.known([Question.of(item.exchange) for item in items], stop)
+            return [(item, own) for item, own in zip(items, known, strict=True) if fits(own)]
+
+        right, wrong, distilled = map(pairs, (job.items, job.refused, job.distilled))
+        items, events = [item for item, _ in right], [known for _, known in (*right, *wrong)]
         if not items:
             raise RequestError("no feedback fits the model and its answers' header", field="learn")
         before = [(each.completion_id, Question.of(each)) for each in job.keep]
@@ -143,9 +144,14 @@ class Study:
                 "memory acts alone",
                 field="learn",
             )
-        alone = base.known(list(_alone(asked)), stop)
-        events = [known for _, known in pairs]
-        return cls(base, job, stop, items, events, past, [k for k in alone if fits(k)], Random(job.seed))
+        asked = [Question.of(item.exchange) for item in (*job.items, *job.refused)]
+        alone = [known for known in base.known(list(_alone(asked)), stop) if fits(known)]
+        return cls(base, job, stop, items, events, distilled, past, alone, Random(job.seed))
+
+    @property
+    def inside(self) -> Sequence[Known]:
+        """The prompts in scope: of feedback, and of what is distilled."""
+        return [*self.events, *(known for _, known in self.distilled)]
 
     @property
     def _answered(self) -> list[tuple[Item, Known]]:
@@ -168,7 +174,7 @@ class Study:
         same = np.array([self.is_same_kind(known) for known in past])
         others = _rows(self.alone, like=self.events)
         is_checked = self._shapes(WHOLE_TOKENS) is not None
-        return fitted(_rows(self.events), _rows(past), others, same, is_checked=is_checked)
+        return fitted(_rows(self.inside), _rows(past), others, same, is_checked=is_checked)
 
     def _shapes(self, n_tokens: int) -> frozenset[str] | None:
         """Shapes of the base's answers to the feedback, of so many tokens."""
@@ -202,7 +208,7 @@ class Study:
 
     @property
     def _heads(self) -> PromptScope:
-        known = (self.events, self._before)
+        known = (self.inside, self._before)
         events, past = (np.stack([one.prefilter_features for one in each]) for each in known)
         return PromptScope(self.scope.head, None, prefilter(events, past, np.isfinite(self.scope.past)))
 
@@ -232,9 +238,8 @@ class Study:
 
     def _learnt(self) -> list[Example]:
         """Right answers, and those that a shared edit makes."""
-        right = (
-            Example(prompt=prompt, answer=answer) for prompt, answer in map(self.base.target, self.items)
-        )
+        items = (*self.items, *(item for item, _ in self.distilled))
+        right = (Example(prompt=prompt, answer=answer) for prompt, answer in map(self.base.target, items))
         edit = self._edit if self.scope.is_wide else None
         return [*right, *(chain(self._edited_past(edit), self._edited_swaps(edit)) if edit else ())]
 

@@ -128,8 +128,7 @@ class Router:
 
     async def candidates(self, near: Near | None, *, adapts: bool) -> Candidates:
         """The candidates for a request. Raises CamelidError for a version that cannot be read."""
-        acting = await self._in_use() if adapts else None
-        return Candidates(acting, None if acting and acting.order == "alone" else near)
+        return Candidates(await self._in_use() if adapts else None, near)
 
     async def looked(
         self, request: Request, found: Candidates, mixed: Callable[[Sequence[int]], Request]
@@ -138,14 +137,16 @@ class Router:
         or memory's scope; in both, by the version's order. Raises CamelidError.
         """
         look, near, acting = Look(request, self.side), found.near, found.acting
-        is_near = near is not None and await look.is_in(near.scope)
-        nearest = near.nearest(await look.features(), N_NEAREST) if near and is_near else []
-        recalled = mixed(nearest) if nearest else request
-        if recalled is not request and (acting is None or acting.yields_to(nearest)):
+        recalled, item = request, 0
+        if near and await look.is_in(near.scope):
+            nearest = near.nearest(await look.features(), N_NEAREST)
+            recalled, item = mixed(nearest), nearest[0]
+        if acting is None or (recalled is not request and acting.yields_to(item)):
             return recalled
-        if acting and await look.is_in(acting.scope):
-            return await self._selected(acting, request) or recalled
-        return recalled
+        behind = request if acting.order == "alone" else recalled
+        if await look.is_in(acting.scope):
+            return await self._selected(acting, request) or behind
+        return behind
 
     async def _selected(self, acting: Acting, request: Request) -> Request | None:
         """The request with the adapter, loaded again if it was unloaded for others."""
@@ -179,4 +180,4 @@ def _read(store: Store, name: str) -> Acting | None:
         return None
     title = f"learnt: {version.hash[:16]}"
     acting = Acting.of(title, version.adapter, version.scope, version.config)
-    return replace(acting, learnt=frozenset(id for id, _ in version.items))
+    return replace(acting, newest=max((id for id, _ in version.items), default=0))

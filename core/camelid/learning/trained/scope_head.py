@@ -31,7 +31,7 @@ LOW = 0.1  # quantile of the feedback's own leave-one-out scores,
 TOWARDS = 0.25  # of the way to which the threshold rises
 WIDER = 0.15  # gain of recall from which prompts of the same kind are no negatives
 PASSING, MOST_PASSING = 0.02, 0.25  # shares of the past requests that a prefilter passes at least and at most
-WIDELY = 0.1  # passes at least before a wide head, whose scope reaches farther from the feedback
+WIDELY = 0.1  # least share that it passes where the head behind it is wide
 UNSEEN = 0.05  # share of the feedback that it may miss by its leave-one-out scores
 
 

@@ -70,8 +70,10 @@ async def undo(server: Server, call: Call) -> Reply:
 async def forget(server: Server, call: Call) -> Reply:
     """Forgets an item of feedback and all that was made of it."""
     own = FORGET.read(call.json(), call).own
-    face = await face_for(server, call, own.get("model"))
-    done = await asyncio.to_thread(face.forget, own["item"])
+    learners = await learners_of(server, own.get("model"))
+    learner = await learners.of(call.key)
+    done = await asyncio.to_thread(face_of(learner, learners).forget, own["item"])
+    learners.settle(learner)
     return JsonReply({
         "object": "learning.forgotten", "item": done.item, "stale": list(done.stale),
         "also_in": list(done.also_in),

@@ -63,6 +63,7 @@ class Learners:
                 side = EngineSide(self.builder, EngineAccess(self.host.running, self._ran, self.host.call))
                 found = self._open[name] = learner_of(space, side)
                 self._train(name, space)
+                self.settle(found)
             self._open.move_to_end(name)
             while len(self._open) > MOST_OPEN:
                 await self._close(*self._open.popitem(last=False))
