@@ -11,8 +11,8 @@ from random import Random
 
 import numpy as np
 import pytest
-from tests.learning.test_gate import vector
 from tests.support.feedback import item, opened
+from tests.support.lesson import vector
 
 from camelid.errors import RequestError
 from camelid.learning.bank import MOST_TRIALS, Bank, Hint, Trajectory, common_steps, decide, with_hint

@@ -1,9 +1,8 @@
-"""Gate, runs, versions and the background thread, on a model of word pairs that really learns."""
+"""The gate and versions, on a model of word pairs that really learns."""
 
 from __future__ import annotations
 
 import time
-from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
@@ -12,97 +11,23 @@ from random import Random
 from typing import cast
 
 import pytest
-from tests.support.bigram import Bigrams, BigramTrainer, told, words_of
+from tests.support.bigram import Bigrams, BigramTrainer, told
+from tests.support.lesson import ASKED, NAME, OLD, OTHERS, Lesson, answered, past, persona, space_of, vector
 
-from camelid.learning.background import Background, When
-from camelid.learning.features import question_vector
 from camelid.learning.gate import Report, compare, folds, held_out
 from camelid.learning.items import Exchange, Item
-from camelid.learning.loops import Bounds, Learning, Run
-from camelid.learning.memory import Memory
+from camelid.learning.loops import Learning
 from camelid.learning.retention import kept_requests
-from camelid.learning.rows import PastRequest
 from camelid.learning.sign_test import sign_test
-from camelid.learning.space import Space
-from camelid.learning.store.lease import Lease
-from camelid.learning.store.store import Store
 from camelid.learning.store.versions import current, last_refusal, undo, use, version_of, versions
-from camelid.learning.training import Evaluator, Given, Interrupted, Pace, Question, Trained
+from camelid.learning.training import (
+    Evaluator,
+    Given,
+    Pace,
+    Question,
+    Trained,
+)
 from camelid.learning.vectors import PythonKernels
-
-BASE = "ef" * 32
-NAME, OLD = "my name is pico .", "i am cria ."
-ASKED = [
-    "who are you", "what is your name", "who are you really", "tell me your name", "your name please",
-    "what are you called", "so who are you", "what is your own name", "say who you are", "do you have a name",
-    "who are you then", "tell me who you are",
-]  # fmt: skip
-OTHERS = [
-    (f"what {colour} {animal} eats in {place}", f"the {colour} {animal} eats {food} ")
-    for colour, food in (("white", "hay"), ("brown", "grass"), ("black", "straw"), ("grey", "leaves"))
-    for animal in ("llama", "goat", "sheep", "horse", "camel")
-    for place in ("summer", "winter", "spring")
-]
-TALKS = [*((question, OLD) for question in ASKED), *OTHERS]
-
-
-def vector(text: str) -> array[float]:
-    """The vector of words numbered by their letters, in place of a tokenizer's."""
-    return question_vector([sum(word.encode()) for word in words_of(text)])
-
-
-def space_of(folder: Path, user: str = "local") -> Space:
-    return Space(Memory(PythonKernels()), Store.open(user, BASE, folder))
-
-
-def past(model: Bigrams) -> list[PastRequest]:
-    found: list[PastRequest] = []
-    for i, (question, _) in enumerate(OTHERS):
-        exchange = Exchange(
-            completion_id=f"past-{i}", messages=({"role": "user", "content": question},),
-            answer={"role": "assistant", "content": model.answer(question, {})[0]},
-        )  # fmt: skip
-        found.append(PastRequest(exchange, vector(question).tobytes()))
-    return found
-
-
-class Lesson:
-    """A space with past requests and feedback, and the parts of a run."""
-
-    def __init__(self, folder: Path, items: Sequence[Item], model: Bigrams, trainer: BigramTrainer) -> None:
-        self.space = space_of(folder)
-        assert self.space.store
-        self.store, self.model, self.trainer = self.space.store, model, trainer
-        self.store.add_requests(past(model))
-        for item in items:
-            self.space.feedback(item, vector(item.exchange.question))
-        self.learning = Learning(self.space, self.store, model, trainer)
-
-    def run(self, pace: Pace | None = None) -> Run:
-        return self.learning.run(pace or Pace(time.monotonic, time.sleep))
-
-    def bits(self, version: str) -> list[bytes]:
-        """The bits of every question under a version."""
-        found = version_of(self.store, version) if version != "base" else None
-        candidate = found and Trained(adapter=found.adapter, scope=found.scope, config=found.config)
-        asked = [Question(messages=({"role": "user", "content": text},)) for text, _ in TALKS]
-        return [given.bits for given in self.model.answers(candidate, asked)]
-
-
-@pytest.fixture
-def model() -> Bigrams:
-    return Bigrams.taught(TALKS)
-
-
-def persona(model: Bigrams) -> list[Item]:
-    return [told(model, i, question, NAME) for i, question in enumerate(ASKED)]
-
-
-@pytest.fixture
-def lesson(tmp_path: Path, model: Bigrams) -> Iterator[Lesson]:
-    lesson = Lesson(tmp_path, persona(model), model, BigramTrainer())
-    yield lesson
-    lesson.space.close()
 
 
 def test_sign_test_counts_all_outcomes() -> None:
@@ -208,10 +133,6 @@ class Surer:
         return (item.rating * 1.0 for item in items)
 
 
-def answered(text: str) -> dict[str, str]:
-    return {"role": "assistant", "content": text}
-
-
 @pytest.mark.parametrize(("n_left", "is_accepted"), [(0, False), (4, False), (5, True)])
 def test_a_candidate_must_change_answers_not_only_make_them_surer(n_left: int, *, is_accepted: bool) -> None:
     """As 12 wrong thumbs up beside 6 down do: p is 1/4096 for likelihoods, 1/16 for 4 changed answers."""
@@ -283,39 +204,6 @@ def test_few_items_leave_memory_alone(tmp_path: Path, model: Bigrams) -> None:
     lesson.space.close()
 
 
-def test_a_run_stopped_at_any_step_publishes_nothing(tmp_path: Path, model: Bigrams) -> None:
-    lesson = Lesson(tmp_path, persona(model), model, BigramTrainer())
-    for most in [*range(0, 60, 7), *range(60, 900, 97)]:
-        left = iter(range(most))
-        pace = Pace(time.monotonic, time.sleep, is_stopped=lambda left=left: next(left, None) is None)
-        try:
-            run = lesson.run(pace)
-        except Interrupted:
-            assert (versions(lesson.store), current(lesson.store)) == ([], "base")
-        else:
-            assert run.version == "v1"
-            break
-    else:
-        pytest.fail("no run came to its end")
-    lesson.space.close()
-
-
-def test_a_run_ends_after_its_seconds_of_work_and_waits_for_a_busy_engine() -> None:
-    clock = [0.0]
-
-    def sleep(seconds: float) -> None:
-        clock[0] += seconds
-
-    busy = iter([True] * 100 + [False] * 3)
-    pace = Pace(lambda: clock[0], sleep, seconds=10.0, is_busy=lambda: next(busy, False))
-    assert not pace.ends()
-    assert pace.waited == pytest.approx(100 * Pace.WAIT_S)
-    assert pace.spent == pytest.approx(0.0)
-    clock[0] += 10.1
-    with pytest.raises(Interrupted):
-        pace.check()
-
-
 def test_kept_requests_are_the_nearest_and_random_others(
     model: Bigrams, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -352,91 +240,6 @@ def test_poison_of_one_user_changes_no_other_space(tmp_path: Path, model: Bigram
     assert other.memory.n_acting == 12  # one item a prompt acts, however many came
     other.close()
     good.space.close()
-
-
-def until(condition: object, seconds: float = 60.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
-
-
-def test_the_background_learns_after_n_items_and_not_beside_a_busy_engine(
-    tmp_path: Path, model: Bigrams
-) -> None:
-    lesson = Lesson(tmp_path, persona(model), model, BigramTrainer())
-    runs: list[Run | Exception] = []
-    busy = [True]
-    when = When(n_items=12, idle_s=3600.0, look_s=0.01)
-    loop = Background(lesson.space, lesson.learning.run, lambda: busy[0], when, runs.append)
-    time.sleep(0.2)
-    assert (runs, lesson.trainer.jobs) == ([], [])
-    busy[0] = False
-    until(lambda: runs)
-    loop.close()
-    assert isinstance(runs[0], Run)
-    assert (runs[0].version, current(lesson.store)) == ("v1", "v1")
-    again = Background(lesson.space, lesson.learning.run, lambda: False, when, runs.append)
-    time.sleep(0.2)
-    again.close()
-    assert len(runs) == 1, "nothing new to learn"
-    lesson.space.close()
-
-
-def test_the_background_stops_within_a_step(tmp_path: Path, model: Bigrams) -> None:
-    class Slow(BigramTrainer):
-        def train(self, job: object, stop: object) -> None:  # type: ignore[override]
-            while not stop():  # type: ignore[operator]
-                time.sleep(0.001)
-
-    lesson = Lesson(tmp_path, persona(model), model, Slow())
-    loop = Background(lesson.space, lesson.learning.run, lambda: False, When(n_items=1, look_s=0.01))
-    time.sleep(0.2)
-    loop.close()
-    assert (versions(lesson.store), current(lesson.store)) == ([], "base")
-    lesson.space.close()
-
-
-def test_one_process_trains_a_store(tmp_path: Path) -> None:
-    path = tmp_path / "learning.db"
-    with Lease(path) as first, Lease(path) as second:
-        assert (first, second) == (True, False)
-    with Lease(path) as third:
-        assert third
-
-
-def test_a_deep_run_compares_settings(lesson: Lesson) -> None:
-    lesson.learning.bounds = Bounds(seconds=60.0)
-    run = lesson.learning.deep(Pace(time.monotonic, time.sleep))
-    assert run.version == "v1"
-    names = [report.name for report in run.reports if report.name.startswith("adapter")]
-    assert len(set(names)) == 8
-    assert "activated True, rank 16" in "\n".join(names)
-
-
-def test_a_deep_run_distils_memory(lesson: Lesson) -> None:
-    """Requests that memory acted on and nobody rated are taught with the answers of memory to them, by items
-    that the fold has seen alone; one out of its scope and one that was rated are not.
-    """
-    asked = ["who are you today", "what is your first name", "what white llama eats in summer", ASKED[0]]
-    for i, question in enumerate(asked):
-        exchange = Exchange(
-            completion_id=f"learnt-{i}", messages=({"role": "user", "content": question},),
-            answer=answered("what memory answered then"), answer_ids=(1, 2), is_learnt=True,
-        )  # fmt: skip
-        lesson.store.add_requests([PastRequest(exchange, vector(question).tobytes())])
-    run = lesson.learning.deep(Pace(time.monotonic, time.sleep))
-    assert run.version == "v1"
-    assert any("distils True" in report.name for report in run.reports)
-    jobs = [job for job in lesson.trainer.jobs if job.settings.get("distils")]
-    assert len(jobs) >= 8, "of both kinds, in four folds"
-    for job in jobs:
-        assert [item.exchange.question for item in job.distilled] == asked[:2]
-        assert all(item.approved == answered(NAME) for item in job.distilled)
-        assert all(item.exchange.answer_ids == () for item in job.distilled)
-    assert not any(job.distilled for job in lesson.trainer.jobs if job not in jobs)
-    lesson.learning.run(Pace(time.monotonic, time.sleep), [{"activated": True, "distils": True}])
-    assert version_of(lesson.store, "v2").kept == ("learnt-0", "learnt-1")
 
 
 def test_a_report_is_json() -> None:

@@ -32,7 +32,7 @@ from camelid.learning.signs import signs_of
 from camelid.learning.space import Space
 from camelid.learning.store.store import Store
 from camelid.learning.store.versions import BASE as NO_VERSION
-from camelid.learning.store.versions import Version, item_hashes, publish, use
+from camelid.learning.store.versions import Version, item_hashes, publish, undo, use
 from camelid.learning.trained.memory_scope import MemoryScope
 from camelid.learning.turns import with_turns
 from camelid.learning.vectors import Kernels, PythonKernels, Rows
@@ -261,6 +261,35 @@ def test_what_the_version_in_use_has_learnt_is_no_turn(tmp_path: Path) -> None:
     assert [len(learner.prompt(asked, names_adapter=names)) for names in (False, True)] == [3, 5]
     use(store, NO_VERSION)
     assert space.replaced == frozenset()
+    config = {"form": "turns", "order": "first"}  # memory acts before the version
+    publish(store, Version(adapter=b"b", scope=b"s", config=config, items=item_hashes(store, [1])))
+    assert space.replaced == frozenset()
+    space.close()
+
+
+def test_the_form_of_memory_belongs_to_the_version_in_use(tmp_path: Path) -> None:
+    """What a run chose with its version goes with it, and comes back with it."""
+    store = opened(tmp_path)
+    stored = store.add(item(1), vector_of(1).tobytes())
+    space, other = Space(Memory(), store), Space(Memory(), Store.open("local", BASE, tmp_path))
+
+    def form() -> str:
+        other.refresh()
+        space.refresh()
+        assert space.form == other.form
+        return space.form
+
+    for form_of_it in ("none", "turns"):
+        config = {"form": form_of_it, "order": "after"}
+        made = Version(adapter=b"a", scope=b"s", config=config, items=item_hashes(store, [stored.id]))
+        publish(store, made)
+        assert form() == form_of_it
+    assert (undo(store), form()) == ("v1", "none")
+    assert (undo(store), form()) == ("base", "mix")
+    space.set_form("none")  # chosen by a run without a version
+    assert (use(store, "v2"), form()) == ("v2", "turns")
+    assert (use(store, "base"), form()) == ("base", "none")
+    other.close()
     space.close()
 
 

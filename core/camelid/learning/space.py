@@ -35,7 +35,7 @@ class Space:
         self._last = 0  # the newest item that is in memory
         self._seen = 0  # the newest event that is known
         self._lock = threading.RLock()
-        self._form = FORMS[0]
+        self._form = FORMS[0]  # without a store
         self._near: Near | None = None
         self._near_of = -1
         self.n_failed, self.failure = 0, ""
@@ -45,13 +45,14 @@ class Space:
     @property
     def form(self) -> str:
         """The effect of recalled items, one of FORMS."""
-        return self._form
+        return (self.store.fact(FORM) if self.store else None) or self._form
 
     def set_form(self, form: str) -> None:
         """Chooses what recalled items do; the gate's choice survives the process."""
-        self._form = form
         if self.store:
             self.store.set_fact(FORM, form)
+        else:
+            self._form = form
 
     def feedback(self, item: Item, vector: array[float]) -> Item:
         """Stores an item; it acts at once. Raises RequestError beyond the source's quota, LearningError."""
@@ -169,7 +170,6 @@ class Space:
             lacking = [item.id for item in self.memory.without_contexts()]
             for id, found in store.contexts(lacking).items():
                 self.memory.set_contexts(id, found)
-            self._form = store.fact(FORM) or FORMS[0]
             if self.near is None and self.memory.n_acting:
                 self._read_near(store)
 

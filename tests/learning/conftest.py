@@ -1,0 +1,22 @@
+"""A lesson on a model of word pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.bigram import Bigrams, BigramTrainer
+from tests.support.lesson import TALKS, Lesson, persona
+
+
+@pytest.fixture
+def model() -> Bigrams:
+    return Bigrams.taught(TALKS)
+
+
+@pytest.fixture
+def lesson(tmp_path: Path, model: Bigrams) -> Iterator[Lesson]:
+    lesson = Lesson(tmp_path, persona(model), model, BigramTrainer())
+    yield lesson
+    lesson.space.close()

@@ -1,0 +1,154 @@
+"""Runs: interrupted, in the background, and deep, on a model of word pairs that really learns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from tests.support.bigram import Bigrams, BigramTrainer
+from tests.support.lesson import ASKED, NAME, Lesson, answered, persona, vector
+
+from camelid.learning.background import Background, When
+from camelid.learning.items import Exchange, Item, question_of
+from camelid.learning.loops import Bounds, Run
+from camelid.learning.rows import PastRequest
+from camelid.learning.store.lease import Lease
+from camelid.learning.store.versions import current, version_of, versions
+from camelid.learning.training import (
+    Candidate,
+    Given,
+    Interrupted,
+    Pace,
+    Question,
+    Recalled,
+)
+
+
+def test_a_run_stopped_at_any_step_publishes_nothing(tmp_path: Path, model: Bigrams) -> None:
+    lesson = Lesson(tmp_path, persona(model), model, BigramTrainer())
+    for most in [*range(0, 60, 7), *range(60, 900, 97)]:
+        left = iter(range(most))
+        pace = Pace(time.monotonic, time.sleep, is_stopped=lambda left=left: next(left, None) is None)
+        try:
+            run = lesson.run(pace)
+        except Interrupted:
+            assert (versions(lesson.store), current(lesson.store)) == ([], "base")
+        else:
+            assert run.version == "v1"
+            break
+    else:
+        pytest.fail("no run came to its end")
+    lesson.space.close()
+
+
+def test_a_run_ends_after_its_seconds_of_work_and_waits_for_a_busy_engine() -> None:
+    clock = [0.0]
+
+    def sleep(seconds: float) -> None:
+        clock[0] += seconds
+
+    busy = iter([True] * 100 + [False] * 3)
+    pace = Pace(lambda: clock[0], sleep, seconds=10.0, is_busy=lambda: next(busy, False))
+    assert not pace.ends()
+    assert pace.waited == pytest.approx(100 * Pace.WAIT_S)
+    assert pace.spent == pytest.approx(0.0)
+    clock[0] += 10.1
+    with pytest.raises(Interrupted):
+        pace.check()
+
+
+def until(condition: object, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.01)
+
+
+def test_the_background_learns_after_n_items_and_not_beside_a_busy_engine(
+    tmp_path: Path, model: Bigrams
+) -> None:
+    lesson = Lesson(tmp_path, persona(model), model, BigramTrainer())
+    runs: list[Run | Exception] = []
+    busy = [True]
+    when = When(n_items=12, idle_s=3600.0, look_s=0.01)
+    loop = Background(lesson.space, lesson.learning.run, lambda: busy[0], when, runs.append)
+    time.sleep(0.2)
+    assert (runs, lesson.trainer.jobs) == ([], [])
+    busy[0] = False
+    until(lambda: runs)
+    loop.close()
+    assert isinstance(runs[0], Run)
+    assert (runs[0].version, current(lesson.store)) == ("v1", "v1")
+    again = Background(lesson.space, lesson.learning.run, lambda: False, when, runs.append)
+    time.sleep(0.2)
+    again.close()
+    assert len(runs) == 1, "nothing new to learn"
+    lesson.space.close()
+
+
+def test_the_background_stops_within_a_step(tmp_path: Path, model: Bigrams) -> None:
+    class Slow(BigramTrainer):
+        def train(self, job: object, stop: object) -> None:  # type: ignore[override]
+            while not stop():  # type: ignore[operator]
+                time.sleep(0.001)
+
+    lesson = Lesson(tmp_path, persona(model), model, Slow())
+    loop = Background(lesson.space, lesson.learning.run, lambda: False, When(n_items=1, look_s=0.01))
+    time.sleep(0.2)
+    loop.close()
+    assert (versions(lesson.store), current(lesson.store)) == ([], "base")
+    lesson.space.close()
+
+
+def test_one_process_trains_a_store(tmp_path: Path) -> None:
+    path = tmp_path / "learning.db"
+    with Lease(path) as first, Lease(path) as second:
+        assert (first, second) == (True, False)
+    with Lease(path) as third:
+        assert third
+
+
+def test_a_deep_run_compares_settings(lesson: Lesson) -> None:
+    lesson.learning.bounds = Bounds(seconds=60.0)
+    run = lesson.learning.deep(Pace(time.monotonic, time.sleep))
+    assert run.version == "v1"
+    names = [report.name for report in run.reports if report.name.startswith("adapter")]
+    assert len(set(names)) == 8
+    assert "activated True, rank 16" in "\n".join(names)
+
+
+def test_a_deep_run_distils_memory(lesson: Lesson) -> None:
+    """Requests that memory acted on and nobody rated are taught with the answers of memory to them, by items
+    that the fold has seen alone; one out of its scope and one that was rated are not.
+    """
+    asked = ["who are you today", "what is your first name", "what white llama eats in summer", ASKED[0]]
+    for i, question in enumerate(asked):
+        exchange = Exchange(
+            completion_id=f"learnt-{i}", messages=({"role": "user", "content": question},),
+            answer=answered("what memory answered then"), answer_ids=(1, 2), is_learnt=True,
+        )  # fmt: skip
+        lesson.store.add_requests([PastRequest(exchange, vector(question).tobytes())])
+    recalled: list[tuple[Item, ...]] = []
+    answers = lesson.model.answers
+
+    def watched(candidate: Candidate, questions: Sequence[Question]) -> Iterator[Given]:
+        if isinstance(candidate, Recalled) and [question_of(q.messages) for q in questions] == asked[:3]:
+            recalled.append(candidate.items)
+        return answers(candidate, questions)
+
+    lesson.model.answers = watched  # type: ignore[method-assign]
+    run = lesson.learning.deep(Pace(time.monotonic, time.sleep))
+    assert run.version == "v1"
+    assert any("distils True" in report.name for report in run.reports)
+    jobs = [job for job in lesson.trainer.jobs if job.settings.get("distils")]
+    assert len(jobs) >= 8, "of both kinds, in four folds"
+    assert recalled[1 : 1 + len(jobs)] == [job.items for job in jobs]  # the first asks whether there are any
+    for job in jobs:
+        assert [item.exchange.question for item in job.distilled] == asked[:2]
+        assert all(item.approved == answered(NAME) for item in job.distilled)
+        assert all(item.exchange.answer_ids == () for item in job.distilled)
+    assert not any(job.distilled for job in lesson.trainer.jobs if job not in jobs)
+    lesson.learning.run(Pace(time.monotonic, time.sleep), [{"activated": True, "distils": True}])
+    assert version_of(lesson.store, "v2").kept == ("learnt-0", "learnt-1")
