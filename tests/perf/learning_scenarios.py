@@ -1,11 +1,12 @@
 """What cria learns from 20 corrections or thumbs, in the scenarios of tests/learning/scenarios.
 
 `python -m tests.perf.learning_scenarios [NAME ...] [--seeds 0 1 2 3 4] [--thumbs right|random|wrong]
-[--threads N]` prints for each scenario and seed: held-out answers right before, with each form of memory,
+[--used N] [--threads N]` prints for each scenario and seed: held-out answers right before, with each form of memory,
 with the version that the gate published, and with both as they are served; skills lost and won among the
 retention items; the gate's report; seconds and bytes. A store of 600 past requests is filled first. The gate
 also asks checks of the 13 skills, drawn with another seed than the retention items. Nothing is chosen by
-held-out prompts or retention items.
+held-out prompts or retention items. With `--used`, so many requests of the feedback's kind were made since,
+and memory is distilled into the adapter.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import json
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -28,7 +30,7 @@ from camelid.api.learnt.evaluator import LlmEvaluator
 from camelid.api.load import aload
 from camelid.api.thread import EngineThread
 from camelid.learning.items import Exchange, Item, Message, text_of
-from camelid.learning.loops import Bounds, Learning, Run
+from camelid.learning.loops import KINDS, Bounds, Learning, Run
 from camelid.learning.memory import Memory
 from camelid.learning.orders import ORDERS
 from camelid.learning.rows import FORMS, PastRequest
@@ -40,6 +42,7 @@ from camelid.learning.training import Candidate, Given, Pace, Question, Recalled
 from cria.talk import Talk
 
 N_PAST = 600
+DISTILS = {"activated": True, "distils": True}
 Task = tuple[Talk, Graded]
 THUMBS: dict[str, Callable[[bool, Random], bool]] = {
     "right": lambda is_right, _: is_right,
@@ -122,9 +125,20 @@ class Bench:
             space.feedback(item, self.facts.side.vector(exchange.question))
         return space
 
-    def measure(self, made: Scenario, seed: int, thumbs: str) -> dict[str, Any]:
+    def use(self, space: Space, made: Scenario, seed: int, n: int) -> None:
+        """Further requests of the feedback's kind, on which memory acts and which nobody rates."""
+        own = {repr(task.talk.messages) for task in (*made.held, *(event.task for event in made.events))}
+        others = [task.talk for task in SCENARIOS[made.name](seed + 100).held]
+        fresh = [talk for talk in others if repr(talk.messages) not in own][:n]
+        for i, talk in enumerate(fresh):
+            each = replace(self.exchange(f"used-{seed}-{i}", talk), is_learnt=True)
+            assert space.store
+            space.store.add_requests([PastRequest(each, self.facts.side.vector(each.question).tobytes())])
+
+    def measure(self, made: Scenario, seed: int, thumbs: str, used: int) -> dict[str, Any]:
         with tempfile.TemporaryDirectory() as folder:
             began, space = time.monotonic(), self.space(Path(folder), made, seed, thumbs)
+            self.use(space, made, seed, used)
             filled, store = time.monotonic(), space.store
             assert store
             bounds = Bounds(seed=seed)
@@ -132,7 +146,8 @@ class Bench:
                 (question_of(talk), passed_by(item)) for talk, item in kept(made, checks_of_skills(seed))
             ]
             learning = Learning(space, store, self.evaluator, Recipe(self.facts), bounds, checks)
-            run = learning.run(Pace(time.monotonic, time.sleep))
+            settings = [DISTILS] if used else list(KINDS.values())
+            run = learning.run(Pace(time.monotonic, time.sleep), settings)
             seconds, n_bytes, is_wide = time.monotonic() - filled, 0, False
             held = [(task.talk, task) for task in made.held]
             left = kept(made, retention(seed))
@@ -154,7 +169,7 @@ class Bench:
             base = (self.given(None, held), self.given(None, left))
             before = (self.passed(held, base[0]), self.passed(left, base[1]))
             found: dict[str, Any] = {
-                "scenario": made.name, "seed": seed, "thumbs": thumbs, "form": space.form, "order": order,
+                "scenario": made.name, "seed": seed, "thumbs": thumbs, "used": used, "form": space.form, "order": order,
                 "before": sum(before[0]), "kept": len(left),
             }  # fmt: skip
             given = {
@@ -196,13 +211,15 @@ def main() -> None:
     parser.add_argument("names", nargs="*", default=list(SCENARIOS))
     parser.add_argument("--seeds", type=int, nargs="+", default=list(range(5)))
     parser.add_argument("--thumbs", choices=list(THUMBS), default="")
+    parser.add_argument("--used", type=int, default=0)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     with EngineThread() as thread:
         bench = Bench(thread, options.threads)
         for name in options.names:
             for seed in options.seeds:
-                print(json.dumps(bench.measure(SCENARIOS[name](seed), seed, options.thumbs)), flush=True)
+                found = bench.measure(SCENARIOS[name](seed), seed, options.thumbs, options.used)
+                print(json.dumps(found), flush=True)
         thread.run(bench.llm.aclose())
 
 
