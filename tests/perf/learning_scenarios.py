@@ -1,10 +1,10 @@
 """What cria learns from 20 corrections or thumbs, in the scenarios of tests/learning/scenarios.
 
 `python -m tests.perf.learning_scenarios [NAME ...] [--seeds 0 1 2 3 4] [--thumbs right|random|wrong]
-[--used N] [--threads N]` prints for each scenario and seed: held-out answers right before, with each form of memory,
-with the version that the gate published, and with both as they are served; skills lost and won among the
-retention items; the gate's report; seconds and bytes. A store of 600 past requests is filled first. The gate
-also asks checks of the 13 skills, drawn with another seed than the retention items. Nothing is chosen by
+[--used N] [--threads N]` prints for each scenario and seed: held-out answers right before, with each form of
+memory, with the version that the gate published, and with both as they are served; skills lost and won among
+the retention items; the gate's report; seconds and bytes. A store of 600 past requests is filled first. The
+gate also asks checks of the 13 skills, drawn with another seed than the retention items. Nothing is chosen by
 held-out prompts or retention items. With `--used`, so many requests of the feedback's kind were made since,
 and memory is distilled into the adapter.
 """
@@ -169,8 +169,8 @@ class Bench:
             base = (self.given(None, held), self.given(None, left))
             before = (self.passed(held, base[0]), self.passed(left, base[1]))
             found: dict[str, Any] = {
-                "scenario": made.name, "seed": seed, "thumbs": thumbs, "used": used, "form": space.form, "order": order,
-                "before": sum(before[0]), "kept": len(left),
+                "scenario": made.name, "seed": seed, "thumbs": thumbs, "used": used, "form": space.form,
+                "order": order, "before": sum(before[0]), "kept": len(left),
             }  # fmt: skip
             given = {
                 name: (self.given(each, held), self.given(each, left)) for name, each in candidates.items()
