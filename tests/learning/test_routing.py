@@ -93,7 +93,7 @@ def test_the_first_in_scope_acts_by_the_similarity_of_words(
     monkeypatch.setattr(Learner, "_mixed", lambda _, request, recall: MIXED if recall else request)
     recall = Recall((item(1, id=number),), (0.9,)) if in_memory else Recall()
     asked = Asked((), (), vector_of(1), recall, recall)
-    turn = Turn(asked, "", adapts=True, is_at_once=True, has_turns=False)
+    turn = Turn(asked, "", adapts=True, is_at_once=True, has_turns=False, is_undecided=False)
     learner = Learner(Space(Memory()), cast("Any", None))
     base, found = learner._by_words(turn, REQUEST, Candidates(acting(order, in_version), None))
     assert (ADAPTED if found and in_version else base) == wanted(order, number, in_memory, in_version)

@@ -20,7 +20,8 @@ class Exchange:
     """A finished request: its messages and tools, the answer as a message, and the answer's token ids.
 
     `prompt_ids` are the token ids that the model read; neither they nor `answer_ids` need be known.
-    `is_learnt` is True for an answer that memory or a version acted on.
+    `is_learnt` is True for an answer that memory or a version acted on, and for one on which memory could
+    not decide yet.
     """
 
     completion_id: str

@@ -55,8 +55,8 @@ class Asked:
 @dataclass(frozen=True, slots=True)
 class Turn:
     """A request on its way: its prompt, the id of its completion (by default random), whether a learnt
-    adapter may act on it, whether that is decided before it is submitted, and whether its prompt has items
-    as earlier turns.
+    adapter may act on it, whether that is decided before it is submitted, whether its prompt has items as
+    earlier turns, and whether it may be in a scope that is not fitted yet.
     """
 
     asked: Asked
@@ -64,6 +64,7 @@ class Turn:
     adapts: bool
     is_at_once: bool
     has_turns: bool
+    is_undecided: bool
 
 
 class Learner:
@@ -128,10 +129,15 @@ class Learner:
         """
         has_turns = bool(self._turns(asked, names_adapter=names_adapter))
         adapts = not (names_adapter or request.adapter or request.is_atomic or has_turns)
-        turn = Turn(asked, name, adapts, is_at_once, has_turns)
+        turn = Turn(asked, name, adapts, is_at_once, has_turns, self._is_undecided(asked))
         if self._router is None:
             return self._noted(turn, self._mixed(request, asked.recall))
         return replace(request, route=partial(self._routed, turn))
+
+    def _is_undecided(self, asked: Asked) -> bool:
+        """True for a prompt that a fit of memory's scope may yet have in scope."""
+        is_fitted = self._memory_scope is None or self.space.near is not None
+        return not is_fitted and self.space.form == "mix" and bool(asked.nearest.within(COARSE))
 
     async def _routed(self, turn: Turn, request: Request) -> Request:
         """The request with the adapter or mixer that acts on it, or with a probe that decides on them."""
@@ -224,7 +230,8 @@ class Learner:
         exchange = Exchange(
             completion_id=done.id, messages=asked.messages, tools=asked.tools, answer=answer_message(done),
             prompt_ids=request.prompt_ids, answer_ids=tuple(done.token_ids),
-            is_learnt=turn.has_turns or bool(request.mixer or (turn.adapts and request.adapter)),
+            is_learnt=turn.has_turns or turn.is_undecided
+            or bool(request.mixer or (turn.adapts and request.adapter)),
         )  # fmt: skip
         self._recent[done.id] = exchange
         if len(self._recent) > MOST_RECENT:

@@ -119,7 +119,8 @@ class Space:
     def past(self) -> list[Exchange]:
         """The past requests for whose prompts there is no feedback, the oldest first.
 
-        Requests that feedback acted on are left out: one in scope would be a negative of the next fit.
+        Requests that feedback acted on, or may have, are left out: one in scope would be a negative of the
+        next fit.
         """
         items = self.memory.items
         on = {item.exchange.completion_id for item in items}
