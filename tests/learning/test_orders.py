@@ -26,12 +26,12 @@ def exchange(id: str) -> Exchange:
     return Exchange(completion_id=id, messages=({"role": "user", "content": id},), answer=answer(OLD))
 
 
-def given(text: str | None) -> Given:
+def given(text: str | None, *, is_excused: bool = False) -> Given:
     """An answer in scope; None is out of scope, where the base answers."""
-    return Given(answer=answer(text or OLD), bits=b"", in_scope=text is not None)
+    return Given(answer=answer(text or OLD), bits=b"", in_scope=text is not None, is_excused=is_excused)
 
 
-def side(held: Sequence[str | None], kept: Sequence[str | None] = (), excused: Sequence[str] = ()) -> Side:
+def side(held: Sequence[str | None], kept: Sequence[str | None] = (), *, is_excused: bool = False) -> Side:
     rows = [
         (
             Item(exchange=exchange(f"{i}"), rating=-1, correction=answer(RIGHT), id=i + 1),
@@ -40,7 +40,7 @@ def side(held: Sequence[str | None], kept: Sequence[str | None] = (), excused: S
         )
         for i, text in enumerate(held)
     ]
-    return Side(Trial(Report(name="x"), tuple(rows)), [given(text) for text in kept], frozenset(excused))
+    return Side(Trial(Report(name="x"), tuple(rows)), [given(text, is_excused=is_excused) for text in kept])
 
 
 def retention(n: int) -> Retention:
@@ -94,11 +94,13 @@ def test_an_order_that_loses_more_than_two_past_requests_is_none() -> None:
 
 
 def test_what_an_adapter_is_excused_from_is_lost_by_memory() -> None:
-    excused = ["past-0", "past-1", "past-2"]
-    adapter = side([RIGHT], [WRONG] * 3, excused)
+    adapter = side([RIGHT], [WRONG] * 3, is_excused=True)
     assert chosen("mix", side([None], [None] * 3), adapter, retention(3)).lost == ()
-    first = chosen("turns", side([RIGHT], [WRONG] * 3), side([WRONG], [WRONG] * 3, excused), retention(3))
+    adapter = side([WRONG], [WRONG] * 3, is_excused=True)
+    first = chosen("turns", side([RIGHT], [WRONG] * 3), adapter, retention(3))
     assert (first.order, first.n_right) == ("after", 0)
+    first = chosen("turns", side([RIGHT], [WRONG] * 3, is_excused=True), adapter, retention(3))
+    assert (first.order, first.n_right) == ("first", 1)
 
 
 def test_earlier_turns_act_first_or_not_at_all() -> None:

@@ -259,9 +259,9 @@ class Learning:
             return replace(trial.report, seconds=pace.spent), None
         trained = self._trained(lesson, settings, pace)
         kept = asked(self.evaluator.answers(trained, lesson.retention.questions), pace)
-        report = lesson.retention.judged(trial.report, kept, trained.excused)
+        report = lesson.retention.judged(trial.report, kept)
         if report.is_accepted:
-            memory, adapter = lesson.memory, Side(trial, kept, trained.excused)
+            memory, adapter = lesson.memory, Side(trial, kept)
             choice = chosen(lesson.form, memory, adapter, lesson.retention)
             n_memory = report.held_before if memory is NOTHING else memory.trial.report.held_after
             report = with_order(report, choice, lesson.form, n_memory)

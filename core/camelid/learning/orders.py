@@ -30,18 +30,14 @@ ORDERS: Mapping[str, Mapping[Order, Sequence[Actor]]] = {
 }
 
 
-NO_IDS = frozenset[str]()
-
-
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Memory or a version at the gate: its trial on held-out items, its answers to the questions of the
-    retention, and the past requests that it is meant to change.
+    """Memory or a version at the gate: its trial on held-out items, and its answers to the questions of the
+    retention.
     """
 
     trial: Trial
     kept: Sequence[Given]
-    excused: frozenset[str] = NO_IDS
 
     @property
     def given(self) -> list[Given]:
@@ -73,18 +69,15 @@ def chosen(form: str, memory: Side, adapter: Side, retention: Retention) -> Choi
 def _choice(order: Order, sides: Sequence[Side], retention: Retention) -> Choice:
     n_right = 0
     for (item, base, _), *row in zip(sides[0].trial.answered, *(side.given for side in sides), strict=True):
-        n_right += is_right(item, _acted(sides, row, base)[0].answer)
+        n_right += is_right(item, _acted(row, base).answer)
     rows = zip(*(side.kept for side in sides), strict=True)
-    after = [_acted(sides, row, base) for row, base in zip(rows, retention.before, strict=True)]
-    ids = [question.completion_id for question in retention.questions]
-    excused = {id for id, (_, own) in zip(ids, after, strict=True) if id in own}
-    return Choice(order, n_right, retention.lost([given for given, _ in after], excused))
+    after = [_acted(row, base) for row, base in zip(rows, retention.before, strict=True)]
+    return Choice(order, n_right, retention.lost(after))
 
 
-def _acted(sides: Sequence[Side], row: Sequence[Given], base: Given) -> tuple[Given, frozenset[str]]:
-    """The answer of the first side that has the question in scope, and what that side is excused from."""
-    found = ((given, side.excused) for side, given in zip(sides, row, strict=True) if given.in_scope)
-    return next(found, (base, NO_IDS))
+def _acted(row: Sequence[Given], base: Given) -> Given:
+    """The first answer in scope, else the base's."""
+    return next((given for given in row if given.in_scope), base)
 
 
 def with_order(report: Report, choice: Choice, form: str, n_memory: int) -> Report:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from random import Random
 
@@ -39,34 +38,29 @@ class Retention:
         """The questions of all, past requests before checks."""
         return [*(Question.of(past.exchange) for past, _ in self.kept), *(asked for asked, _ in self.checks)]
 
-    def lost(self, after: Sequence[Given], excused: AbstractSet[str] = frozenset[str]()) -> tuple[str, ...]:
-        """Names of the lost: the completion's id of a past request, the name or number of a check.
-
-        `excused` are past requests whose answers the feedback is meant to change.
-        """
+    def lost(self, after: Sequence[Given]) -> tuple[str, ...]:
+        """Names of the lost: the completion's id of a past request, the name or number of a check."""
         pairs, n = list(zip(self.before, after, strict=True)), len(self.kept)
-        return (*self._lost_past(pairs[:n], excused), *self._lost_checks(pairs[n:]))
+        return (*self._lost_past(pairs[:n]), *self._lost_checks(pairs[n:]))
 
-    def _lost_past(self, pairs: Sequence[tuple[Given, Given]], excused: AbstractSet[str]) -> Iterator[str]:
+    def _lost_past(self, pairs: Sequence[tuple[Given, Given]]) -> Iterator[str]:
         for (past, item), (before, after) in zip(self.kept, pairs, strict=True):
-            id, wanted = past.exchange.completion_id, item.approved if item else None
+            wanted = item.approved if item else None
             is_wanted = wanted is not None and same_answer(after.answer, wanted)
-            if not is_wanted and id not in excused and not same_answer(before.answer, after.answer):
-                yield id
+            if not is_wanted and not after.is_excused and not same_answer(before.answer, after.answer):
+                yield past.exchange.completion_id
 
     def _lost_checks(self, pairs: Sequence[tuple[Given, Given]]) -> Iterator[str]:
         for i, ((asked, is_right), (before, after)) in enumerate(zip(self.checks, pairs, strict=True)):
             if is_right(before.answer) and not is_right(after.answer):
                 yield asked.completion_id or f"check {i}"
 
-    def judged(
-        self, report: Report, after: Sequence[Given], excused: AbstractSet[str] = frozenset[str]()
-    ) -> Report:
+    def judged(self, report: Report, after: Sequence[Given]) -> Report:
         """The report with what the candidate of these answers loses, and the gate's last word."""
         outside = [(a, b) for a, b in zip(self.before, after, strict=True) if not b.in_scope]
         n_changed = sum(a.bits != b.bits for a, b in outside)
         found = replace(
-            report, n_kept=len(after), lost=self.lost(after, excused), n_out_of_scope=len(outside),
+            report, n_kept=len(after), lost=self.lost(after), n_out_of_scope=len(outside),
             n_changed_bits=n_changed,
         )  # fmt: skip
         return _judged(found, f"past requests{self._passed}")

@@ -87,12 +87,15 @@ Candidate = Trained | Recalled | None  # None is the base
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Given:
-    """A greedy answer. `bits` is a hash of the logits that it was drawn from; a cut answer is not whole."""
+    """A greedy answer. `bits` is a hash of the logits that it was drawn from; a cut answer is not whole. An
+    excused one is of a past request whose answer the feedback is meant to change.
+    """
 
     answer: Message
     bits: bytes
     in_scope: bool = False
     is_whole: bool = True
+    is_excused: bool = False
 
 
 class Trainer(Protocol):

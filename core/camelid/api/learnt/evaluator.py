@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from camelid.api.learnt.base_facts import BaseFacts
 from camelid.errors import CamelidError, ContextOverflowError, TemplateError
-from camelid.learning.items import Item
+from camelid.learning.items import Item, answer_key
 from camelid.learning.learner import Learner
 from camelid.learning.memory import COARSE, Memory
 from camelid.learning.space import Space
@@ -109,7 +109,8 @@ class LlmEvaluator:
             done, bits = await self._facts.answered(request)
         except CamelidError as error:
             return replace(EMPTY, bits=error.message.encode())
-        return given(done, bits, in_scope=is_near)
+        is_excused = question.completion_id in candidate.excused
+        return given(done, bits, in_scope=is_near, is_excused=is_excused)
 
     async def _gain(self, acting: Acting, item: Item) -> float:
         """0 also for a conversation that no longer fits the model."""
@@ -155,7 +156,8 @@ class LlmEvaluator:
         request = self._facts.request(question)
         mixed = learner.mixed_nearest(request, near.nearest(known.features, N_NEAREST))
         done, bits = await self._facts.answered(mixed)
-        return given(done, bits, in_scope=mixed.mixer is not None)
+        is_excused = answer_key(answer_message(done)) == near.wanted.get(question.completion_id)
+        return given(done, bits, in_scope=mixed.mixer is not None, is_excused=is_excused)
 
     async def _answer(self, learner: Learner, question: Question) -> Given:
         """The answer with memory whose scope is the similarity of words, or the base's."""
@@ -173,10 +175,10 @@ class LlmEvaluator:
         return given(done, bits, in_scope=has_turns or request.mixer is not None)
 
 
-def given(done: Completion, bits: bytes, *, in_scope: bool = False) -> Given:
+def given(done: Completion, bits: bytes, **marks: bool) -> Given:
     """A completion as an answer."""
     is_whole = done.finish_reason in ("stop", "tool_calls")
-    return Given(answer=answer_message(done), bits=bits, in_scope=in_scope, is_whole=is_whole)
+    return Given(answer=answer_message(done), bits=bits, is_whole=is_whole, **marks)
 
 
 def tools_of(question: Question) -> dict[str, Any]:

@@ -6,13 +6,14 @@ import asyncio
 import base64
 import json
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from camelid.learning.items import Exchange, Item
+from camelid.learning.items import Exchange, Item, answer_key
 from camelid.learning.model_side import EngineSide
 from camelid.learning.rows import FEWEST_PAST, MOST_PAST
 from camelid.learning.trained.acting import PromptScope, pooled, prefilter_features
@@ -21,6 +22,7 @@ from camelid.learning.trained.shapes import DRAFT_TOKENS, draft_shapes
 from camelid.learning.vectors import Kernels, fast_kernels
 
 AT_ONCE = 4  # prompts that the model reads together
+N_SHARED = 3  # items with one answer refused and one given, from which the correction is shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,8 @@ class Near:
     items: tuple[int, ...]  # in the order of the head's first keys
     # For the gate, by completion of a past request: whether a head without it has it in scope.
     left_out: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    # For the gate, by completion of a past request: the key of the answer that a shared correction gives it.
+    wanted: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def nearest(self, features: F32, n: int) -> list[int]:
         """The numbers of the items nearest to the prompt of these features, the nearest first."""
@@ -74,7 +78,8 @@ class MemoryScope:
         if not (items and self.side.has_features and self.side.invocation):
             return None
         ends = time.monotonic() + seconds
-        latest = past[: -MOST_PAST - 1 : -1]
+        wanted = _wanted(items, past)
+        latest = [each for each in past if each.completion_id not in wanted][: -MOST_PAST - 1 : -1]
         self._keep_only({each.completion_id for each in (*(item.exchange for item in items), *latest)})
         await self._read_all([item.exchange for item in reversed(items)], latest, ends)
         read = [item for item in items if self._is_read(item.exchange)]
@@ -87,7 +92,8 @@ class MemoryScope:
         drafts = [self._drafts[id] for item in items if (id := item.exchange.completion_id) in self._drafts]
         ids = tuple(item.id for item in read)
         names = [each.completion_id for each in latest if self._is_read(each)]
-        return await asyncio.to_thread(_fit, inside, outside, drafts, ids, names)
+        near = await asyncio.to_thread(_fit, inside, outside, drafts, ids, names)
+        return replace(near, wanted=wanted)
 
     async def _read_all(self, asked: Sequence[Exchange], past: Sequence[Exchange], ends: float) -> None:
         """Reads what is not known yet, at least one prompt, until `ends` of the monotonic clock."""
@@ -155,7 +161,20 @@ def _fit(
     (events, asked), (past, before) = (map(np.stack, zip(*rows, strict=True)) for rows in (inside, outside))
     found = fitted(events, past, past[:0], np.zeros(len(past), bool))
     first = prefilter(asked, before, np.ones(len(before), bool))
-    left_out = {
-        name: bool(score > found.head.threshold) for name, score in zip(names, found.past, strict=True)
-    }
-    return Near(PromptScope(found.head, draft_shapes(drafts), first), ids, left_out)
+    is_in = (found.past > found.head.threshold).tolist()
+    return Near(
+        PromptScope(found.head, draft_shapes(drafts), first), ids, dict(zip(names, is_in, strict=True))
+    )
+
+
+def _wanted(items: Sequence[Item], past: Sequence[Exchange]) -> dict[str, str]:
+    """By completion, the past requests with an answer that N_SHARED items refuse for one right answer, and
+    the key of that: the correction may be meant for them, too.
+    """
+    right: dict[str, Counter[str]] = {}
+    for item in items:
+        if item.refused and item.approved:
+            right.setdefault(answer_key(item.refused), Counter())[answer_key(item.approved)] += 1
+    shared = {key: max(each) for key, each in right.items() if len(each) == 1 and each.total() >= N_SHARED}
+    keys = ((each.completion_id, answer_key(each.answer)) for each in past)
+    return {id: shared[key] for id, key in keys if key in shared}
