@@ -6,7 +6,7 @@ memory, with the version that the gate published, and with both as they are serv
 the retention items; the gate's report; seconds and bytes. A store of 600 past requests is filled first. The
 gate also asks checks of the 13 skills, drawn with another seed than the retention items. Nothing is chosen by
 held-out prompts or retention items. With `--used`, so many requests of the feedback's kind were made since,
-and memory is distilled into the adapter.
+on which memory acted, and it is distilled into the adapter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from camelid.api.learnt.evaluator import LlmEvaluator
 from camelid.api.load import aload
 from camelid.api.thread import EngineThread
 from camelid.learning.items import Exchange, Item, Message, text_of
-from camelid.learning.loops import KINDS, Bounds, Learning, Run
+from camelid.learning.loops import Bounds, Learning, Run
 from camelid.learning.memory import Memory
 from camelid.learning.orders import ORDERS
 from camelid.learning.rows import FORMS, PastRequest
@@ -42,7 +42,6 @@ from camelid.learning.training import Candidate, Given, Pace, Question, Recalled
 from cria.talk import Talk
 
 N_PAST = 600
-DISTILS = {"activated": True, "distils": True}
 Task = tuple[Talk, Graded]
 THUMBS: dict[str, Callable[[bool, Random], bool]] = {
     "right": lambda is_right, _: is_right,
@@ -146,8 +145,7 @@ class Bench:
                 (question_of(talk), passed_by(item)) for talk, item in kept(made, checks_of_skills(seed))
             ]
             learning = Learning(space, store, self.evaluator, Recipe(self.facts), bounds, checks)
-            settings = [DISTILS] if used else list(KINDS.values())
-            run = learning.run(Pace(time.monotonic, time.sleep), settings)
+            run = learning.run(Pace(time.monotonic, time.sleep))
             seconds, n_bytes, is_wide = time.monotonic() - filled, 0, False
             held = [(task.talk, task) for task in made.held]
             left = kept(made, retention(seed))

@@ -37,9 +37,10 @@ from camelid.learning.training import (
 FEWEST_ITEMS = 5  # approved answers below which nothing is trained
 # Candidates: an adapter that acts from the answer on, and one on all rows, which is tried if that fails.
 KINDS: Mapping[str, Mapping[str, Any]] = {"activated": {"activated": True}, "plain": {"activated": False}}
-# Settings that a deep run compares on held-out items, on top of those of each kind.
+# Settings that a deep run compares on held-out items, on top of those of each kind. All but the last distil
+# memory, where it has acted on requests.
 GRID: Sequence[Mapping[str, Any]] = (
-    {"rank": 8}, {"rank": 4}, {"rank": 16}, {"rank": 8, "kl": 0.3}, {"rank": 8, "distils": True},
+    {"rank": 8}, {"rank": 4}, {"rank": 16}, {"rank": 8, "kl": 0.3}, {"rank": 8, "distils": False},
 )  # fmt: skip
 MOST_DISTILLED = 60  # requests
 LEVELS = (0.04, 0.01)  # of the first kind that is tried, and of the next: LEVEL in all
@@ -119,9 +120,9 @@ class Learning:
         if self.trainer is None:
             self.space.set_form(lesson.form)
             return Run(tuple(of_memory), form=lesson.form)
-        plain = [own for own in settings if not own.get("distils")]
-        if len(plain) < len(settings) and not self._distilled(lesson, lesson.items, pace):
-            settings = plain
+        distilling = [own for own in settings if own.get("distils", True)]
+        if len(distilling) < len(settings) and not self._distilled(lesson, lesson.items, pace):
+            settings = distilling
         found = list(self._candidates(lesson, settings, pace, compares=compares))
         best, trial = max(found, key=lambda pair: _merit(pair[1].report))
         final, trained = self._final(lesson, best, trial, pace)
@@ -133,9 +134,7 @@ class Learning:
         return Run(reports, self._publish(lesson.all, trained, final, since), lesson.form)
 
     def deep(self, pace: Pace) -> Run:
-        """All feedback anew, with the settings of GRID compared by their held-out items, those that distil
-        memory where it has acted on requests.
-        """
+        """All feedback anew, with the settings of GRID compared by their held-out items."""
         kinds = KINDS.values()
         return self.run(pace, [{**kind, **own} for kind in kinds for own in GRID], compares=True)
 
@@ -236,7 +235,7 @@ class Learning:
     ) -> Trained:
         assert self.trainer, "a run without a trainer trains nothing"
         pace.check()
-        more = self._distilled(lesson, lesson.items, pace) if settings.get("distils") else []
+        more = self._distilled(lesson, lesson.items, pace) if settings.get("distils", True) else []
         job = TrainingJob(
             items=tuple(lesson.items), refused=tuple(lesson.refused), distilled=tuple(more),
             keep=tuple(self._past), settings=settings, seed=self.bounds.seed, n_bytes=self.bounds.n_bytes,
