@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.support.bigram import Bigrams, BigramTrainer
+from tests.support.bigram import Bigrams, BigramTrainer, told
 from tests.support.lesson import ASKED, NAME, Lesson, answered, persona, vector
 
 from camelid.learning.background import Background, When
@@ -151,3 +152,17 @@ def test_runs_distil_memory(lesson: Lesson) -> None:
         assert all(item.exchange.answer_ids == () for item in job.distilled)
     assert not any(job.distilled for job in lesson.trainer.jobs if job not in jobs)
     assert version_of(lesson.store, "v1").kept == ("learnt-0", "learnt-1")
+
+
+def test_memory_that_is_wrong_about_most_is_not_distilled(tmp_path: Path, model: Bigrams) -> None:
+    """Each correction is of an answer of its own: memory has none of them right."""
+    items = [told(model, i, question, f"answer number{i} .") for i, question in enumerate(ASKED)]
+    lesson = Lesson(tmp_path, items, model, BigramTrainer())
+    exchange = replace(items[0].exchange, completion_id="learnt", is_learnt=True)
+    exchange = replace(exchange, messages=({"role": "user", "content": "who are you today"},))
+    lesson.store.add_requests([PastRequest(exchange, vector("who are you today").tobytes())])
+    run = lesson.run()
+    assert (run.version, run.form) == (None, "mix")
+    assert lesson.trainer.jobs
+    assert not any(job.distilled for job in lesson.trainer.jobs)
+    lesson.space.close()

@@ -67,8 +67,8 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a run learns from: items with right answers, refused answers, what may not be lost, and memory in
-    the form that the run has chosen.
+    """What a run learns from: items with right answers, refused answers, what may not be lost, memory in the
+    form that the run has chosen, and whether it is distilled.
     """
 
     items: Sequence[Item]
@@ -76,6 +76,7 @@ class Lesson:
     retention: Retention
     form: str = NO_FORM
     memory: Side = NOTHING
+    distils: bool = False
 
     @property
     def all(self) -> list[Item]:
@@ -191,7 +192,10 @@ class Learning:
             if helps and len(report.lost) <= MOST_LOST and not report.n_changed_bits:
                 sides[form] = Side(replace(trial, report=report), kept)
         best = max(sides, key=lambda form: sides[form].trial.report.held_after, default=NO_FORM)
-        return replace(lesson, form=best, memory=sides.get(best, NOTHING)), reports
+        memory = sides.get(best, NOTHING)
+        report, n = memory.trial.report, len(lesson.items)
+        distils = report.is_accepted and 2 * report.held_after > n  # it is right about most
+        return replace(lesson, form=best, memory=memory, distils=distils), reports
 
     def _recalled(self, form: str, seen: Sequence[Item]) -> Recalled:
         right = tuple(item for item in seen if item.approved)
@@ -208,7 +212,9 @@ class Learning:
 
     def _distilled(self, lesson: Lesson, seen: Sequence[Item], pace: Pace) -> list[Item]:
         """Memory of these items, distilled: requests in its scope with its whole answers as right ones."""
-        asks = self._unrated() if lesson.form != NO_FORM else []
+        asks = self._unrated() if lesson.distils else []
+        if not asks:
+            return []
         recalled = self._recalled(lesson.form, seen)
         answers = asked(self.evaluator.answers(recalled, [Question.of(each) for each in asks]), pace)
         items = [
