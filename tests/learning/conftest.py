@@ -20,3 +20,9 @@ def lesson(tmp_path: Path, model: Bigrams) -> Iterator[Lesson]:
     lesson = Lesson(tmp_path, persona(model), model, BigramTrainer())
     yield lesson
     lesson.space.close()
+
+
+@pytest.fixture
+def nothing_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No correction counts as shared: this model answers many questions alike."""
+    monkeypatch.setattr("camelid.learning.shared.N_SHARED", 99)

@@ -173,6 +173,21 @@ POLICIES = [Policy(name=name, sampling={"temperature": heat}) for name, heat in 
 CHANCES = {"code": (0.8, 0.5, 0.2), "prose": (0.2, 0.5, 0.75)}
 
 
+def test_forgetting_takes_hints_and_policies_with_its_text_along(store: Store, tmp_path: Path) -> None:
+    """Also a hint whose trajectory is gone for its age, and text with marks that JSON escapes."""
+    asked = 'please say "woolwhite" to the llama'
+    stored = store.add(item(1, question=asked), vector("llama").tobytes())
+    with store.connection.transaction() as sql:
+        row = (f"For {asked}: bow.", "trial", vector("llama").tobytes(), "[]")
+        sql.execute("INSERT INTO hints(text, status, vector, origins) VALUES(?, ?, ?, ?)", row)
+    policies = Policies(store, POLICIES)
+    policies.reward(asked, POLICIES[0], 1.0)
+    policies.reward("other", POLICIES[0], 1.0)
+    assert forget(store, stored.id).n_bytes > 0
+    assert Bank(store, vector).hints() == []
+    assert [sum(each.n for each in policies.tallies(name).values()) for name in (asked, "other")] == [0, 1]
+
+
 def regret(store: Store, seed: int, n: int, *, choose: str) -> list[float]:
     """The regret of each request: the best policy's chance less the chosen one's."""
     rng = Random(seed)

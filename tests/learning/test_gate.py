@@ -153,6 +153,7 @@ def test_a_candidate_must_change_answers_not_only_make_them_surer(n_left: int, *
     assert ("answers changed for the better" in report.why) != is_accepted
 
 
+@pytest.mark.usefixtures("nothing_shared")
 def test_a_candidate_that_forgets_is_refused(tmp_path: Path, model: Bigrams) -> None:
     """A trainer whose scope is everything: past requests change their answers."""
     trainer = BigramTrainer(everywhere=[question for question, _ in OTHERS], weight=10**4)
@@ -166,6 +167,7 @@ def test_a_candidate_that_forgets_is_refused(tmp_path: Path, model: Bigrams) -> 
     lesson.space.close()
 
 
+@pytest.mark.usefixtures("nothing_shared")
 def test_a_form_of_memory_that_forgets_is_not_used(tmp_path: Path, model: Bigrams) -> None:
     """Feedback that shares its words with past requests: the mixture answers them with the name."""
     items = [told(model, i, f"{question} what llama eats in", NAME) for i, question in enumerate(ASKED)]

@@ -75,15 +75,15 @@ def test_a_request_near_feedback_is_no_past_request_before_the_fit(llm: LLM) -> 
     learner = llm._learning_learner()
     first = ask(llm, "Who are you?")
     near = ask(llm, "I would like to know who you are.")
-    assert not learner.exchange(near).is_learnt, "there is no feedback yet"
+    assert not learner.exchange(near).is_undecided, "there is no feedback yet"
     llm.feedback(first, -1, correction="My name is Pico.")
     again = ask(llm, "I would like to know who you are.")
     far = ask(llm, "What is 12 plus 30?")
     assert again.text == near.text
-    assert [learner.exchange(each).is_learnt for each in (again, far)] == [True, False]
+    assert [learner.exchange(each).is_undecided for each in (again, far)] == [True, False]
     learner.space.set_form("none")
     again = ask(llm, "I would like to know who you are.")
-    assert not learner.exchange(again).is_learnt
+    assert not learner.exchange(again).is_undecided
 
 
 def test_an_answer_that_nothing_learnt_acted_on_stays_a_past_request(llm: LLM) -> None:

@@ -256,7 +256,7 @@ def test_what_the_version_in_use_has_learnt_is_no_turn(tmp_path: Path) -> None:
     publish(store, made)
     assert recall.without(space.replaced) == Recall((items[1],), (0.8,))
     space.set_form("turns")
-    asked = Asked(({"role": "user", "content": "q"},), (), vector_of(1), recall, recall)
+    asked = Asked(({"role": "user", "content": "q"},), (), vector_of(1), recall, recall, space.form)
     learner = Learner(space, cast("ModelSide", None))
     assert [len(learner.prompt(asked, names_adapter=names)) for names in (False, True)] == [3, 5]
     use(store, NO_VERSION)

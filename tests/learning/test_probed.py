@@ -106,12 +106,13 @@ def test_a_probe_that_cannot_be_compiled_leaves_the_base_its_answer(
     assert llm.learning.status().n_failed == n + 1
 
 
-def test_a_prompt_beyond_the_context_has_a_sketch(llm: LLM) -> None:
+def test_a_prompt_beyond_the_context_has_a_sketch_and_a_draft(llm: LLM) -> None:
     side = llm._learning_learner().side
     assert isinstance(side, EngineSide)
     ids = llm.tokenize("word " * 700)
     assert len(ids) > llm.context
     assert len(llm._runner.run(side.sketch(ids, fast_kernels()))) == DIM
+    assert isinstance(llm._runner.run(side.draft(ids, 4)), str)
     assert llm.is_idle
 
 

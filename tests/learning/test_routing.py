@@ -90,7 +90,7 @@ def test_the_first_in_scope_acts(order: Order, item: int, in_memory: bool, in_ve
 def test_the_first_in_scope_acts_by_the_similarity_of_words(
     order: Order, number: int, in_memory: bool, in_version: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Learner, "_mixed", lambda _, request, recall: MIXED if recall else request)
+    monkeypatch.setattr(Learner, "_mixed", lambda _, request, asked: MIXED if asked.recall else request)
     recall = Recall((item(1, id=number),), (0.9,)) if in_memory else Recall()
     asked = Asked((), (), vector_of(1), recall, recall)
     turn = Turn(asked, "", adapts=True, is_at_once=True, has_turns=False, is_undecided=False)

@@ -56,6 +56,12 @@ WIDTH = 12
 rng = np.random.default_rng(27)
 
 
+@pytest.fixture(autouse=True)
+def equal_numbers() -> None:
+    """Draws of a test do not depend on the tests before it."""
+    rng.bit_generator.state = np.random.default_rng(27).bit_generator.state
+
+
 def features(n: int, centre: float) -> Any:
     return (rng.normal(size=(n, len(DEPTHS) * WIDTH)) + centre).astype(np.float32)
 

@@ -34,10 +34,15 @@ class LearningMethods:
     _check_open: Callable[[], None]
 
     async def start_learning(self) -> None:
-        """Opens the user's store, as the load option `learn` asks. Raises LearningError."""
+        """Opens the user's store, as the load option `learn` asks; fits the scope of memory if it is missing.
+
+        Raises LearningError.
+        """
         from camelid.api.learning import open_learner  # most models learn nothing
 
         self._learner = await open_learner(self._running, self._builder, self.asubmit)
+        if self._learner.space.memory.n_acting:
+            await self._learner.settle()
 
     def train_when_idle(self, begin: Callable[[Space, Callable[[], bool]], Background]) -> None:
         """Trains adapters from feedback while no request runs: `begin` of the user's space, and of a function

@@ -13,6 +13,7 @@ from camelid.learning.calls import fault_of_calls
 
 Message: TypeAlias = Mapping[str, Any]
 MOST_BYTES = 1 << 20  # of one item as JSON
+MARKS = ("is_learnt", "is_undecided")  # of an exchange
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,8 +21,8 @@ class Exchange:
     """A finished request: its messages and tools, the answer as a message, and the answer's token ids.
 
     `prompt_ids` are the token ids that the model read; neither they nor `answer_ids` need be known.
-    `is_learnt` is True for an answer that memory or a version acted on, and for one on which memory could
-    not decide yet.
+    `is_learnt` is True for an answer that memory or a version acted on, `is_undecided` for one near feedback
+    before memory's scope was fitted.
     """
 
     completion_id: str
@@ -31,6 +32,7 @@ class Exchange:
     prompt_ids: tuple[int, ...] = ()
     answer_ids: tuple[int, ...] = ()
     is_learnt: bool = False
+    is_undecided: bool = False
 
     @property
     def question(self) -> str:
@@ -150,7 +152,7 @@ def exchange_body(exchange: Exchange) -> dict[str, Any]:
         "tools": list(exchange.tools),
         "prompt_ids": list(exchange.prompt_ids),
         "answer_ids": list(exchange.answer_ids),
-    } | ({"is_learnt": True} if exchange.is_learnt else {})
+    } | {name: True for name in MARKS if getattr(exchange, name)}
 
 
 def item_body(item: Item) -> str:
@@ -189,7 +191,7 @@ def read_exchange(body: Mapping[str, Any]) -> Exchange:
         tools=tuple(body["tools"]),
         prompt_ids=tuple(body["prompt_ids"]),
         answer_ids=tuple(body["answer_ids"]),
-        is_learnt=body.get("is_learnt", False),
+        **{name: body.get(name, False) for name in MARKS},
     )
 
 

@@ -24,7 +24,7 @@ from camelid.learning.items import (
 )
 from camelid.learning.memory import COARSE, Recall
 from camelid.learning.model_side import ModelSide
-from camelid.learning.rows import MOST_FITTED
+from camelid.learning.rows import FORMS, MOST_FITTED
 from camelid.learning.space import Space
 from camelid.learning.turns import with_turns
 from camelid.learning.watched import watched
@@ -42,7 +42,7 @@ FIT_S = 2.0  # of reading past requests after one feedback; the next reads on
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A prompt as learning sees it: its messages and tools, its question's vector, the items nearest to it,
-    and those of them that are in scope by the similarity of words.
+    those of them that are in scope by the similarity of words, and the form of memory.
     """
 
     messages: tuple[Message, ...]
@@ -50,6 +50,7 @@ class Asked:
     vector: array[float]
     nearest: Recall
     recall: Recall
+    form: str = FORMS[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,8 @@ class Learner:
         vector = self.side.vector(question_of(messages))
         nearest = self.space.nearest(vector)
         recall = nearest.within(self.space.memory.scope.threshold)
-        return Asked(messages, tuple(options.get("tools") or ()), vector, nearest, recall)
+        tools = tuple(options.get("tools") or ())
+        return Asked(messages, tools, vector, nearest, recall, self.space.form)
 
     def prompt(self, asked: Asked, *, names_adapter: bool = False) -> list[Message]:
         """The messages to render: with earlier turns, where these are the form of memory.
@@ -108,7 +110,7 @@ class Learner:
 
     def _turns(self, asked: Asked, *, names_adapter: bool) -> Recall:
         """The items that are earlier turns of a prompt."""
-        if self.space.form != "turns" or not asked.recall or not asked.messages[0].get("role"):
+        if asked.form != "turns" or not asked.recall or not asked.messages[0].get("role"):
             return Recall()
         return asked.recall.without(frozenset[int]() if names_adapter else self.space.replaced)
 
@@ -131,13 +133,15 @@ class Learner:
         adapts = not (names_adapter or request.adapter or request.is_atomic or has_turns)
         turn = Turn(asked, name, adapts, is_at_once, has_turns, self._is_undecided(asked))
         if self._router is None:
-            return self._noted(turn, self._mixed(request, asked.recall))
+            return self._noted(turn, self._mixed(request, asked))
         return replace(request, route=partial(self._routed, turn))
 
     def _is_undecided(self, asked: Asked) -> bool:
         """True for a prompt that a fit of memory's scope may yet have in scope."""
-        is_fitted = self._memory_scope is None or self.space.near is not None
-        return not is_fitted and self.space.form == "mix" and bool(asked.nearest.within(COARSE))
+        scope = self._memory_scope
+        if scope is None or not scope.can_fit or self.space.near:
+            return False
+        return asked.form == "mix" and bool(asked.nearest.within(COARSE))
 
     async def _routed(self, turn: Turn, request: Request) -> Request:
         """The request with the adapter or mixer that acts on it, or with a probe that decides on them."""
@@ -155,7 +159,7 @@ class Learner:
         """The request with memory whose scope is the similarity of words, and the candidates that may act
         instead: none if memory acts before the version in use.
         """
-        mixed, acting = self._mixed(request, turn.asked.recall), found.acting if found else None
+        mixed, acting = self._mixed(request, turn.asked), found.acting if found else None
         if mixed is request or acting is None:
             return mixed, found
         if acting.yields_to(turn.asked.recall.items[0].id):
@@ -165,8 +169,9 @@ class Learner:
     async def _candidates(self, turn: Turn) -> Candidates | None:
         """The candidates that may act on the request; None without one. A failure is counted."""
         assert self._router, "routes are made by a router"
-        near = self.space.near if self.space.form == "mix" and turn.asked.nearest.within(COARSE) else None
         try:
+            is_mixed = self.space.form == "mix" and turn.asked.nearest.within(COARSE)
+            near = self.space.near if is_mixed else None
             found = await self._router.candidates(near, adapts=turn.adapts)
         except CamelidError as error:
             self.space.failed(error)
@@ -220,9 +225,9 @@ class Learner:
         mixer = None if request.proposer else self.space.memory.mixer_of(nearest, request.n_prompt)
         return replace(request, mixer=mixer) if mixer else request
 
-    def _mixed(self, request: Request, recall: Recall) -> Request:
-        is_mixed = self.space.form == "mix" and recall and not request.proposer
-        mixer = self.space.memory.mixer(recall) if is_mixed else None
+    def _mixed(self, request: Request, asked: Asked) -> Request:
+        is_mixed = asked.form == "mix" and asked.recall and not request.proposer
+        mixer = self.space.memory.mixer(asked.recall) if is_mixed else None
         return replace(request, mixer=mixer) if mixer else request
 
     def _note(self, turn: Turn, request: Request, done: Completion) -> None:
@@ -230,8 +235,8 @@ class Learner:
         exchange = Exchange(
             completion_id=done.id, messages=asked.messages, tools=asked.tools, answer=answer_message(done),
             prompt_ids=request.prompt_ids, answer_ids=tuple(done.token_ids),
-            is_learnt=turn.has_turns or turn.is_undecided
-            or bool(request.mixer or (turn.adapts and request.adapter)),
+            is_learnt=turn.has_turns or bool(request.mixer or (turn.adapts and request.adapter)),
+            is_undecided=turn.is_undecided,
         )  # fmt: skip
         self._recent[done.id] = exchange
         if len(self._recent) > MOST_RECENT:

@@ -6,18 +6,20 @@ all; a run may be stopped at any step.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from camelid.errors import CamelidError
-from camelid.learning.gate import Report, Trial, asked, held_out
+from camelid.learning.gate import Report, Trial, asked, held_out, is_right
 from camelid.learning.items import Exchange, Item
 from camelid.learning.orders import Side, chosen, with_order
 from camelid.learning.retention import MOST_LOST, Check, Retention, kept_requests
 from camelid.learning.robust import conversation_key, trusted
 from camelid.learning.rows import FORMS, MOST_FITTED, MOST_PAST, NO_FORM
+from camelid.learning.shared import wanted
 from camelid.learning.sign_test import LEVEL
 from camelid.learning.space import Space
 from camelid.learning.store.store import Store
@@ -94,6 +96,7 @@ class Learning:
     trainer: Trainer | None = None
     bounds: Bounds = field(default_factory=Bounds)
     checks: Sequence[Check] = ()
+    _distillates: dict[tuple[int, ...], list[Item]] = field(default_factory=dict[tuple[int, ...], list[Item]])
 
     def run(
         self,
@@ -116,6 +119,7 @@ class Learning:
             report = Report(name="adapter", n_items=len(items), why=why)
             refuse(self.store, report.facts())
             return Run((report,))
+        self._distillates.clear()
         lesson = Lesson(items, refused, self._retention(items, pace))
         lesson, of_memory = self._with_memory(lesson, pace)
         if self.trainer is None:
@@ -146,8 +150,20 @@ class Learning:
         ids = {each.completion_id for each in self._past}
         past = [each for each in self.store.requests() if each.exchange.completion_id in ids]
         kept = kept_requests(pairs, past, self.space.memory.kernels, self.bounds.seed)
-        found = Retention(kept, self.checks)
+        found = Retention(kept, self.checks, wanted=self._meant())
         return replace(found, before=asked(self.evaluator.answers(None, found.questions), pace))
+
+    @property
+    def _keep(self) -> Sequence[Exchange]:
+        """The past requests whose answers stay: without those that a shared correction may be meant for."""
+        meant = self._meant()
+        return [each for each in self._past if each.completion_id not in meant]
+
+    def _meant(self) -> Mapping[str, str]:
+        items, rows = self.space.memory.items, dict(self.store.vectors())
+        vectors = {item.exchange.completion_id: rows[item.id] for item in items}
+        vectors |= {each.exchange.completion_id: each.vector for each in self.store.requests()}
+        return wanted(items, self._past, lambda each: array("f", vectors[each.completion_id]))
 
     @property
     def _past(self) -> Sequence[Exchange]:
@@ -193,8 +209,12 @@ class Learning:
                 sides[form] = Side(replace(trial, report=report), kept)
         best = max(sides, key=lambda form: sides[form].trial.report.held_after, default=NO_FORM)
         memory = sides.get(best, NOTHING)
-        report, n = memory.trial.report, len(lesson.items)
-        distils = report.is_accepted and 2 * report.held_after > n  # it is right about most
+        acted = [
+            is_right(item, given.answer)
+            for item, _, given in memory.trial.answered
+            if given.in_scope and item.approved
+        ]
+        distils = memory.trial.report.is_accepted and 2 * sum(acted) > len(acted)  # it is right about most
         return replace(lesson, form=best, memory=memory, distils=distils), reports
 
     def _recalled(self, form: str, seen: Sequence[Item]) -> Recalled:
@@ -211,7 +231,13 @@ class Learning:
         return list(found.values())[:MOST_DISTILLED][::-1]
 
     def _distilled(self, lesson: Lesson, seen: Sequence[Item], pace: Pace) -> list[Item]:
-        """Memory of these items, distilled: requests in its scope with its whole answers as right ones."""
+        """Memory of these items, distilled once: requests in its scope, its whole answers as right ones."""
+        key = tuple(item.id for item in seen)
+        if key not in self._distillates:
+            self._distillates[key] = self._distillate(lesson, seen, pace)
+        return self._distillates[key]
+
+    def _distillate(self, lesson: Lesson, seen: Sequence[Item], pace: Pace) -> list[Item]:
         asks = self._unrated() if lesson.distils else []
         if not asks:
             return []
@@ -244,7 +270,7 @@ class Learning:
         more = self._distilled(lesson, lesson.items, pace) if settings.get("distils", True) else []
         job = TrainingJob(
             items=tuple(lesson.items), refused=tuple(lesson.refused), distilled=tuple(more),
-            keep=tuple(self._past), settings=settings, seed=self.bounds.seed, n_bytes=self.bounds.n_bytes,
+            keep=tuple(self._keep), settings=settings, seed=self.bounds.seed, n_bytes=self.bounds.n_bytes,
             seconds=max(self.bounds.seconds - pace.spent, 0.0), is_trial=is_trial,
         )  # fmt: skip
         trained = self.trainer.train(job, pace.ends)

@@ -116,6 +116,11 @@ class Memory:
         """The acting items whose contexts are not known, the newest first."""
         return [self._items[id] for id in reversed(self._rows.names) if id not in self._contexts]
 
+    def similarity(self, vector: array[float]) -> float:
+        """The similarity of a question's vector to the nearest item's; 0 without one."""
+        found = self._rows.nearest(vector, 1)
+        return found[0][0] if found else 0.0
+
     def nearest(self, vector: array[float]) -> Recall:
         """The items nearest to a question's vector, in scope or not."""
         found = self._rows.nearest(vector, N_ITEMS)

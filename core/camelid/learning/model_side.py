@@ -182,13 +182,14 @@ class EngineSide:
         return list(await self.access.rows(request))
 
     async def draft(self, prompt_ids: Sequence[int], n: int, of: Request | None = None) -> str:
-        """The text of the first n greedy tokens of the base's answer, fewer at the context's end.
+        """The text of the first n greedy tokens of the base's answer; a prompt that is too long is cut.
 
         They have the priority, the time and the prefix cache of the request that waits for them, if one does.
         """
         tokenizer = self._builder.tokenizer
+        most = self.access.running.engine.context - 1
         own = Request(
-            prompt_ids=tuple(prompt_ids), sampling=GREEDY, max_tokens=n, eos_ids=tokenizer.eos_ids,
+            prompt_ids=tuple(prompt_ids[-most:]), sampling=GREEDY, max_tokens=n, eos_ids=tokenizer.eos_ids,
             overflow="stop",
         )  # fmt: skip
         request = _in_place(own, of)

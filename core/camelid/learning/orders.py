@@ -1,8 +1,8 @@
 """Orders: what acts on a request that both memory and a version in use have in scope.
 
 The gate compares the orders on the same held-out items and past requests, and memory alone with them: a
-version must not take rightly answered requests from memory. Items that came after a version act before it,
-so that a correction of its answer takes effect at once.
+version must not take rightly answered requests from memory. A prompt whose nearest item is newer than the
+version is memory's in every order, so that a correction of the version's answer takes effect at once.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from camelid.learning.training import Given
 
 Order = Literal["after", "first", "alone"]  # memory after the version, before it, or not at all
 Actor = Literal["adapter", "memory"]
-# What acts, the first in scope alone, by form of memory. Earlier turns stand in a prompt before its scope is
-# known, so that they cannot act after an adapter.
 WORDS: Mapping[Order, str] = {
     "after": "adapter before memory", "first": "memory before adapter", "alone": "adapter without memory",
 }  # fmt: skip
+# Actors by form of memory: the first that has the request in scope acts. Earlier turns are part of a prompt
+# before its scope is known, so that they cannot act after an adapter.
 ORDERS: Mapping[str, Mapping[Order, Sequence[Actor]]] = {
     "mix": {"after": ("adapter", "memory"), "first": ("memory", "adapter"), "alone": ("adapter",)},
     "turns": {"after": ("adapter",), "first": ("memory", "adapter")},
@@ -86,7 +86,7 @@ def with_order(report: Report, choice: Choice, form: str, n_memory: int) -> Repo
         report, order=choice.order, n_memory=n_memory, n_together=choice.n_right, lost=choice.lost
     )
     alone = "the base" if form == NO_FORM else "memory alone"
-    of = f"{alone} has {n_memory} of {report.n_items} held-out items right"
+    of = f"{alone} has {n_memory} held-out items right"
     together = f"{WORDS[choice.order]} {choice.n_right}, {len(choice.lost)} lost"
     if choice.n_right < n_memory:
         return replace(found, is_accepted=False, why=f"{of}, {together}")

@@ -5,13 +5,13 @@ keep their very bits.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from camelid.learning.features import DIM
 from camelid.learning.gate import Report
-from camelid.learning.items import Item, Message, same_answer
+from camelid.learning.items import Item, Message, answer_key
 from camelid.learning.rows import PastRequest
 from camelid.learning.training import Given, Question
 from camelid.learning.vectors import Kernels, Rows
@@ -25,13 +25,14 @@ Check = tuple[Question, Callable[[Message], bool]]  # a question, and whether an
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """Past requests, each with its nearest item if that asks the same, and checks; `before` are the base's
-    answers to `questions`.
+    """Past requests, each with its nearest item if that asks the same, and checks. `before` are the base's
+    answers to `questions`, `wanted` the keys of answers that shared corrections give, by completion.
     """
 
     kept: Sequence[tuple[PastRequest, Item | None]]
     checks: Sequence[Check] = ()
     before: Sequence[Given] = ()
+    wanted: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
     def questions(self) -> list[Question]:
@@ -45,10 +46,10 @@ class Retention:
 
     def _lost_past(self, pairs: Sequence[tuple[Given, Given]]) -> Iterator[str]:
         for (past, item), (before, after) in zip(self.kept, pairs, strict=True):
-            wanted = item.approved if item else None
-            is_wanted = wanted is not None and same_answer(after.answer, wanted)
-            if not is_wanted and not after.is_excused and not same_answer(before.answer, after.answer):
-                yield past.exchange.completion_id
+            id, right = past.exchange.completion_id, {self.wanted.get(past.exchange.completion_id)}
+            right |= {answer_key(each) for each in (before.answer, item and item.approved) if each}
+            if answer_key(after.answer) not in right and not after.is_excused:
+                yield id
 
     def _lost_checks(self, pairs: Sequence[tuple[Given, Given]]) -> Iterator[str]:
         for i, ((asked, is_right), (before, after)) in enumerate(zip(self.checks, pairs, strict=True)):

@@ -11,7 +11,7 @@ MOST_PAST = 600  # the latest past requests, to which scopes are fitted
 MOST_FITTED = 300  # the latest items that act, to which the scope of memory is fitted
 FORMS = ("mix", "turns", "none")  # what recalled items do: kNN-LM, earlier turns, nothing
 NO_FORM = FORMS[-1]
-FORM = "memory form"  # the fact with it; FORM and the name of a version: that of when it was last in use
+FORM = "memory form"  # the fact with the form; f"{FORM} v1" has the form when v1 was last in use
 MEMORY_SCOPE = "memory scope"  # the fact with the scope that was fitted to the items
 
 

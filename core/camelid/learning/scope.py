@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 
 FEW = 5  # items whose own similarities say something
 START = 0.45  # threshold until then
-LEAST, MOST = (
-    0.5,
-    0.9,
-)  # at 0.25, 20 items cost up to 70 of 560 skills, at 0.5 up to 5 (tests/perf/learning.md)
+LEAST, MOST = 0.5, 0.9  # of 560 other skills, 20 items cost up to 70 at 0.25, up to 5 at 0.5
 KEPT = 512  # similarities that are remembered
 
 
@@ -41,8 +38,9 @@ class Window:
 class Scope:
     """Adapts the threshold to a user: most items lie near another one, most requests near none.
 
-    The threshold is the lower of two: 80 of 100 items are as near to an earlier one, and 99 of 100 requests
-    are farther from every item. A request for the very subject of the feedback raises the second only.
+    The threshold is the lower of two, from LEAST to MOST: 80 of 100 items are as near to an earlier one, and
+    99 of 100 requests are farther from every item. A request for the very subject of the feedback raises the
+    second only. Few items, which can cost little, have the threshold START.
     """
 
     items: Window = field(default_factory=Window)

@@ -12,7 +12,7 @@ from camelid.errors import RequestError
 from camelid.learning.items import Exchange, Item
 from camelid.learning.memory import Memory, Recall
 from camelid.learning.robust import MOST_OF_SOURCE, Quota, conversation_key
-from camelid.learning.rows import FORM, FORMS, MEMORY_SCOPE, MOST_FITTED, Contexts, PastRequest
+from camelid.learning.rows import FEWEST_PAST, FORM, FORMS, MEMORY_SCOPE, MOST_FITTED, Contexts, PastRequest
 from camelid.learning.scope import KEPT
 
 if TYPE_CHECKING:  # a web page has no SQLite, and no NumPy
@@ -94,6 +94,7 @@ class Space:
     def set_near(self, near: Near | None, n_changes: int, *, is_whole: bool = True) -> None:
         """Keeps the scope that was fitted to the items as of `Memory.n_changes`; a whole one in the store."""
         with self._lock:
+            self.refresh()
             if n_changes != self.memory.n_changes:
                 return  # an item came or was forgotten meanwhile
             self._near, self._near_of = near, n_changes
@@ -119,15 +120,25 @@ class Space:
     def past(self) -> list[Exchange]:
         """The past requests for whose prompts there is no feedback, the oldest first.
 
-        Requests that feedback acted on, or may have, are left out: one in scope would be a negative of the
-        next fit.
+        Requests that feedback acted on are left out: one in scope would be a negative of the next fit. Of
+        those near feedback before the fit, only the farthest count, if others are too few.
         """
-        items = self.memory.items
+        items, stored = self.memory.items, self.store.requests() if self.store else []
         on = {item.exchange.completion_id for item in items}
         keys = {conversation_key(item.exchange) for item in items}
-        past = [each.exchange for each in (self.store.requests() if self.store else ())]
-        base = (each for each in past if not each.is_learnt)
-        return [each for each in base if each.completion_id not in on and conversation_key(each) not in keys]
+        bare = [
+            each for each in stored if not each.exchange.is_learnt and each.exchange.completion_id not in on
+        ]
+        past = [each for each in bare if conversation_key(each.exchange) not in keys]
+        undecided = [each for each in past if each.exchange.is_undecided]
+        n = max(FEWEST_PAST - len(past) + len(undecided), 0)
+        near = sorted(undecided, key=self._similarity)[n:]
+        left_out = {each.exchange.completion_id for each in near}
+        return [each.exchange for each in past if each.exchange.completion_id not in left_out]
+
+    def _similarity(self, request: PastRequest) -> float:
+        """The similarity of a past request's question to the nearest item's."""
+        return self.memory.similarity(array("f", request.vector))
 
     @property
     def replaced(self) -> frozenset[int]:
@@ -183,7 +194,10 @@ class Space:
 
                 if self.recorder:
                     self.recorder.flush()
-                found = forget(self.store, id)
+                try:
+                    found = forget(self.store, id)
+                finally:  # it is deleted even if its bytes wait for another process
+                    self.memory.remove(id)
             elif id not in {item.id for item in self.memory.items}:
                 raise RequestError(f"there is no item {id!r:.80}", field="item")
             self.memory.remove(id)

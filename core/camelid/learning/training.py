@@ -37,10 +37,9 @@ class TrainingJob:
     """What to learn, what to keep, and the bounds.
 
     `items` have approved answers; of `refused` ones the prompts alone count, for the scope. `distilled` are
-    requests with answers of memory as approved ones. `keep` are past
-    requests whose distributions stay the base's. `settings` are hyperparameters by the trainer's names;
-    "activated" True asks for an adapter that acts from the answer on. A trial is judged on other items and
-    dropped: fewer steps do.
+    requests with answers of memory as approved ones. `keep` are past requests whose distributions stay the
+    base's. `settings` are hyperparameters by the trainer's names; "activated" True asks for an adapter that
+    acts from the answer on. A trial is judged on other items and dropped: fewer steps do.
     """
 
     items: tuple[Item, ...]

@@ -10,8 +10,8 @@ from math import inf
 from typing import Any, TypeVar
 
 from camelid.api.learnt.base_facts import BaseFacts
-from camelid.errors import CamelidError, ContextOverflowError, TemplateError
-from camelid.learning.items import Item, answer_key
+from camelid.errors import ContextOverflowError, RequestError, TemplateError
+from camelid.learning.items import Item
 from camelid.learning.learner import Learner
 from camelid.learning.memory import COARSE, Memory
 from camelid.learning.space import Space
@@ -23,7 +23,8 @@ from camelid.requests.output_text import Completion, answer_message
 
 CANDIDATE = "learnt: candidate"  # the name under which a candidate's adapter is loaded
 NOTHING: Mapping[str, bool] = {}
-EMPTY = Given(answer={"role": "assistant", "content": ""}, bits=b"")  # to a prompt that no longer fits
+# To a prompt that no longer fits.
+EMPTY = Given(answer={"role": "assistant", "content": ""}, bits=b"", is_whole=False)
 T = TypeVar("T")
 
 
@@ -100,15 +101,15 @@ class LlmEvaluator:
         """The answer with an adapter, or the base's out of its scope."""
         if await self._base(question) is EMPTY:
             return EMPTY
-        try:
-            is_near = await self._is_near(acting.scope, question, candidate.left_out)
-            request = self._facts.request(question)
-            if is_near:
+        is_near = await self._is_near(acting.scope, question, candidate.left_out)
+        request = self._facts.request(question)
+        if is_near:
+            try:
                 adapter = self._llm.running.adapters.select_private(CANDIDATE, request.prompt_ids)
-                request = replace(request, adapter=adapter)
-            done, bits = await self._facts.answered(request)
-        except CamelidError as error:
-            return replace(EMPTY, bits=error.message.encode())
+            except RequestError:  # a prompt without the header of an answer: the base's, as it is served
+                return await self._base(question)
+            request = replace(request, adapter=adapter)
+        done, bits = await self._facts.answered(request)
         is_excused = question.completion_id in candidate.excused
         return given(done, bits, in_scope=is_near, is_excused=is_excused)
 
@@ -156,8 +157,7 @@ class LlmEvaluator:
         request = self._facts.request(question)
         mixed = learner.mixed_nearest(request, near.nearest(known.features, N_NEAREST))
         done, bits = await self._facts.answered(mixed)
-        is_excused = answer_key(answer_message(done)) == near.wanted.get(question.completion_id)
-        return given(done, bits, in_scope=mixed.mixer is not None, is_excused=is_excused)
+        return given(done, bits, in_scope=mixed.mixer is not None)
 
     async def _answer(self, learner: Learner, question: Question) -> Given:
         """The answer with memory whose scope is the similarity of words, or the base's."""
@@ -170,8 +170,8 @@ class LlmEvaluator:
             request = self._facts.request(replace(question, messages=turns))
             request = await learner.request(request, asked, is_at_once=True).routed()
             done, bits = await self._facts.answered(request)
-        except CamelidError as error:  # the turns make the prompt too long
-            return replace(EMPTY, bits=error.message.encode(), in_scope=has_turns)
+        except (ContextOverflowError, TemplateError):  # the turns make the prompt too long
+            return replace(EMPTY, in_scope=has_turns)
         return given(done, bits, in_scope=has_turns or request.mixer is not None)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from camelid.errors import LearningError
@@ -72,7 +72,7 @@ def texts_to_forget(item: Item) -> tuple[str, ...]:
     return tuple(dict.fromkeys(text for text in texts if len(text) >= LEAST_CHARS))
 
 
-def _delete_traces(sql: sqlite3.Connection, item: Item, needles: Iterable[str]) -> list[str]:
+def _delete_traces(sql: sqlite3.Connection, item: Item, needles: Sequence[str]) -> list[str]:
     """Deletes past requests, trajectories and hints of the same completion, or with one of the texts; returns
     the completions of the deleted requests.
     """
@@ -81,13 +81,15 @@ def _delete_traces(sql: sqlite3.Connection, item: Item, needles: Iterable[str]) 
         id for (id,) in sql.execute("SELECT completion FROM requests WHERE completion=?", (completion,))
     }
     gone = [id for (id,) in sql.execute("SELECT id FROM trajectories WHERE completion=?", (completion,))]
+    for text in {*needles, *map(_escaped, needles)}:
+        sql.execute("DELETE FROM hints WHERE instr(text, ?)", (text,))
+        sql.execute("DELETE FROM policies WHERE instr(context, ?1) OR instr(arm, ?1)", (text,))
     for needle in map(_escaped, needles):
         requests |= {
             id for (id,) in sql.execute("SELECT completion FROM requests WHERE instr(body, ?)", (needle,))
         }
         found = sql.execute("SELECT id FROM trajectories WHERE instr(body, ?)", (needle,))
         gone += [id for (id,) in found]
-        sql.execute("DELETE FROM hints WHERE instr(text, ?)", (needle,))
     sql.executemany("DELETE FROM requests WHERE completion=?", [(id,) for id in requests])
     sql.executemany("DELETE FROM trajectories WHERE id=?", [(id,) for id in gone])
     for id, origins in list(sql.execute("SELECT id, origins FROM hints")):

@@ -182,8 +182,8 @@ def replaced_items(store: Store) -> frozenset[int]:
 
 
 def _move(sql: sqlite3.Connection, wall: float, name: str, form: str = "") -> None:
-    """Makes a version current, with an event unless it is, and with it the form of memory: a given one, else
-    that of when the version was last in use.
+    """Makes a version current, with an event unless it is. The form of memory becomes the given one, else the
+    form when the version was last in use.
     """
     before = _fact(sql, "current") or BASE
     if before != name:

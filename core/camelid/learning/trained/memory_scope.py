@@ -6,23 +6,22 @@ import asyncio
 import base64
 import json
 import time
-from collections import Counter
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from camelid.learning.items import Exchange, Item, answer_key
+from camelid.learning.items import Exchange, Item
 from camelid.learning.model_side import EngineSide
 from camelid.learning.rows import FEWEST_PAST, MOST_PAST
+from camelid.learning.shared import wanted
 from camelid.learning.trained.acting import PromptScope, pooled, prefilter_features
 from camelid.learning.trained.scope_head import F32, fitted, prefilter
 from camelid.learning.trained.shapes import DRAFT_TOKENS, draft_shapes
 from camelid.learning.vectors import Kernels, fast_kernels
 
 AT_ONCE = 4  # prompts that the model reads together
-N_SHARED = 3  # items with one answer refused and one given, from which the correction is shared
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +32,6 @@ class Near:
     items: tuple[int, ...]  # in the order of the head's first keys
     # For the gate, by completion of a past request: whether a head without it has it in scope.
     left_out: Mapping[str, bool] = field(default_factory=dict[str, bool])
-    # For the gate, by completion of a past request: the key of the answer that a shared correction gives it.
-    wanted: Mapping[str, str] = field(default_factory=dict[str, str])
 
     def nearest(self, features: F32, n: int) -> list[int]:
         """The numbers of the items nearest to the prompt of these features, the nearest first."""
@@ -69,17 +66,24 @@ class MemoryScope:
     _prefilter_features: dict[str, F32] = field(default_factory=dict[str, F32])
     _drafts: dict[str, str] = field(default_factory=dict[str, str])
 
+    @property
+    def can_fit(self) -> bool:
+        """True for a model whose prompts have features and whose answers a header."""
+        return self.side.has_features and bool(self.side.invocation)
+
     async def fit(self, items: Sequence[Item], past: Sequence[Exchange], seconds: float) -> Near | None:
         """The scope of these items; None with too few past requests whose features are known.
 
         Within `seconds` it reads the items, then the latest past requests; the next call reads on.
         """
         self.is_whole = True
-        if not (items and self.side.has_features and self.side.invocation):
+        if not (items and self.can_fit):
             return None
         ends = time.monotonic() + seconds
-        wanted = _wanted(items, past)
-        latest = [each for each in past if each.completion_id not in wanted][: -MOST_PAST - 1 : -1]
+        meant = wanted(items, past, lambda each: self.side.vector(each.question))
+        latest = [each for each in past if each.completion_id not in meant][: -MOST_PAST - 1 : -1]
+        if len(latest) < FEWEST_PAST:
+            return None
         self._keep_only({each.completion_id for each in (*(item.exchange for item in items), *latest)})
         await self._read_all([item.exchange for item in reversed(items)], latest, ends)
         read = [item for item in items if self._is_read(item.exchange)]
@@ -92,8 +96,7 @@ class MemoryScope:
         drafts = [self._drafts[id] for item in items if (id := item.exchange.completion_id) in self._drafts]
         ids = tuple(item.id for item in read)
         names = [each.completion_id for each in latest if self._is_read(each)]
-        near = await asyncio.to_thread(_fit, inside, outside, drafts, ids, names)
-        return replace(near, wanted=wanted)
+        return await asyncio.to_thread(_fit, inside, outside, drafts, ids, names)
 
     async def _read_all(self, asked: Sequence[Exchange], past: Sequence[Exchange], ends: float) -> None:
         """Reads what is not known yet, at least one prompt, until `ends` of the monotonic clock."""
@@ -165,16 +168,3 @@ def _fit(
     return Near(
         PromptScope(found.head, draft_shapes(drafts), first), ids, dict(zip(names, is_in, strict=True))
     )
-
-
-def _wanted(items: Sequence[Item], past: Sequence[Exchange]) -> dict[str, str]:
-    """By completion, the past requests with an answer that N_SHARED items refuse for one right answer, and
-    the key of that: the correction may be meant for them, too.
-    """
-    right: dict[str, Counter[str]] = {}
-    for item in items:
-        if item.refused and item.approved:
-            right.setdefault(answer_key(item.refused), Counter())[answer_key(item.approved)] += 1
-    shared = {key: max(each) for key, each in right.items() if len(each) == 1 and each.total() >= N_SHARED}
-    keys = ((each.completion_id, answer_key(each.answer)) for each in past)
-    return {id: shared[key] for id, key in keys if key in shared}

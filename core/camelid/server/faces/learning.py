@@ -72,8 +72,10 @@ async def forget(server: Server, call: Call) -> Reply:
     own = FORGET.read(call.json(), call).own
     learners = await learners_of(server, own.get("model"))
     learner = await learners.of(call.key)
-    done = await asyncio.to_thread(face_of(learner, learners).forget, own["item"])
-    learners.settle(learner)
+    try:
+        done = await asyncio.to_thread(face_of(learner, learners).forget, own["item"])
+    finally:
+        learners.settle(learner)
     return JsonReply({
         "object": "learning.forgotten", "item": done.item, "stale": list(done.stale),
         "also_in": list(done.also_in),
