@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from camelid.learning.gate import Report, Trial
-from camelid.learning.items import Exchange, Item, Message
+from camelid.learning.items import Exchange, Item, Message, answer_key
 from camelid.learning.orders import ORDERS, Choice, Side, chosen, with_order
 from camelid.learning.retention import Retention
 from camelid.learning.rows import PastRequest
@@ -101,6 +101,12 @@ def test_what_an_adapter_is_excused_from_is_lost_by_memory() -> None:
     assert (first.order, first.n_right) == ("after", 0)
     first = chosen("turns", side([RIGHT], [WRONG] * 3, is_excused=True), adapter, retention(3))
     assert (first.order, first.n_right) == ("first", 1)
+
+
+def test_the_answer_of_a_shared_correction_is_no_loss() -> None:
+    meant = replace(retention(2), wanted={"past-0": answer_key(answer(RIGHT))})
+    assert meant.lost([given(RIGHT), given(RIGHT)]) == ("past-1",)
+    assert meant.lost([given(WRONG), given(None)]) == ("past-0",)
 
 
 def test_earlier_turns_act_first_or_not_at_all() -> None:
