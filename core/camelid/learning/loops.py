@@ -153,13 +153,8 @@ class Learning:
         found = Retention(kept, self.checks, wanted=self._meant())
         return replace(found, before=asked(self.evaluator.answers(None, found.questions), pace))
 
-    @property
-    def _keep(self) -> Sequence[Exchange]:
-        """The past requests whose answers stay: without those that a shared correction may be meant for."""
-        meant = self._meant()
-        return [each for each in self._past if each.completion_id not in meant]
-
     def _meant(self) -> Mapping[str, str]:
+        """The answers that shared corrections give to past requests."""
         items, rows = self.space.memory.items, dict(self.store.vectors())
         vectors = {item.exchange.completion_id: rows[item.id] for item in items}
         vectors |= {each.exchange.completion_id: each.vector for each in self.store.requests()}
@@ -270,7 +265,7 @@ class Learning:
         more = self._distilled(lesson, lesson.items, pace) if settings.get("distils", True) else []
         job = TrainingJob(
             items=tuple(lesson.items), refused=tuple(lesson.refused), distilled=tuple(more),
-            keep=tuple(self._keep), settings=settings, seed=self.bounds.seed, n_bytes=self.bounds.n_bytes,
+            keep=tuple(self._past), settings=settings, seed=self.bounds.seed, n_bytes=self.bounds.n_bytes,
             seconds=max(self.bounds.seconds - pace.spent, 0.0), is_trial=is_trial,
         )  # fmt: skip
         trained = self.trainer.train(job, pace.ends)
