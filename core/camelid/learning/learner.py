@@ -126,8 +126,8 @@ class Learner:
         """The request with its memory, and with its answer noted as `name` (by default a random id).
 
         Speculation takes a request's draws from the device, so such a request has no mixture. A request that
-        names adapters, or none on purpose, has no learnt one; nor has one with another adapter or earlier turns.
-        With `is_at_once`, the logits after the prompt are no reason to leave a look at it out.
+        names adapters, or none on purpose, has no learnt one; nor has one with earlier turns. With
+        `is_at_once`, the logits after the prompt are no reason to leave a look at it out.
         """
         has_turns = bool(self._turns(asked, names_adapter=names_adapter))
         adapts = not (names_adapter or request.adapter or request.is_atomic or has_turns)
