@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from playwright.async_api import Browser, Page, Response
+from playwright.async_api import Browser, Page, Request, Response
 
 from e2e.browser import ROOT
 
@@ -40,7 +40,7 @@ class Notes:
     def watch(self, page: Page) -> None:
         page.on("console", lambda message: self.note(message.type, message.text))
         page.on("pageerror", lambda error: self.errors.append(str(error)))
-        page.on("requestfailed", lambda request: self.errors.append(f"{request.url} failed"))
+        page.on("requestfailed", self.failed)
         page.on("response", self.answered)
         # Requests of the worker are events of the context, not of the page.
         page.context.on("request", lambda request: self.urls.append(request.url))
@@ -48,6 +48,12 @@ class Notes:
     def note(self, kind: str, text: str) -> None:
         if kind in {"error", "warning"}:
             self.errors.append(text)
+
+    def failed(self, request: Request) -> None:
+        """Notes a request that failed; a blob is aborted with the worker or document that asked for it."""
+        is_aborted = request.url.startswith("blob:") and request.failure == "net::ERR_ABORTED"
+        if not is_aborted:
+            self.errors.append(f"{request.url} failed")
 
     def answered(self, response: Response) -> None:
         self.policies.append(response.headers.get("content-security-policy", ""))
