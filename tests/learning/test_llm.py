@@ -137,7 +137,7 @@ def test_hints_and_policies_of_a_user(tmp_path: Path) -> None:
         assert found and found[0] == hint
         prompt = with_hint([{"role": "user", "content": "Hi"}], hint)
         assert "find the country; then name its capital" in str(prompt[0]["content"])
-        hinted = llm.chat(prompt, max_tokens=2, temperature=0)  # type: ignore[arg-type]
+        hinted = llm.chat(prompt, max_tokens=2, temperature=0)  # type: ignore[arg-type]  # messages as mappings
         assert hinted.usage.prompt_tokens > ask(llm, "Hi", max_tokens=2).usage.prompt_tokens
         policies = llm.learning.policies([short, long], Random(0))
         for _ in range(20):

@@ -268,7 +268,7 @@ def test_what_the_version_in_use_has_learnt_is_no_turn(tmp_path: Path) -> None:
 
 
 def test_the_form_of_memory_belongs_to_the_version_in_use(tmp_path: Path) -> None:
-    """What a run chose with its version goes with it, and comes back with it."""
+    """The form that a run chose with its version goes with the version, and comes back with it."""
     store = opened(tmp_path)
     stored = store.add(item(1), vector_of(1).tobytes())
     space, other = Space(Memory(), store), Space(Memory(), Store.open("local", BASE, tmp_path))

@@ -66,7 +66,7 @@ def test_the_order_with_most_right_answers_is_chosen(
 
 
 def test_every_combination_of_scopes_and_answers() -> None:
-    """Of one item: what acts first in scope decides, and without any the base, whose answer is wrong."""
+    """The first actor in scope decides; without one the base, whose answer is wrong."""
     for memory, adapter in product((RIGHT, WRONG, None), repeat=2):
         found = {order: chosen_alone(order, memory, adapter) for order in ORDERS["mix"]}
         assert found["after"] == ((adapter or memory) == RIGHT)
@@ -75,7 +75,7 @@ def test_every_combination_of_scopes_and_answers() -> None:
 
 
 def chosen_alone(order: str, memory: str | None, adapter: str | None) -> bool:
-    only = {"mix": {order: ORDERS["mix"][order]}}  # type: ignore[index]
+    only = {"mix": {order: ORDERS["mix"][order]}}  # type: ignore[index]  # a parameter of a test is a str
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("camelid.learning.orders.ORDERS", only)
         found = chosen("mix", side([memory]), side([adapter]), retention(0))

@@ -1,4 +1,4 @@
-"""What acts on a request, by the order of a version in use: the first in scope, as the gate has judged it."""
+"""Routes of requests by the order of the version in use: the first actor in scope, as the gate has judged."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +24,10 @@ from camelid.learning.training import (
     Pace,
     Question,
     Recalled,
+    TrainingJob,
 )
+
+LOOKS_S = 0.2  # seconds of some 20 looks of a background thread
 
 
 def test_a_run_stopped_at_any_step_publishes_nothing(tmp_path: Path, model: Bigrams) -> None:
@@ -60,11 +63,11 @@ def test_a_run_ends_after_its_seconds_of_work_and_waits_for_a_busy_engine() -> N
         pace.check()
 
 
-def until(condition: object, seconds: float = 60.0) -> None:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> None:
     end = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
+    while not condition():
         assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.01)
+        time.sleep(0.01)  # between two looks
 
 
 def test_the_background_learns_after_n_items_and_not_beside_a_busy_engine(
@@ -75,7 +78,7 @@ def test_the_background_learns_after_n_items_and_not_beside_a_busy_engine(
     busy = [True]
     when = When(n_items=12, idle_s=3600.0, look_s=0.01)
     loop = Background(lesson.space, lesson.learning.run, lambda: busy[0], when, runs.append)
-    time.sleep(0.2)
+    time.sleep(LOOKS_S)
     assert (runs, lesson.trainer.jobs) == ([], [])
     busy[0] = False
     until(lambda: runs)
@@ -83,7 +86,7 @@ def test_the_background_learns_after_n_items_and_not_beside_a_busy_engine(
     assert isinstance(runs[0], Run)
     assert (runs[0].version, current(lesson.store)) == ("v1", "v1")
     again = Background(lesson.space, lesson.learning.run, lambda: False, when, runs.append)
-    time.sleep(0.2)
+    time.sleep(LOOKS_S)
     again.close()
     assert len(runs) == 1, "nothing new to learn"
     lesson.space.close()
@@ -91,13 +94,13 @@ def test_the_background_learns_after_n_items_and_not_beside_a_busy_engine(
 
 def test_the_background_stops_within_a_step(tmp_path: Path, model: Bigrams) -> None:
     class Slow(BigramTrainer):
-        def train(self, job: object, stop: object) -> None:  # type: ignore[override]
-            while not stop():  # type: ignore[operator]
-                time.sleep(0.001)
+        def train(self, job: TrainingJob, stop: Callable[[], bool]) -> None:
+            while not stop():
+                time.sleep(0.001)  # a step
 
     lesson = Lesson(tmp_path, persona(model), model, Slow())
     loop = Background(lesson.space, lesson.learning.run, lambda: False, When(n_items=1, look_s=0.01))
-    time.sleep(0.2)
+    time.sleep(LOOKS_S)
     loop.close()
     assert (versions(lesson.store), current(lesson.store)) == ([], "base")
     lesson.space.close()
@@ -143,7 +146,7 @@ def test_runs_distil_memory(lesson: Lesson) -> None:
             recalled.append(candidate.items)
         return answers(candidate, questions)
 
-    lesson.model.answers = watched  # type: ignore[method-assign]
+    lesson.model.answers = watched  # type: ignore[method-assign]  # a spy
     run = lesson.learning.deep(Pace(time.monotonic, time.sleep))
     assert run.version == "v1"
     assert any("distils False" in report.name for report in run.reports)

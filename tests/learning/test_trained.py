@@ -179,7 +179,7 @@ def test_a_head_survives_its_bytes() -> None:
 def test_a_prefilter_passes_nearly_all_of_the_feedback_and_few_others(
     n_used: int, least: float, most: float
 ) -> None:
-    """Of others, more before a wide head, which leaves some of the past requests out."""
+    """Passes of others: more before a wide head, which leaves some of the past requests out."""
     past, used = features(200, 0.0), np.arange(200) < n_used
     found = prefilter(features(20, 1.5), past, used)
     assert found and len(found.keys) == n_used + 20

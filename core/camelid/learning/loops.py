@@ -69,12 +69,13 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """What a run learns from: items with right answers, refused answers, what may not be lost, memory in the
-    form that the run has chosen, and whether it is distilled.
+    """The data of a run: items with right answers, refused answers, past requests, the retention, memory in
+    the form that the run has chosen, and whether it is distilled.
     """
 
     items: Sequence[Item]
     refused: Sequence[Item]
+    past: tuple[Exchange, ...]
     retention: Retention
     form: str = NO_FORM
     memory: Side = NOTHING
@@ -120,7 +121,8 @@ class Learning:
             refuse(self.store, report.facts())
             return Run((report,))
         self._distillates.clear()
-        lesson = Lesson(items, refused, self._retention(items, pace))
+        past = tuple(self.space.past[-MOST_PAST:])
+        lesson = Lesson(items, refused, past, self._retention(items, past, pace))
         lesson, of_memory = self._with_memory(lesson, pace)
         if self.trainer is None:
             self.space.set_form(lesson.form)
@@ -143,26 +145,18 @@ class Learning:
         kinds = KINDS.values()
         return self.run(pace, [{**kind, **own} for kind in kinds for own in GRID], compares=True)
 
-    def _retention(self, items: Sequence[Item], pace: Pace) -> Retention:
+    def _retention(self, items: Sequence[Item], past: Sequence[Exchange], pace: Pace) -> Retention:
         """The past requests and checks that a candidate may not lose, answered by the base."""
-        vectors = dict(self.store.vectors())
-        pairs = [(item, vectors[item.id]) for item in items if item.id in vectors]
-        ids = {each.completion_id for each in self._past}
-        past = [each for each in self.store.requests() if each.exchange.completion_id in ids]
-        kept = kept_requests(pairs, past, self.space.memory.kernels, self.bounds.seed)
-        found = Retention(kept, self.checks, wanted=self._meant())
+        rows, ids = dict(self.store.vectors()), {each.completion_id for each in past}
+        pairs = [(item, rows[item.id]) for item in items if item.id in rows]
+        stored = [each for each in self.store.requests() if each.exchange.completion_id in ids]
+        kept = kept_requests(pairs, stored, self.space.memory.kernels, self.bounds.seed)
+        known = self.space.memory.items
+        vectors = {item.exchange.completion_id: rows[item.id] for item in known}
+        vectors |= {each.exchange.completion_id: each.vector for each in stored}
+        meant = wanted(known, past, lambda each: array("f", vectors[each.completion_id]))
+        found = Retention(kept, self.checks, wanted=meant)
         return replace(found, before=asked(self.evaluator.answers(None, found.questions), pace))
-
-    def _meant(self) -> Mapping[str, str]:
-        """The answers that shared corrections give to past requests."""
-        items, rows = self.space.memory.items, dict(self.store.vectors())
-        vectors = {item.exchange.completion_id: rows[item.id] for item in items}
-        vectors |= {each.exchange.completion_id: each.vector for each in self.store.requests()}
-        return wanted(items, self._past, lambda each: array("f", vectors[each.completion_id]))
-
-    @property
-    def _past(self) -> Sequence[Exchange]:
-        return self.space.past[-MOST_PAST:]
 
     def _candidates(
         self,
@@ -192,7 +186,7 @@ class Learning:
         """
         sides, reports = dict[str, Side](), list[Report]()
         for form in FORMS[:-1]:
-            recalled = partial(self._recalled, form)
+            recalled = partial(_recalled, form, lesson.past)
             trial = held_out(f"memory: {form}", lesson.all, recalled, self.evaluator, pace)
             questions = lesson.retention.questions
             kept = asked(self.evaluator.answers(recalled(lesson.items), questions), pace)
@@ -211,10 +205,6 @@ class Learning:
         ]
         distils = memory.trial.report.is_accepted and 2 * sum(acted) > len(acted)  # it is right about most
         return replace(lesson, form=best, memory=memory, distils=distils), reports
-
-    def _recalled(self, form: str, seen: Sequence[Item]) -> Recalled:
-        right = tuple(item for item in seen if item.approved)
-        return Recalled(items=right, form=form, past=tuple(self._past))
 
     def _unrated(self) -> list[Exchange]:
         """The latest requests that feedback acted on and that nobody rated, each prompt once."""
@@ -236,7 +226,7 @@ class Learning:
         asks = self._unrated() if lesson.distils else []
         if not asks:
             return []
-        recalled = self._recalled(lesson.form, seen)
+        recalled = _recalled(lesson.form, lesson.past, seen)
         answers = asked(self.evaluator.answers(recalled, [Question.of(each) for each in asks]), pace)
         items = [
             Item(exchange=replace(each, answer=given.answer, answer_ids=()), rating=1)
@@ -265,7 +255,7 @@ class Learning:
         more = self._distilled(lesson, lesson.items, pace) if settings.get("distils", True) else []
         job = TrainingJob(
             items=tuple(lesson.items), refused=tuple(lesson.refused), distilled=tuple(more),
-            keep=tuple(self._past), settings=settings, seed=self.bounds.seed, n_bytes=self.bounds.n_bytes,
+            keep=lesson.past, settings=settings, seed=self.bounds.seed, n_bytes=self.bounds.n_bytes,
             seconds=max(self.bounds.seconds - pace.spent, 0.0), is_trial=is_trial,
         )  # fmt: skip
         trained = self.trainer.train(job, pace.ends)
@@ -302,6 +292,11 @@ class Learning:
             report=report.facts(),
         )  # fmt: skip
         return publish(self.store, version, since).name
+
+
+def _recalled(form: str, past: tuple[Exchange, ...], seen: Sequence[Item]) -> Recalled:
+    """Memory of the right answers among the items, as a candidate."""
+    return Recalled(items=tuple(item for item in seen if item.approved), form=form, past=past)
 
 
 def _merit(report: Report) -> tuple[bool, int, int]:

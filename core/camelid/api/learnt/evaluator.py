@@ -147,10 +147,8 @@ class LlmEvaluator:
 
     async def _mixed(self, learner: Learner, near: Near, question: Question) -> Given:
         """The answer with the mixture of the nearest items, or the base's out of memory's scope."""
-        asked, known = (
-            learner.asked(list(question.messages), tools_of(question)),
-            await self._facts.of(question),
-        )
+        asked = learner.asked(list(question.messages), tools_of(question))
+        known = await self._facts.of(question)
         is_asked = asked is not None and bool(asked.nearest.within(COARSE))
         if known is None or not is_asked or not await self._is_near(near.scope, question, near.left_out):
             return await self._base(question)
@@ -168,7 +166,7 @@ class LlmEvaluator:
         has_turns = turns != question.messages
         try:
             request = self._facts.request(replace(question, messages=turns))
-            request = await learner.request(request, asked, is_at_once=True).routed()
+            request = learner.request(request, asked)
             done, bits = await self._facts.answered(request)
         except (ContextOverflowError, TemplateError):  # the turns make the prompt too long
             return replace(EMPTY, in_scope=has_turns)
