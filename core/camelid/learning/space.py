@@ -123,6 +123,8 @@ class Space:
         Requests that feedback acted on are left out: one in scope would be a negative of the next fit. Of
         those near feedback before the fit, only the farthest count, if others are too few.
         """
+        if self.recorder:
+            self.recorder.flush()  # a fit right after feedback sees the requests before it
         items, stored = self.memory.items, self.store.requests() if self.store else []
         on = {item.exchange.completion_id for item in items}
         keys = {conversation_key(item.exchange) for item in items}
