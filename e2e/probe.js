@@ -1,4 +1,4 @@
-// Counts WebGPU calls: wraps the browser's prototypes before the code under test runs. `created` excludes
+// Counts WebGPU calls and pauses answers: wraps the browser's prototypes before the code under test runs. `created` excludes
 // command encoders and passes, which WebGPU requires for every step.
 
 globalThis.devices = [];
@@ -32,13 +32,23 @@ if (globalThis.GPUDevice) {
   for (const name of CREATORS) wrap(GPUDevice.prototype, name, () => (probe.created += 1));
   wrap(GPUQueue.prototype, "submit", () => (probe.submits += 1));
 
+  // After holdMaps(n), only n more buffers are mapped before releaseMaps(): an answer pauses, however fast.
+  let [nFree, held] = [Infinity, null];
+  globalThis.holdMaps = (n) => ([nFree, held] = [n, Promise.withResolvers()]);
+  globalThis.releaseMaps = () => {
+    nFree = Infinity;
+    held.resolve();
+  };
+
   const map = GPUBuffer.prototype.mapAsync;
   GPUBuffer.prototype.mapAsync = function (mode, offset = 0, size = this.size - offset) {
     probe.maps += 1;
     probe.mapsOpen += 1;
     probe.mapsOpenAtMost = Math.max(probe.mapsOpenAtMost, probe.mapsOpen);
     probe.bytesMapped += size;
-    return map.call(this, mode, offset, size).finally(() => (probe.mapsOpen -= 1));
+    nFree -= 1;
+    const mapped = map.call(this, mode, offset, size).finally(() => (probe.mapsOpen -= 1));
+    return nFree < 0 ? mapped.then(() => held.promise) : mapped;
   };
 
   const request = GPUAdapter.prototype.requestDevice;

@@ -24,9 +24,11 @@ from e2e.visit import (
     Notes,
     ask,
     differences,
+    hold_answer,
     open_page,
     probe,
     reference_ids,
+    release_answer,
     screen,
     settled,
     type_prompt,
@@ -100,19 +102,24 @@ async def open_file(browser: Browser, address: str, file: Path, seen: Visit) -> 
 async def talk(page: Page, seen: Visit) -> None:
     """Types a prompt, stops the answer, asks again; the last answer at the width of a telephone.
 
-    The random model generates at least 96 tokens for this prompt, so the answer can be stopped.
+    The random model generates at least 96 tokens for this prompt; the answers pause at 24, until they are
+    stopped.
     """
+    await hold_answer(page, n_steps=24)
     await type_prompt(page, "What is 12 plus 30?")
     await page.wait_for_function(BUSY_WITH_TEXT)
     await screen(page, "streaming-dark")
     await page.click("#send")  # the button's label is Stop now
+    await release_answer(page)
     await settled(page)
     seen.typed = await page.inner_text(".transcript .assistant")
     await screen(page, "stopped-dark")
+    await hold_answer(page, n_steps=24)
     asked = asyncio.create_task(ask(page, "What is 12 plus 30?"))
     await page.wait_for_function("() => document.querySelectorAll('#transcript > li').length === 2")
     await page.wait_for_function(BUSY_WITH_TEXT)
     await page.evaluate("() => window.camelid.stop()")
+    await release_answer(page)
     seen.stopped = await asked
     await page.set_viewport_size({"width": 390, "height": 760})
     await screen(page, "done-mobile-dark")

@@ -88,6 +88,15 @@ async def probe(page: Page) -> Json:
     return await page.workers[0].evaluate("() => ({...globalThis.probe})")
 
 
+async def hold_answer(page: Page, n_steps: int) -> None:
+    """Pauses the next answer after n_steps results of the GPU (probe.js), until release_answer."""
+    await page.workers[0].evaluate("(n) => globalThis.holdMaps(n)", n_steps)
+
+
+async def release_answer(page: Page) -> None:
+    await page.workers[0].evaluate("() => globalThis.releaseMaps()")
+
+
 async def type_prompt(page: Page, text: str) -> None:
     await page.fill("#prompt", text)
     await page.press("#prompt", "Enter")
