@@ -76,7 +76,7 @@ def patched(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("patched")
 def test_the_first_in_scope_acts(order: Order, item: int, in_memory: bool, in_version: bool) -> None:
     near = cast("Near", Items(Scope(in_memory), item))
-    looked = Router(cast("Any", None)).looked
+    looked = Router(cast("Any", None), cast("Any", None)).looked
     found = Candidates(acting(order, in_version), near)
     want = wanted(order, item, in_memory, in_version)
     assert asyncio.run(looked(REQUEST, found, lambda _: MIXED)) == want

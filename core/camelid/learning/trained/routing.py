@@ -116,12 +116,10 @@ class ScopeProbe(Sketcher):
 
 @dataclass(slots=True)
 class Router:
-    """Routes requests of one space. The version in use is loaded with its first request; without a store
-    there is none.
-    """
+    """Routes requests of one space. The version in use is loaded with its first request."""
 
     side: EngineSide
-    store: Store | None = None
+    store: Store
     _version: str = BASE
     _acting: Acting | None = None
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -160,8 +158,6 @@ class Router:
 
     async def _in_use(self) -> Acting | None:
         """The version in use. Two requests read it once."""
-        if self.store is None:
-            return None
         async with self._lock:
             name = current(self.store)
             if name != self._version:
