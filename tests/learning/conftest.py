@@ -1,13 +1,21 @@
-"""A lesson on a model of word pairs."""
+"""A lesson on a model of word pairs; equal random features for each test."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from tests.support.bigram import Bigrams, BigramTrainer
 from tests.support.lesson import TALKS, Lesson, persona
+from tests.support.scope_features import rng
+
+
+@pytest.fixture(autouse=True)
+def equal_numbers() -> None:
+    """Draws of a test do not depend on the tests before it."""
+    rng.bit_generator.state = np.random.default_rng(27).bit_generator.state
 
 
 @pytest.fixture

@@ -12,7 +12,19 @@ from typing import cast
 
 import pytest
 from tests.support.bigram import Bigrams, BigramTrainer, told
-from tests.support.lesson import ASKED, NAME, OLD, OTHERS, Lesson, answered, past, persona, space_of, vector
+from tests.support.lesson import (
+    ASKED,
+    NAME,
+    OLD,
+    OTHERS,
+    TALKS,
+    Lesson,
+    answered,
+    past,
+    persona,
+    space_of,
+    vector,
+)
 
 from camelid.learning.gate import Report, compare, folds, held_out
 from camelid.learning.items import Exchange, Item
@@ -168,16 +180,45 @@ def test_a_candidate_that_forgets_is_refused(tmp_path: Path, model: Bigrams) -> 
 
 
 @pytest.mark.usefixtures("nothing_shared")
-def test_a_form_of_memory_that_forgets_is_not_used(tmp_path: Path, model: Bigrams) -> None:
-    """Feedback that shares its words with past requests: the mixture answers them with the name."""
-    items = [told(model, i, f"{question} what llama eats in", NAME) for i, question in enumerate(ASKED)]
+@pytest.mark.parametrize(
+    ("words", "is_lost", "form"),
+    [("what llama eats in", False, "narrow"), ("what white llama eats in summer", True, "none")],
+)
+def test_a_form_of_memory_that_forgets_is_not_used(
+    tmp_path: Path, model: Bigrams, words: str, is_lost: bool, form: str
+) -> None:
+    """Feedback that shares words with past requests: a mixture answers them with the name. In a narrower
+    scope it may keep them.
+    """
+    items = [told(model, i, f"{question} {words}", NAME) for i, question in enumerate(ASKED)]
     lesson = Lesson(tmp_path, items, model, BigramTrainer())
     run = lesson.run()
-    mixed, turns = run.reports[:2]
-    assert (mixed.name, mixed.held_after, mixed.is_accepted, len(mixed.lost) > 2) == (
-        "memory: mix", 12, False, True
-    )  # fmt: skip
-    assert (turns.held_after, turns.lost, run.form, lesson.space.form) == (0, (), "none", "none")
+    mixed, narrow, turns = run.reports[:3]
+    for found, name, loses in ((mixed, "mix", True), (narrow, "narrow", is_lost)):
+        assert found.held_after >= 10
+        assert (found.name, found.is_accepted, len(found.lost) > 2) == (f"memory: {name}", not loses, loses)
+    assert (turns.held_after, turns.lost, run.form, lesson.space.form) == (0, (), form, form)
+    lesson.space.close()
+
+
+@pytest.mark.parametrize(("n_worse", "form"), [(1, "mix"), (4, "mix"), (5, "none")])
+def test_memory_of_thumbs_up_is_used_unless_its_harm_is_more_than_chance(
+    tmp_path: Path, n_worse: int, form: str
+) -> None:
+    """Questions that differ in one word and have answers of their own: memory copies that of another one."""
+    hues = [("ship", "red"), ("boat", "blue"), ("raft", "green"), ("canoe", "white"), ("ferry", "black")]
+    talks = [(f"hue of {thing}", f"{hue} it is .") for thing, hue in hues[:n_worse]]
+    if n_worse == 1:
+        talks.append(("hue of a ship on a lake", "grey it is ."))
+    model = Bigrams.taught([*TALKS, *talks])
+    asked = [*ASKED[:6], *(question for question, _ in talks)]
+    lesson = Lesson(
+        tmp_path, [told(model, i, text, None, 1) for i, text in enumerate(asked)], model, BigramTrainer()
+    )
+    run = lesson.run()
+    mixed = run.reports[0]
+    assert (mixed.n_better, mixed.n_worse, mixed.lost) == (0, n_worse, ())
+    assert (run.form, lesson.space.form) == (form, form)
     lesson.space.close()
 
 

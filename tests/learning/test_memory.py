@@ -26,7 +26,7 @@ from camelid.learning.model_side import ModelSide
 from camelid.learning.numpy_kernels import NumpyKernels
 from camelid.learning.recorder import Recorder
 from camelid.learning.robust import Quota, trusted, verdict
-from camelid.learning.rows import FORMS, Contexts, PastRequest
+from camelid.learning.rows import NO_FORM, Contexts, PastRequest
 from camelid.learning.scope import KEPT, LEAST, START, Scope
 from camelid.learning.signs import signs_of
 from camelid.learning.space import Space
@@ -371,7 +371,7 @@ def test_a_page_keeps_feedback_in_memory() -> None:
     assert not recalled(space, vector_of(2))
     with pytest.raises(RequestError, match="there is no item 2"):
         space.forget(2)
-    space.set_form(FORMS[2])
+    space.set_form(NO_FORM)
     space.close()
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import product
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +79,22 @@ def test_an_answer_that_is_replaced_is_not_noted(llm: LLM) -> None:
         assert RIGHT.startswith(done.text) and done.text
         done = llm.chat(NEAR, temperature=0, max_tokens=most)
         assert done.id in learner._recent
+
+
+def test_a_narrower_scope_is_that_of_its_form(llm: LLM) -> None:
+    space = llm._learning_learner().space
+    near = space.near
+    assert near
+    found: dict[tuple[str, float], bool] = {}
+    try:
+        for form, narrow in product(("mix", "narrow"), (near.scope.head.threshold, inf)):
+            space.set_near(replace(near, narrow=narrow), space.memory.n_changes)
+            space.set_form(form)
+            found[form, narrow] = llm.chat(ASK, temperature=0).text == RIGHT
+    finally:
+        space.set_near(near, space.memory.n_changes)
+        space.set_form("mix")
+    assert list(found.values()) == [True, True, True, False]
 
 
 def test_a_look_that_fails_leaves_the_base_its_answer(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:

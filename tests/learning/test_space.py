@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.learning.test_memory import unit, vector_of
-from tests.learning.test_trained import features
 from tests.support.feedback import exchange, item, opened
+from tests.support.scope_features import features
 
 from camelid.errors import LearningError
 from camelid.learning.memory import Memory
@@ -27,7 +27,7 @@ def test_a_scope_fitted_before_another_process_forgets_is_dropped(tmp_path: Path
     for i in (1, 2):
         space.feedback(item(i), vector_of(i))
     head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
-    near, n_changes = Near(PromptScope(head, None), (1, 2)), space.memory.n_changes
+    near, n_changes = Near(PromptScope(head, None), (1, 2), 0.7), space.memory.n_changes
     other.refresh()
     other.forget(1)
     space.set_near(near, n_changes)

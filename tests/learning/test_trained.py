@@ -1,4 +1,4 @@
-"""Adapters from feedback: the scope head beside refits, the recipe's parts, and a run on cria."""
+"""Adapters from feedback: the parts of the recipe, and a run on cria."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tests.learning.scenarios import SCENARIOS
 from tests.learning.scenarios.persona import persona
 from tests.learning.scenarios.retention import past_requests
 from tests.support import feedback
+from tests.support.scope_features import features, rng
 
 import camelid
 from camelid.api.learning import learner_of, side_of
@@ -38,83 +39,12 @@ from camelid.learning.trained.memory_scope import MemoryScope, Near
 from camelid.learning.trained.recipe import Base, Known, Recipe, Study
 from camelid.learning.trained.routing import Router
 from camelid.learning.trained.scope_head import (
-    CHECKED,
-    EVENT_WEIGHT,
-    FLOOR,
-    RIDGE,
-    SHARPNESS,
     fitted,
-    prefilter,
 )
 from camelid.learning.trained.shapes import DRAFT_TOKENS, WHOLE_TOKENS, draft_shapes, shape_hash, shape_of
 from camelid.learning.training import Pace, Question, TrainingJob
 from camelid.model.adapter import Adapter, LowRank
-from camelid.model.features import DEPTHS
 from cria.talk import Talk
-
-WIDTH = 12
-rng = np.random.default_rng(27)
-
-
-@pytest.fixture(autouse=True)
-def equal_numbers() -> None:
-    """Draws of a test do not depend on the tests before it."""
-    rng.bit_generator.state = np.random.default_rng(27).bit_generator.state
-
-
-def features(n: int, centre: float) -> Any:
-    return (rng.normal(size=(n, len(DEPTHS) * WIDTH)) + centre).astype(np.float32)
-
-
-def ridge(keys: Any, wanted: Any, noise: Any, query: Any) -> float:
-    """The prediction for one row by a fit in float64, solved anew."""
-    kernel = np.exp(SHARPNESS * (keys @ keys.T - 1.0)) + np.diag(noise)
-    return float(np.exp(SHARPNESS * (keys @ query - 1.0)) @ np.linalg.solve(kernel, wanted))
-
-
-def test_left_out_scores_are_those_of_refits() -> None:
-    inside, past, beside = features(6, 1.5), features(40, 0.0), features(3, 0.0)
-    found = fitted(inside, past, beside, np.zeros(40, bool))
-    keys = found.head.keys.astype(np.float64)
-    wanted = np.array([1.0] * 6 + [0.0] * 43)
-    noise = np.array([RIDGE / EVENT_WEIGHT] * 6 + [RIDGE] * 43)
-    scores = np.concatenate([found.events, found.past, found.others])
-    for i in (0, 5, 6, 30, 45, 48):
-        rest = np.arange(49) != i
-        assert scores[i] == pytest.approx(ridge(keys[rest], wanted[rest], noise[rest], keys[i]), abs=1e-5)
-    queries = features(5, 1.0)
-    own = found.head.projection(queries).astype(np.float64)
-    for query, score in zip(own, found.head.scores(queries), strict=True):
-        assert score == pytest.approx(ridge(keys, wanted, noise, query), abs=1e-4)
-
-
-def test_a_preference_of_form_is_wide_and_a_fact_is_narrow() -> None:
-    """Past requests of the feedback's kind stop the head from finding it, unless they are left out."""
-    kind = features(30, 1.5)
-    past = np.concatenate([kind, features(60, -1.0)])
-    same = np.array([True] * 30 + [False] * 60)
-    none = past[:0]
-    wide = fitted(features(12, 1.5), past, none, same)
-    assert wide.is_wide
-    assert np.isnan(wide.past).sum() == 30
-    assert wide.head.scores(features(8, 1.5)).mean() > wide.head.threshold
-    narrow = fitted(features(12, 4.0), past, none, same)
-    assert not narrow.is_wide
-
-
-def test_a_wide_head_whose_answers_are_checked_has_more_in_scope() -> None:
-    past, same = np.concatenate([features(30, 1.5), features(100, 0.0)]), np.arange(130) < 30
-    events = features(12, 1.5)
-    strict, loose = (fitted(events, past, past[:0], same, is_checked=each) for each in (False, True))
-    assert strict.is_wide and loose.is_wide
-    assert loose.head.threshold < strict.head.threshold
-    assert np.mean(loose.head.scores(features(200, 1.5)) > loose.head.threshold) > 0.9
-    for apart in (features(200, 0.0), features(200, -1.5)):
-        assert np.mean(loose.head.scores(apart) > loose.head.threshold) <= 0.1
-    unlike = np.concatenate([events[:9], features(3, -3.0)])  # some of the feedback is about something else
-    mixed = fitted(unlike, past, past[:0], same, is_checked=True)
-    assert mixed.head.threshold >= FLOOR
-    assert np.mean(mixed.past[np.isfinite(mixed.past)] > mixed.head.threshold) <= CHECKED
 
 
 def known(text: str, centre: float) -> Known:
@@ -164,30 +94,6 @@ def test_a_scope_asks_for_a_draft_of_its_length(thread: EngineThread, llm: LLM) 
     assert near == {DRAFT_TOKENS: [True, True], WHOLE_TOKENS: [True, False]}
 
 
-def test_a_head_survives_its_bytes() -> None:
-    found = fitted(features(6, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
-    first = prefilter(features(6, 1.5), features(40, 0.0), np.ones(40, bool))
-    again, queries = PromptScope.of(PromptScope(found, None, first).to_bytes(), ["x"]), features(20, 0.7)
-    assert first and again.prefilter and again.shapes == {"x"}
-    for own, other in ((again.head, found), (again.prefilter, first)):
-        np.testing.assert_allclose(own.scores(queries), other.scores(queries), atol=5e-3)
-        assert own.threshold == other.threshold
-    assert PromptScope.of(PromptScope(found, None).to_bytes(), None).prefilter is None
-
-
-@pytest.mark.parametrize(("n_used", "least", "most"), [(200, 0.0, 0.05), (180, 0.05, 0.2)])
-def test_a_prefilter_passes_nearly_all_of_the_feedback_and_few_others(
-    n_used: int, least: float, most: float
-) -> None:
-    """Passes of others: more before a wide head, which leaves some of the past requests out."""
-    past, used = features(200, 0.0), np.arange(200) < n_used
-    found = prefilter(features(20, 1.5), past, used)
-    assert found and len(found.keys) == n_used + 20
-    assert np.mean(found.scores(features(100, 1.5)) > found.threshold) > 0.9
-    assert least <= np.mean(found.scores(features(200, 0.0)) > found.threshold) < most
-    assert prefilter(features(20, 0.0), past, used) is None, "feedback like all that is asked"
-
-
 def test_a_scope_fitted_before_a_forget_is_dropped(tmp_path: Path) -> None:
     """A fit takes seconds; what was forgotten meanwhile is in no scope, nor in the store."""
     store = Store.open("local", "ef" * 32, tmp_path)
@@ -196,7 +102,7 @@ def test_a_scope_fitted_before_a_forget_is_dropped(tmp_path: Path) -> None:
         given = Item(exchange=feedback.exchange(i), rating=1)
         space.feedback(given, array("f", [float(i)] + [1.0] * (DIM - 1)))
     head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
-    near, n_changes = Near(PromptScope(head, None), (1, 2)), space.memory.n_changes
+    near, n_changes = Near(PromptScope(head, None), (1, 2), 0.7), space.memory.n_changes
     space.set_near(near, n_changes)
     assert space.near is near and store.fact(MEMORY_SCOPE)
     space.forget(1)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from camelid.learning.items import Exchange, Item, question_of, same_answer, text_of
+from camelid.learning.rows import MIXTURES
 from camelid.learning.training import Candidate, Given, Question, Recalled, Trained, TrainingJob
 
 END = "."
@@ -89,18 +90,20 @@ class Bigrams:
             yield float(same_answer(after.answer, wanted) - same_answer(before.answer, wanted))
 
     def recalled(self, candidate: Recalled, text: str) -> tuple[bool, Counts]:
-        """The nearest item's answer, for one form of memory; the other is of no use to this model."""
+        """The nearest item's answer, for a mixture; earlier turns are of no use to this model."""
         found: Counts = {}
-        alike = [item for item in candidate.items if near(text, [item.exchange.question])]
-        if candidate.form == "mix" and alike:
+        share = 0.75 if candidate.form == "narrow" else 0.5
+        alike = [item for item in candidate.items if near(text, [item.exchange.question], share)]
+        if candidate.form in MIXTURES and alike:
             assert alike[-1].approved
             learn(found, text, text_of(alike[-1].approved), 100)
         return bool(alike), found
 
 
-def near(question: str, known: Sequence[str]) -> bool:
+def near(question: str, known: Sequence[str], share: float = 0.5) -> bool:
+    """True for a question of whose words another one has more than this share."""
     words = set(words_of(question))
-    return any(2 * len(words & set(words_of(other))) > len(words) for other in known)
+    return any(len(words & set(words_of(other))) > share * len(words) for other in known)
 
 
 @dataclass

@@ -101,7 +101,7 @@ def learning_request(
 
 @dataclass(frozen=True, slots=True)
 class LearningStatus:
-    """The state of a user's learning. `form` is what memory does: mix, turns or none."""
+    """The state of a user's learning. `form` is what memory does, one of FORMS (`learning/rows.py`)."""
 
     learn: str
     user: str

@@ -24,7 +24,7 @@ from camelid.learning.items import (
 )
 from camelid.learning.memory import COARSE, Recall
 from camelid.learning.model_side import ModelSide
-from camelid.learning.rows import FORMS, MOST_FITTED
+from camelid.learning.rows import FORMS, MIXTURES, MOST_FITTED
 from camelid.learning.space import Space
 from camelid.learning.turns import with_turns
 from camelid.learning.watched import watched
@@ -141,7 +141,7 @@ class Learner:
         scope = self._memory_scope
         if scope is None or not scope.can_fit or self.space.near:
             return False
-        return asked.form == "mix" and bool(asked.nearest.within(COARSE))
+        return asked.form in MIXTURES and bool(asked.nearest.within(COARSE))
 
     async def _routed(self, turn: Turn, request: Request) -> Request:
         """The request with the adapter or mixer that acts on it, or with a probe that decides on them."""
@@ -170,8 +170,9 @@ class Learner:
         """The candidates that may act on the request; None without one. A failure is counted."""
         assert self._router, "routes are made by a router"
         try:
-            is_mixed = self.space.form == "mix" and turn.asked.nearest.within(COARSE)
-            near = self.space.near if is_mixed else None
+            form, near = self.space.form, self.space.near
+            is_mixed = form in MIXTURES and turn.asked.nearest.within(COARSE)
+            near = near.of(form) if near and is_mixed else None
             found = await self._router.candidates(near, adapts=turn.adapts)
         except CamelidError as error:
             self.space.failed(error)
@@ -226,7 +227,7 @@ class Learner:
         return replace(request, mixer=mixer) if mixer else request
 
     def _mixed(self, request: Request, asked: Asked) -> Request:
-        is_mixed = asked.form == "mix" and asked.recall and not request.proposer
+        is_mixed = asked.form in MIXTURES and asked.recall and not request.proposer
         mixer = self.space.memory.mixer(asked.recall) if is_mixed else None
         return replace(request, mixer=mixer) if mixer else request
 

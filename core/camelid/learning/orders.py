@@ -13,7 +13,7 @@ from typing import Literal
 
 from camelid.learning.gate import Report, Trial, is_right
 from camelid.learning.retention import MOST_LOST, Retention
-from camelid.learning.rows import NO_FORM
+from camelid.learning.rows import MIXTURES, NO_FORM
 from camelid.learning.training import Given
 
 Order = Literal["after", "first", "alone"]  # memory after the version, before it, or not at all
@@ -23,8 +23,11 @@ WORDS: Mapping[Order, str] = {
 }  # fmt: skip
 # Actors by form of memory: the first that has the request in scope acts. Earlier turns are part of a prompt
 # before its scope is known, so that they cannot act after an adapter.
+OF_MIXTURES: Mapping[Order, Sequence[Actor]] = {
+    "after": ("adapter", "memory"), "first": ("memory", "adapter"), "alone": ("adapter",),
+}  # fmt: skip
 ORDERS: Mapping[str, Mapping[Order, Sequence[Actor]]] = {
-    "mix": {"after": ("adapter", "memory"), "first": ("memory", "adapter"), "alone": ("adapter",)},
+    **dict.fromkeys(MIXTURES, OF_MIXTURES),
     "turns": {"after": ("adapter",), "first": ("memory", "adapter")},
     "none": {"after": ("adapter",)},
 }

@@ -14,6 +14,7 @@ from camelid.errors import ContextOverflowError, RequestError, TemplateError
 from camelid.learning.items import Item
 from camelid.learning.learner import Learner
 from camelid.learning.memory import COARSE, Memory
+from camelid.learning.rows import MIXTURES
 from camelid.learning.space import Space
 from camelid.learning.trained.acting import Acting, PromptScope
 from camelid.learning.trained.memory_scope import MemoryScope, Near
@@ -139,11 +140,12 @@ class LlmEvaluator:
             vector = side.vector(item.exchange.question)
             space.memory.add(item, vector.tobytes())
         learner = Learner(space, side)
-        if candidate.form != "mix":
+        if candidate.form not in MIXTURES:
             return learner, None
         while await learner.settle():
             pass
-        return learner, await self._memory_scope.fit(space.memory.acting, candidate.past, inf)
+        near = await self._memory_scope.fit(space.memory.acting, candidate.past, inf)
+        return learner, near and near.of(candidate.form)
 
     async def _mixed(self, learner: Learner, near: Near, question: Question) -> Given:
         """The answer with the mixture of the nearest items, or the base's out of memory's scope."""

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from camelid.learning.orders import Order
+from camelid.learning.rows import MIXTURES
 from camelid.learning.trained.adapter_bytes import adapter_from_bytes
 from camelid.learning.trained.scope_head import F32, ScopeHead
 from camelid.learning.trained.shapes import DRAFT_TOKENS, shape_hash
@@ -80,7 +81,7 @@ class Acting:
         """The acting adapter of a version's bytes, under a name."""
         n_drafted = int(config.get("drafted", DRAFT_TOKENS))
         found = PromptScope.of(scope, config.get("shapes"), n_drafted)
-        order: Order = config["order"] if config.get("form") == "mix" else "after"
+        order: Order = config["order"] if config.get("form") in MIXTURES else "after"
         return cls(adapter_from_bytes(adapter, name), found, order)
 
     def yields_to(self, item: int) -> bool:

@@ -7,7 +7,7 @@ import base64
 import json
 import time
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,25 @@ AT_ONCE = 4  # prompts that the model reads together
 
 @dataclass(frozen=True, slots=True)
 class Near:
-    """A scope, and the items that its head was fitted to."""
+    """A scope, the items that its head was fitted to, and the threshold of a narrower scope."""
 
     scope: PromptScope
     items: tuple[int, ...]  # in the order of the head's first keys
-    # For the gate, by completion of a past request: whether a head without it has it in scope.
-    left_out: Mapping[str, bool] = field(default_factory=dict[str, bool])
+    narrow: float
+    # For the gate, by completion of a past request: its score by a head without it.
+    scores: Mapping[str, float] = field(default_factory=dict[str, float])
+
+    def of(self, form: str) -> Near:
+        """The scope of a form of memory."""
+        if form != "narrow":
+            return self
+        head = replace(self.scope.head, threshold=self.narrow)
+        return replace(self, scope=replace(self.scope, head=head))
+
+    @property
+    def left_out(self) -> dict[str, bool]:
+        """Past requests by completion: True if a head without the request has it in scope."""
+        return {id: score > self.scope.head.threshold for id, score in self.scores.items()}
 
     def nearest(self, features: F32, n: int) -> list[int]:
         """The numbers of the items nearest to the prompt of these features, the nearest first."""
@@ -42,14 +55,17 @@ class Near:
         """The scope as a fact of a store."""
         shapes = None if self.scope.shapes is None else sorted(self.scope.shapes)
         heads = base64.b64encode(self.scope.to_bytes()).decode()
-        return json.dumps({"items": list(self.items), "shapes": shapes, "heads": heads})
+        words = {"items": list(self.items), "narrow": self.narrow, "shapes": shapes, "heads": heads}
+        return json.dumps(words)
 
     @classmethod
-    def from_text(cls, text: str) -> Near:
-        """The scope of `to_text`."""
+    def from_text(cls, text: str) -> Near | None:
+        """The scope of `to_text`; None for one without a narrower scope, of an earlier version."""
         found: Mapping[str, Any] = json.loads(text)
+        if "narrow" not in found:
+            return None
         scope = PromptScope.of(base64.b64decode(found["heads"]), found["shapes"])
-        return cls(scope, tuple(found["items"]))
+        return cls(scope, tuple(found["items"]), found["narrow"])
 
 
 @dataclass(slots=True)
@@ -164,7 +180,5 @@ def _fit(
     (events, asked), (past, before) = (map(np.stack, zip(*rows, strict=True)) for rows in (inside, outside))
     found = fitted(events, past, past[:0], np.zeros(len(past), bool))
     first = prefilter(asked, before, np.ones(len(before), bool))
-    is_in = (found.past > found.head.threshold).tolist()
-    return Near(
-        PromptScope(found.head, draft_shapes(drafts), first), ids, dict(zip(names, is_in, strict=True))
-    )
+    scope, scores = PromptScope(found.head, draft_shapes(drafts), first), found.past.tolist()
+    return Near(scope, ids, found.narrow, dict(zip(names, scores, strict=True)))

@@ -28,7 +28,8 @@ OUTSIDE = 0.005  # share of past requests that may lie inside,
 CHECKED = 0.05  # or, of a wide head, where the whole answer is checked, too,
 FLOOR = 0.05  # whose threshold is at least this, since far from all feedback scores are about 0
 LOW = 0.1  # quantile of the feedback's own leave-one-out scores,
-TOWARDS = 0.25  # of the way to which the threshold rises
+TOWARDS = 0.25  # of the way to which the threshold rises;
+NARROW = 0.5  # that of a narrower scope
 WIDER = 0.15  # gain of recall from which prompts of the same kind are no negatives
 PASSING, MOST_PASSING = 0.02, 0.25  # shares of the past requests that a prefilter passes at least and at most
 WIDELY = 0.1  # least share that it passes where the head behind it is wide
@@ -104,7 +105,8 @@ class ScopeHead:
 class Fitted:
     """A head and the leave-one-out scores of what it was fitted on: feedback, past requests, other prompts.
 
-    A wide head takes past requests of the feedback's kind for no negatives; their scores are NaN.
+    A wide head takes past requests of the feedback's kind for no negatives; their scores are NaN. `narrow` is
+    the threshold of a narrower scope.
     """
 
     head: ScopeHead
@@ -112,6 +114,7 @@ class Fitted:
     past: F64
     others: F64
     is_wide: bool
+    narrow: float
 
 
 def fitted(
@@ -134,7 +137,7 @@ def fitted(
     scores[used] = fit.past
     threshold = fit.loose_threshold if is_wide and is_checked else fit.threshold
     head = ScopeHead(projection, fit.keys, _f32(fit.weights), threshold)
-    return Fitted(head, fit.events, scores, fit.others, is_wide)
+    return Fitted(head, fit.events, scores, fit.others, is_wide, fit.risen(NARROW))
 
 
 def prefilter(events: F32, past: F32, used: npt.NDArray[np.bool_]) -> ScopeHead | None:
@@ -193,8 +196,12 @@ class _Fit:
 
     @property
     def threshold(self) -> float:
+        return self.risen(TOWARDS)
+
+    def risen(self, share: float) -> float:
+        """The score that share of the way from `outside` towards the feedback's own low scores."""
         low = float(np.quantile(self.events, LOW))
-        return self.outside + TOWARDS * max(0.0, low - self.outside)
+        return self.outside + share * max(0.0, low - self.outside)
 
     @property
     def loose_threshold(self) -> float:
