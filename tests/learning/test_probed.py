@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,13 +16,15 @@ from tests.learning.scenarios.retention import past_requests
 from tests.support.served_here import ServedHere, served_here, until
 
 import camelid
+from camelid.api.learning import base_hash
 from camelid.api.llm import LLM
 from camelid.api.streams import read
 from camelid.engine.request import Request
 from camelid.errors import OutOfMemoryError
 from camelid.learning.contexts import DIM
-from camelid.learning.learner import Learner
+from camelid.learning.items import Item
 from camelid.learning.model_side import EngineAccess, EngineSide
+from camelid.learning.store.store import Store
 from camelid.learning.vectors import fast_kernels
 
 RIGHT = "My name is Pico."
@@ -48,14 +51,8 @@ def llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
             return loaded.chat(list(messages), temperature=0, max_tokens=24, **given)
 
         teach(ask, lambda done, right: loaded.feedback(done, -1, correction=right))
-        loaded._runner.run(settled(loaded._learning_learner()))
+        loaded._runner.run(loaded._learning_learner().settle_all())
         yield loaded
-
-
-async def settled(learner: Learner) -> None:
-    await learner.settle()
-    while not learner.is_settled:
-        await learner.settle()
 
 
 def test_only_what_passes_is_looked_at(llm: LLM) -> None:
@@ -82,6 +79,7 @@ def test_an_answer_that_is_replaced_is_not_noted(llm: LLM) -> None:
 
 
 def test_a_narrower_scope_is_that_of_its_form(llm: LLM) -> None:
+    corrected = [{"role": "user", "content": "Who are you today?"}]  # so that it is no past request
     space = llm._learning_learner().space
     near = space.near
     assert near
@@ -90,11 +88,31 @@ def test_a_narrower_scope_is_that_of_its_form(llm: LLM) -> None:
         for form, narrow in product(("mix", "narrow"), (near.scope.head.threshold, inf)):
             space.set_near(replace(near, narrow=narrow), space.memory.n_changes)
             space.set_form(form)
-            found[form, narrow] = llm.chat(ASK, temperature=0).text == RIGHT
+            found[form, narrow] = llm.chat(corrected, temperature=0).text == RIGHT
     finally:
         space.set_near(near, space.memory.n_changes)
         space.set_form("mix")
     assert list(found.values()) == [True, True, True, False]
+
+
+def test_a_change_is_fitted_beside_the_next_request(llm: LLM) -> None:
+    """An item of another process, and one that is forgotten: meanwhile the similarity of words decides."""
+    learner = llm._learning_learner()
+    space, options = learner.space, llm.running.options
+    assert space.near and isinstance(options.learn_folder, Path)
+    base = llm._runner.run(base_hash(llm.running.file))
+    other, fitted = Store.open(options.learn_user, base, options.learn_folder), space.near.items
+    exchange = learner.exchange(llm.chat(NEAR, temperature=0))
+    late = Item(exchange=exchange, rating=-1, correction={"role": "assistant", "content": "Snow is white."})
+    late = other.add(late, learner.side.vector(exchange.question).tobytes())
+    other.close()
+    for act, items in ((lambda: None, (*fitted, late.id)), (lambda: llm.learning.forget(late.id), fitted)):
+        act()
+        llm.chat(ASK, temperature=0)
+        assert learner._settling
+        llm._runner.run(asyncio.wait_for(learner._settling, 60))
+        assert space.near and space.near.items == items
+        assert llm.chat(ASK, temperature=0).text == RIGHT
 
 
 def test_a_look_that_fails_leaves_the_base_its_answer(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:

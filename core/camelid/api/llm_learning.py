@@ -56,6 +56,7 @@ class LearningMethods:
         if self._background:
             await asyncio.to_thread(self._background.close)
         if self._learner:
+            await self._learner.aclose()
             self._learner.space.close()
 
     @property

@@ -87,6 +87,8 @@ class Learner:
         self._recent: OrderedDict[str, Exchange] = OrderedDict()
         self._fitting = asyncio.Lock()
         self._failed = False  # the latest fit
+        self._settled_of = space.memory.n_changes  # at the latest `settle`
+        self._settling: asyncio.Task[None] | None = None
 
     def asked(self, prompt: object, options: Mapping[str, Any]) -> Asked | None:
         """The question of a prompt; None for token ids and images, from which nothing is learnt."""
@@ -145,6 +147,7 @@ class Learner:
 
     async def _routed(self, turn: Turn, request: Request) -> Request:
         """The request with the adapter or mixer that acts on it, or with a probe that decides on them."""
+        self._settle_changes()
         began, found, acted = time.monotonic(), await self._candidates(turn), None
         base, found = self._by_words(turn, request, found) if self.space.near is None else (request, found)
         if found and (turn.is_at_once or request.adapter or not found.have_prefilters):
@@ -272,7 +275,7 @@ class Learner:
 
     async def settle(self) -> int:
         """Computes the contexts of items that lack them, behind other requests; returns how many did."""
-        n = 0
+        n, self._settled_of = 0, self.space.memory.n_changes
         for item in self.space.memory.without_contexts()[:MOST_PENDING]:
             assert item.approved, "an item that acts has a right answer"
             found = await self.side.contexts(item.exchange, item.approved, self.space.memory.kernels)
@@ -291,6 +294,24 @@ class Learner:
     def is_settled(self) -> bool:
         """False if another `settle` would read prompts that the time of the latest was too short for."""
         return self._memory_scope is None or self._failed or self._memory_scope.is_whole
+
+    async def settle_all(self) -> None:
+        """As `settle`, until all prompts are read."""
+        await self.settle()
+        while not self.is_settled:
+            await self.settle()
+
+    def _settle_changes(self) -> None:
+        """Settles beside the requests if items came or were forgotten since, as in another process."""
+        is_settling = self._settling and not self._settling.done()
+        if self._settled_of != self.space.memory.n_changes and not is_settling:
+            self._settling = asyncio.get_running_loop().create_task(self.settle_all())
+
+    async def aclose(self) -> None:
+        """Ends the work that `settle` began beside requests."""
+        if self._settling:
+            self._settling.cancel()
+            await asyncio.wait([self._settling])
 
     async def _fit(self) -> None:
         """Fits the scope of memory, if it has none for the items that act now, or one of some prompts."""

@@ -83,6 +83,7 @@ class Learners:
         for task in settling:
             task.cancel()
         await asyncio.gather(*settling, return_exceptions=True)
+        await learner.aclose()
         background = self._training.pop(name, None)
         if background:
             await asyncio.to_thread(background.close)
@@ -107,9 +108,7 @@ class Learners:
 
         async def work() -> None:
             with suppress(CamelidError):  # the engine's end; the next feedback tries again
-                await learner.settle()
-                while not learner.is_settled:
-                    await learner.settle()
+                await learner.settle_all()
 
         task = asyncio.get_running_loop().create_task(work())
         self._settling[task] = learner
