@@ -94,6 +94,7 @@ async def hold_answer(page: Page, n_steps: int) -> None:
 
 
 async def release_answer(page: Page) -> None:
+    """Lets a paused answer go on."""
     await page.workers[0].evaluate("() => globalThis.releaseMaps()")
 
 

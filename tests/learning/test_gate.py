@@ -201,20 +201,24 @@ def test_a_form_of_memory_that_forgets_is_not_used(
     lesson.space.close()
 
 
-@pytest.mark.parametrize(("n_worse", "form"), [(1, "mix"), (4, "mix"), (5, "none")])
+@pytest.mark.parametrize(
+    ("n_worse", "n_corrected", "form"), [(1, 0, "mix"), (4, 0, "mix"), (5, 0, "none"), (1, 1, "none")]
+)
 def test_memory_of_thumbs_up_is_used_unless_its_harm_is_more_than_chance(
-    tmp_path: Path, n_worse: int, form: str
+    tmp_path: Path, n_worse: int, n_corrected: int, form: str
 ) -> None:
-    """Questions that differ in one word and have answers of their own: memory copies that of another one."""
+    """Questions that differ in one word and have answers of their own: memory copies that of another one.
+    Beside a correction, which shows no gain here, every harm counts.
+    """
     hues = [("ship", "red"), ("boat", "blue"), ("raft", "green"), ("canoe", "white"), ("ferry", "black")]
     talks = [(f"hue of {thing}", f"{hue} it is .") for thing, hue in hues[:n_worse]]
     if n_worse == 1:
         talks.append(("hue of a ship on a lake", "grey it is ."))
     model = Bigrams.taught([*TALKS, *talks])
     asked = [*ASKED[:6], *(question for question, _ in talks)]
-    lesson = Lesson(
-        tmp_path, [told(model, i, text, None, 1) for i, text in enumerate(asked)], model, BigramTrainer()
-    )
+    items = [told(model, i, text, None, 1) for i, text in enumerate(asked)]
+    items += [told(model, 90 + i, "what is wool", "hair of sheep .") for i in range(n_corrected)]
+    lesson = Lesson(tmp_path, items, model, BigramTrainer())
     run = lesson.run()
     mixed = run.reports[0]
     assert (mixed.n_better, mixed.n_worse, mixed.lost) == (0, n_worse, ())

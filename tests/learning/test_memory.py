@@ -27,7 +27,7 @@ from camelid.learning.numpy_kernels import NumpyKernels
 from camelid.learning.recorder import Recorder
 from camelid.learning.robust import Quota, trusted, verdict
 from camelid.learning.rows import NO_FORM, Contexts, PastRequest
-from camelid.learning.scope import KEPT, LEAST, START, Scope
+from camelid.learning.scope import KEPT, LEAST, NARROW, START, Scope
 from camelid.learning.signs import signs_of
 from camelid.learning.space import Space
 from camelid.learning.store.store import Store
@@ -153,14 +153,14 @@ def test_scope_adapts_to_items_and_requests() -> None:
     assert scope.threshold == START
     for value in (0.5, 0.6, 0.7, 0.8, 0.9):
         scope.items.add(value)
-    assert scope.threshold == 0.6  # the nearest 80 of 100
+    assert scope.threshold == scope.narrow == 0.6  # the nearest 80 of 100
     for i in range(2 * KEPT):
         scope.requests.add(0.55 * (i % 100) / 100)
     assert len(scope.requests) == KEPT
     assert scope.threshold == pytest.approx(0.539)  # 99 of 100 requests stay out
     for _ in range(KEPT):
         scope.requests.add(0.0)
-    assert scope.threshold == LEAST
+    assert (scope.threshold, scope.narrow) == (LEAST, NARROW)
 
 
 def voice(id: int, source: str, answer: str, rating: int = 1, right: str = "") -> Item:
@@ -333,6 +333,10 @@ def test_two_spaces_on_one_store_agree(tmp_path: Path) -> None:
     second = b.feedback(item(2), vector_of(2))
     assert recalled(a, vector_of(2)).items[0].id == second.id
     assert a.memory.mixer(recalled(a, vector_of(1))) is not None
+    b.set_contexts(second, Contexts((1, 2), bytes(4 * KEY_DIM)))  # a key is missing
+    assert [each.id for each in b.memory.without_contexts()] == [second.id]
+    assert recalled(a, vector_of(2)).items[0].id == second.id
+    assert a.memory.mixer(recalled(a, vector_of(2)).without({first.id})) is None
     a.forget(first.id)
     assert not recalled(b, vector_of(1))
     b.set_form("turns")

@@ -6,16 +6,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
+import numpy as np
 import pytest
+from tests.support.scope_features import features
 
 from camelid.learning.gate import Report, Trial
 from camelid.learning.items import Exchange, Item, Message, answer_key
 from camelid.learning.orders import ORDERS, Choice, Side, chosen, with_order
 from camelid.learning.retention import Retention
-from camelid.learning.rows import PastRequest
+from camelid.learning.rows import FORMS, MIXTURES, PastRequest
+from camelid.learning.trained.acting import Acting, PromptScope
+from camelid.learning.trained.adapter_bytes import adapter_to_bytes
+from camelid.learning.trained.scope_head import fitted
 from camelid.learning.training import Given
+from camelid.model.adapter import Adapter
 
 RIGHT, WRONG, OLD = "right", "wrong", "old"
+ADAPTER = adapter_to_bytes(Adapter(name="x", terms={}))
 
 
 def answer(text: str) -> Message:
@@ -46,6 +53,16 @@ def side(held: Sequence[str | None], kept: Sequence[str | None] = (), *, is_excu
 def retention(n: int) -> Retention:
     kept = [(PastRequest(exchange(f"past-{i}"), b""), None) for i in range(n)]
     return Retention(kept, before=[given(None)] * n)
+
+
+def test_each_form_of_memory_has_orders_and_mixtures_share_theirs() -> None:
+    assert set(ORDERS) == set(FORMS)
+    assert len({id(ORDERS[form]) for form in MIXTURES}) == 1
+    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    heads = PromptScope(head, None).to_bytes()
+    for form, order in (("mix", "first"), ("narrow", "first"), ("turns", "after")):
+        config = {"shapes": None, "order": "first", "form": form}
+        assert Acting.of("x", ADAPTER, heads, config).order == order
 
 
 @pytest.mark.parametrize(

@@ -16,15 +16,12 @@ from tests.learning.scenarios.retention import past_requests
 from tests.support.served_here import ServedHere, served_here, until
 
 import camelid
-from camelid.api.learning import base_hash
 from camelid.api.llm import LLM
 from camelid.api.streams import read
 from camelid.engine.request import Request
 from camelid.errors import OutOfMemoryError
 from camelid.learning.contexts import DIM
-from camelid.learning.items import Item
 from camelid.learning.model_side import EngineAccess, EngineSide
-from camelid.learning.store.store import Store
 from camelid.learning.vectors import fast_kernels
 
 RIGHT = "My name is Pico."
@@ -95,24 +92,35 @@ def test_a_narrower_scope_is_that_of_its_form(llm: LLM) -> None:
     assert list(found.values()) == [True, True, True, False]
 
 
-def test_a_change_is_fitted_beside_the_next_request(llm: LLM) -> None:
-    """An item of another process, and one that is forgotten: meanwhile the similarity of words decides."""
+@pytest.mark.parametrize("is_async", [False, True])
+def test_what_is_left_is_fitted_after_an_item_is_forgotten(llm: LLM, *, is_async: bool) -> None:
+    space, learning = llm._learning_learner().space, llm.learning
+    near = space.near
+    assert near
+    done = llm.chat(NEAR, temperature=0)
+    id = llm.feedback(done, -1, correction="Snow is white.")
+    assert space.near and space.near.items == (*near.items, id)
+    if is_async:
+        llm._runner.run(learning.aforget(id))
+    else:
+        learning.forget(id)
+    assert space.near and space.near.items == near.items
+    assert llm.chat(ASK, temperature=0).text == RIGHT
+
+
+def test_contexts_of_a_request_that_was_cancelled_are_not_stored(llm: LLM) -> None:
     learner = llm._learning_learner()
-    space, options = learner.space, llm.running.options
-    assert space.near and isinstance(options.learn_folder, Path)
-    base = llm._runner.run(base_hash(llm.running.file))
-    other, fitted = Store.open(options.learn_user, base, options.learn_folder), space.near.items
-    exchange = learner.exchange(llm.chat(NEAR, temperature=0))
-    late = Item(exchange=exchange, rating=-1, correction={"role": "assistant", "content": "Snow is white."})
-    late = other.add(late, learner.side.vector(exchange.question).tobytes())
-    other.close()
-    for act, items in ((lambda: None, (*fitted, late.id)), (lambda: llm.learning.forget(late.id), fitted)):
-        act()
-        llm.chat(ASK, temperature=0)
-        assert learner._settling
-        llm._runner.run(asyncio.wait_for(learner._settling, 60))
-        assert space.near and space.near.items == items
-        assert llm.chat(ASK, temperature=0).text == RIGHT
+    (item, *_) = learner.space.memory.acting
+
+    async def closed() -> object:
+        work = learner.side.contexts(item.exchange, item.approved or {}, fast_kernels())
+        reading = asyncio.create_task(work)
+        while llm.is_idle:
+            await asyncio.sleep(0)
+        llm.running.engine.cancel_all()
+        return await reading
+
+    assert llm._runner.run(closed()) is None
 
 
 def test_a_look_that_fails_leaves_the_base_its_answer(llm: LLM, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from camelid.engine.request import Request
 from camelid.learning.learner import Asked, Learner, Turn
 from camelid.learning.memory import Memory, Recall
 from camelid.learning.orders import ORDERS, Order
+from camelid.learning.rows import FORMS
 from camelid.learning.space import Space
 from camelid.learning.trained.acting import Acting
 from camelid.learning.trained.memory_scope import Near
@@ -25,6 +26,13 @@ NEWEST = 7  # item of the version
 REQUEST = Request(prompt_ids=(1,))
 MIXED, ADAPTED = (replace(REQUEST, **{name: cast("Any", name)}) for name in ("mixer", "adapter"))
 CASES = list(product(ORDERS["mix"], (NEWEST, NEWEST + 1), (True, False), (True, False)))
+
+
+class Words:
+    """A model's side, as far as a question is looked at."""
+
+    def vector(self, _: str) -> object:
+        return vector_of(1)
 
 
 @dataclass
@@ -84,6 +92,19 @@ def test_the_first_in_scope_acts(order: Order, item: int, in_memory: bool, in_ve
     assert alone == (MIXED if in_memory else REQUEST)
     # A request with speculation has no mixture: the version acts, whatever the order.
     assert asyncio.run(looked(REQUEST, found, lambda _: REQUEST)) == (ADAPTED if in_version else REQUEST)
+
+
+def test_a_narrower_scope_by_the_similarity_of_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Space(Memory())
+    near = Recall((item(1), item(2), item(3)), (0.6, 0.52, 0.4))
+    monkeypatch.setattr(Space, "nearest", lambda *_: near)
+    learner, found = Learner(space, cast("Any", Words())), dict[str, int]()
+    for form in FORMS:
+        space.set_form(form)
+        asked = learner.asked("who are you", {})
+        assert asked
+        found[form] = len(asked.recall.items)
+    assert found == {"mix": 2, "narrow": 1, "turns": 2, "none": 2}
 
 
 @pytest.mark.parametrize(("order", "number", "in_memory", "in_version"), CASES)

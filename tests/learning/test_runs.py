@@ -14,7 +14,7 @@ from tests.support.lesson import ASKED, NAME, Lesson, answered, persona, vector
 from camelid.learning.background import Background, When
 from camelid.learning.items import Exchange, Item, question_of
 from camelid.learning.loops import Bounds, Run
-from camelid.learning.rows import PastRequest
+from camelid.learning.rows import MEMORY_SCOPE, PastRequest
 from camelid.learning.store.lease import Lease
 from camelid.learning.store.versions import current, version_of, versions
 from camelid.learning.training import (
@@ -90,6 +90,15 @@ def test_the_background_learns_after_n_items_and_not_beside_a_busy_engine(
     again.close()
     assert len(runs) == 1, "nothing new to learn"
     lesson.space.close()
+
+
+def test_a_run_keeps_the_scope_of_memory(lesson: Lesson) -> None:
+    """A run that ends early, too: slow models cannot read hundreds of prompts beside requests."""
+    pace = Pace(time.monotonic, time.sleep, is_stopped=lambda: bool(lesson.space.near))
+    with pytest.raises(Interrupted):
+        lesson.run(pace)
+    assert lesson.space.near and lesson.space.near.items == ids_of(lesson.space.memory.acting)
+    assert lesson.store.fact(MEMORY_SCOPE) == lesson.space.near.to_text()
 
 
 def test_the_background_stops_within_a_step(tmp_path: Path, model: Bigrams) -> None:

@@ -15,9 +15,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+from tests.support.scope_features import features
+
 from camelid.learning.items import Exchange, Item, question_of, same_answer, text_of
 from camelid.learning.rows import MIXTURES
-from camelid.learning.training import Candidate, Given, Question, Recalled, Trained, TrainingJob
+from camelid.learning.trained.acting import PromptScope
+from camelid.learning.trained.memory_scope import Near
+from camelid.learning.trained.scope_head import fitted
+from camelid.learning.training import Candidate, Given, Pace, Question, Recalled, Trained, TrainingJob
 
 END = "."
 MOST_WORDS = 12
@@ -80,6 +86,12 @@ class Bigrams:
                 in_scope, added = self.recalled(candidate, text)
             answer, bits = self.answer(text, added)
             yield Given(answer={"role": "assistant", "content": answer}, bits=bits, in_scope=in_scope)
+
+    def scope(self, candidate: Recalled, pace: Pace) -> Near:
+        """A scope that is kept; what acts is decided by `recalled`."""
+        pace.check()
+        found = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool))
+        return Near(PromptScope(found.head, None), tuple(item.id for item in candidate.items), found.narrow)
 
     def gains(self, candidate: Trained, items: Sequence[Item]) -> Iterator[float]:
         """1 for an answer that the candidate gives and the base does not, -1 the other way round."""

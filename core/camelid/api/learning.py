@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -9,6 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from camelid.api.runner import Runner
 from camelid.api.sessions.fingerprint import fingerprint
 from camelid.api.streams import read
 from camelid.engine.request import Request
@@ -122,8 +124,8 @@ class LearningStatus:
 class Learning:
     """`llm.learning`: what was learnt, and how to take it back."""
 
-    def __init__(self, learner: Learner, options: LoadOptions) -> None:
-        self._learner, self._options = learner, options
+    def __init__(self, learner: Learner, options: LoadOptions, runner: Runner | None = None) -> None:
+        self._learner, self._options, self._runner = learner, options, runner
 
     def _store(self) -> Any:
         store = self._learner.space.store
@@ -179,9 +181,21 @@ class Learning:
     def forget(self, item: int) -> Any:
         """Forgets an item, all that was made of it, and proves that its text is in no file of the store.
 
+        The scope of memory is fitted to the items that are left; beside an event loop, `aforget` does that.
         Raises RequestError for an unknown item, LearningError if the text cannot be removed now.
         """
-        return self._learner.forget(item)
+        try:
+            return self._learner.forget(item)
+        finally:
+            if self._runner and self._runner.is_free:
+                self._runner.run(self._learner.settle())
+
+    async def aforget(self, item: int) -> Any:
+        """As `forget`, from code with an event loop."""
+        try:
+            return await asyncio.to_thread(self._learner.forget, item)
+        finally:
+            await self._learner.settle()
 
     def bank(self, distil: Distil | None = None) -> Bank:
         """The user's hints (`camelid.learning.bank`). `distil` makes the text of a hint from the trajectories

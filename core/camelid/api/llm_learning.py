@@ -56,7 +56,6 @@ class LearningMethods:
         if self._background:
             await asyncio.to_thread(self._background.close)
         if self._learner:
-            await self._learner.aclose()
             self._learner.space.close()
 
     @property
@@ -64,7 +63,7 @@ class LearningMethods:
         """Status and versions of learning, and ways to take it back. Raises RequestError without `learn`."""
         from camelid.api.learning import Learning
 
-        return Learning(self._learning_learner(), self._running.options)
+        return Learning(self._learning_learner(), self._running.options, self._runner)
 
     def _learning_learner(self) -> Learner:
         self._check_open()

@@ -33,6 +33,11 @@ class Runner:
         """
         return self._open().get_loop()
 
+    @property
+    def is_free(self) -> bool:
+        """True if this loop has run before, and this thread runs no other."""
+        return self._runner is not None and not _has_loop()
+
     def _open(self) -> asyncio.Runner:
         if _has_loop():
             raise RequestError(

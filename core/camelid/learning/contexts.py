@@ -19,6 +19,7 @@ from camelid.learning.vectors import Kernels, Rows
 from camelid.sampling.mixture import Mixing
 
 DIM = 256
+KEY_BYTES = 4 * DIM
 WEIGHT = 0.6  # of the nearest keys against the model
 FAR, NEAR = 0.6, 0.75  # similarities of the nearest key with no weight and with all of it
 SHARPNESS = 300.0  # per unit of similarity of keys

@@ -87,8 +87,6 @@ class Learner:
         self._recent: OrderedDict[str, Exchange] = OrderedDict()
         self._fitting = asyncio.Lock()
         self._failed = False  # the latest fit
-        self._settled_of = space.memory.n_changes  # at the latest `settle`
-        self._settling: asyncio.Task[None] | None = None
 
     def asked(self, prompt: object, options: Mapping[str, Any]) -> Asked | None:
         """The question of a prompt; None for token ids and images, from which nothing is learnt."""
@@ -97,9 +95,10 @@ class Learner:
             return None
         vector = self.side.vector(question_of(messages))
         nearest = self.space.nearest(vector)
-        recall = nearest.within(self.space.memory.scope.threshold)
+        form, scope = self.space.form, self.space.memory.scope
+        recall = nearest.within(scope.narrow if form == "narrow" else scope.threshold)
         tools = tuple(options.get("tools") or ())
-        return Asked(messages, tools, vector, nearest, recall, self.space.form)
+        return Asked(messages, tools, vector, nearest, recall, form)
 
     def prompt(self, asked: Asked, *, names_adapter: bool = False) -> list[Message]:
         """The messages to render: with earlier turns, where these are the form of memory.
@@ -147,7 +146,6 @@ class Learner:
 
     async def _routed(self, turn: Turn, request: Request) -> Request:
         """The request with the adapter or mixer that acts on it, or with a probe that decides on them."""
-        self._settle_changes()
         began, found, acted = time.monotonic(), await self._candidates(turn), None
         base, found = self._by_words(turn, request, found) if self.space.near is None else (request, found)
         if found and (turn.is_at_once or request.adapter or not found.have_prefilters):
@@ -275,20 +273,24 @@ class Learner:
 
     async def settle(self) -> int:
         """Computes the contexts of items that lack them, behind other requests; returns how many did."""
-        n, self._settled_of = 0, self.space.memory.n_changes
-        for item in self.space.memory.without_contexts()[:MOST_PENDING]:
-            assert item.approved, "an item that acts has a right answer"
-            found = await self.side.contexts(item.exchange, item.approved, self.space.memory.kernels)
-            if found:
-                self.space.set_contexts(item, found)
-                n += 1
-        async with self._fitting:
-            try:
+        n = 0
+        try:
+            for item in self.space.memory.without_contexts()[:MOST_PENDING]:
+                n += await self._add_contexts(item)
+            async with self._fitting:
                 await self._fit()
-            except CamelidError as error:
-                self.space.failed(error)  # the feedback is stored, and acts by the similarity of words
-                self._failed = True
+        except CamelidError as error:
+            self.space.failed(error)  # the feedback is stored; the similarity of words decides
+            self._failed = True
         return n
+
+    async def _add_contexts(self, item: Item) -> bool:
+        """Computes the contexts of an item; False for a conversation that no longer fits the model."""
+        assert item.approved, "an item that acts has a right answer"
+        found = await self.side.contexts(item.exchange, item.approved, self.space.memory.kernels)
+        if found:
+            self.space.set_contexts(item, found)
+        return found is not None
 
     @property
     def is_settled(self) -> bool:
@@ -300,18 +302,6 @@ class Learner:
         await self.settle()
         while not self.is_settled:
             await self.settle()
-
-    def _settle_changes(self) -> None:
-        """Settles beside the requests if items came or were forgotten since, as in another process."""
-        is_settling = self._settling and not self._settling.done()
-        if self._settled_of != self.space.memory.n_changes and not is_settling:
-            self._settling = asyncio.get_running_loop().create_task(self.settle_all())
-
-    async def aclose(self) -> None:
-        """Ends the work that `settle` began beside requests."""
-        if self._settling:
-            self._settling.cancel()
-            await asyncio.wait([self._settling])
 
     async def _fit(self) -> None:
         """Fits the scope of memory, if it has none for the items that act now, or one of some prompts."""

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
-from camelid.learning.contexts import NearestContexts
+from camelid.learning.contexts import KEY_BYTES, NearestContexts
 from camelid.learning.features import DIM
 from camelid.learning.items import Item
 from camelid.learning.robust import conversation_key, verdict
@@ -108,8 +108,8 @@ class Memory:
             del self._groups[key]
 
     def set_contexts(self, id: int, found: Contexts) -> None:
-        """Gives an item the contexts of its answer."""
-        if id in self._items:
+        """Gives an item the contexts of its answer, unless keys are missing, as of an interrupted reading."""
+        if id in self._items and len(found.keys) == KEY_BYTES * len(found.tokens):
             self._contexts[id] = found
 
     def without_contexts(self) -> list[Item]:

@@ -60,6 +60,8 @@ class EngineAccess:
     async def _ran(self, request: Request) -> tuple[Sequence[Any], Completion]:
         await self.prepare(request)
         rows, done = await self.ran(request)
+        if done.finish_reason == "cancelled":
+            raise RequestError("the model was closed while learning read a prompt", field="model")
         if done.finish_reason == "timeout":
             raise RequestError(
                 "the time of the request passed while learning read its prompt; raise timeout_s or "

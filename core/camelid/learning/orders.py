@@ -21,11 +21,11 @@ Actor = Literal["adapter", "memory"]
 WORDS: Mapping[Order, str] = {
     "after": "adapter before memory", "first": "memory before adapter", "alone": "adapter without memory",
 }  # fmt: skip
-# Actors by form of memory: the first that has the request in scope acts. Earlier turns are part of a prompt
-# before its scope is known, so that they cannot act after an adapter.
 OF_MIXTURES: Mapping[Order, Sequence[Actor]] = {
     "after": ("adapter", "memory"), "first": ("memory", "adapter"), "alone": ("adapter",),
 }  # fmt: skip
+# Actors by form of memory: the first that has the request in scope acts. Earlier turns are part of a prompt
+# before its scope is known, so that they cannot act after an adapter.
 ORDERS: Mapping[str, Mapping[Order, Sequence[Actor]]] = {
     **dict.fromkeys(MIXTURES, OF_MIXTURES),
     "turns": {"after": ("adapter",), "first": ("memory", "adapter")},

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 FEW = 5  # items whose own similarities say something
 START = 0.45  # threshold until then
-LEAST, MOST = 0.5, 0.9  # of 560 other skills, 20 items cost up to 70 at 0.25, up to 5 at 0.5
+LEAST, MOST = 0.5, 0.9  # of 560 other skills, 20 items cost up to 70 at 0.25, up to 5 at 0.5,
+NARROW = 0.55  # and at most 1 from here on
 KEPT = 512  # similarities that are remembered
 
 
@@ -55,3 +56,8 @@ class Scope:
         if len(self.requests) >= KEPT // 8:
             found = min(found, self.requests.quantile(0.99))
         return min(max(found, LEAST), MOST)
+
+    @property
+    def narrow(self) -> float:
+        """The least similarity of a request in a narrower scope."""
+        return max(self.threshold, NARROW)

@@ -12,14 +12,14 @@ from typing import Any, TypeVar
 from camelid.api.learnt.base_facts import BaseFacts
 from camelid.errors import ContextOverflowError, RequestError, TemplateError
 from camelid.learning.items import Item
-from camelid.learning.learner import Learner
+from camelid.learning.learner import FIT_S, Learner
 from camelid.learning.memory import COARSE, Memory
 from camelid.learning.rows import MIXTURES
 from camelid.learning.space import Space
 from camelid.learning.trained.acting import Acting, PromptScope
 from camelid.learning.trained.memory_scope import MemoryScope, Near
 from camelid.learning.trained.routing import N_NEAREST
-from camelid.learning.training import Candidate, Given, Question, Recalled, Trained
+from camelid.learning.training import Candidate, Given, Pace, Question, Recalled, Trained
 from camelid.requests.output_text import Completion, answer_message
 
 CANDIDATE = "learnt: candidate"  # the name under which a candidate's adapter is loaded
@@ -48,6 +48,15 @@ class LlmEvaluator:
         if near:
             return self._each([self._mixed(learner, near, question) for question in questions])
         return self._each([self._answer(learner, question) for question in questions])
+
+    def scope(self, candidate: Recalled, pace: Pace) -> Near | None:
+        """As `Evaluator.scope`."""
+        acting = self._memory(candidate).acting
+        while True:
+            near = self._facts.run(self._memory_scope.fit(acting, candidate.past, FIT_S))
+            if self._memory_scope.is_whole:
+                return near
+            pace.check()
 
     def gains(self, candidate: Trained, items: Sequence[Item]) -> Iterator[float]:
         """As `Evaluator.gains`."""
@@ -134,11 +143,8 @@ class LlmEvaluator:
         """A learner of these items alone, in memory, and the scope of its mixtures; without one, the
         similarity of words decides.
         """
-        space, side = Space(Memory()), self._facts.side
+        space, side = Space(self._memory(candidate)), self._facts.side
         space.set_form(candidate.form)
-        for item in candidate.items:
-            vector = side.vector(item.exchange.question)
-            space.memory.add(item, vector.tobytes())
         learner = Learner(space, side)
         if candidate.form not in MIXTURES:
             return learner, None
@@ -146,6 +152,12 @@ class LlmEvaluator:
             pass
         near = await self._memory_scope.fit(space.memory.acting, candidate.past, inf)
         return learner, near and near.of(candidate.form)
+
+    def _memory(self, candidate: Recalled) -> Memory:
+        memory = Memory()
+        for item in candidate.items:
+            memory.add(item, self._facts.side.vector(item.exchange.question).tobytes())
+        return memory
 
     async def _mixed(self, learner: Learner, near: Near, question: Question) -> Given:
         """The answer with the mixture of the nearest items, or the base's out of memory's scope."""

@@ -6,7 +6,6 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +15,6 @@ from camelid.api.learning import learner_of, open_space
 from camelid.api.learnt.runs import open_background
 from camelid.api.load import aload_with
 from camelid.engine.request import Request
-from camelid.errors import CamelidError
 from camelid.learning.background import Background
 from camelid.learning.learner import Learner
 from camelid.learning.model_side import EngineAccess, EngineSide
@@ -83,7 +81,6 @@ class Learners:
         for task in settling:
             task.cancel()
         await asyncio.gather(*settling, return_exceptions=True)
-        await learner.aclose()
         background = self._training.pop(name, None)
         if background:
             await asyncio.to_thread(background.close)
@@ -105,12 +102,7 @@ class Learners:
 
     def settle(self, learner: Learner) -> None:
         """Computes contexts of new items later, behind all other requests."""
-
-        async def work() -> None:
-            with suppress(CamelidError):  # the engine's end; the next feedback tries again
-                await learner.settle_all()
-
-        task = asyncio.get_running_loop().create_task(work())
+        task = asyncio.get_running_loop().create_task(learner.settle_all())
         self._settling[task] = learner
         task.add_done_callback(self._settling.pop)
 
