@@ -80,7 +80,7 @@ def test_a_good_candidate_is_published_and_undo_gives_the_former_bits(lesson: Le
     assert report.p < 0.01
     assert report.n_out_of_scope == report.n_kept == len(OTHERS)
     version = version_of(lesson.store, "v1")
-    assert (version.config["order"], report.order, report.n_together) == ("after", "after", report.held_after)
+    assert (version.config["order"], report.order, report.n_together) == ("first", "first", report.held_after)
     assert 0 < report.n_memory <= report.n_together
     assert [id for id, _ in version.items] == [item.id for item in lesson.space.memory.items]
     assert version.report["why"] == report.why

@@ -68,7 +68,7 @@ def test_each_form_of_memory_has_orders_and_mixtures_share_theirs() -> None:
 @pytest.mark.parametrize(
     ("memory", "adapter", "want"),
     [
-        ((RIGHT, RIGHT, WRONG), (RIGHT, WRONG, RIGHT), ("after", 2)),
+        ((RIGHT, RIGHT, WRONG), (RIGHT, WRONG, RIGHT), ("first", 2)),
         ((RIGHT, RIGHT, None), (RIGHT, WRONG, RIGHT), ("first", 3)),
         ((RIGHT, WRONG, WRONG), (RIGHT, None, RIGHT), ("after", 2)),
         ((None, WRONG, WRONG), (RIGHT, RIGHT, RIGHT), ("after", 3)),

@@ -21,8 +21,10 @@ Actor = Literal["adapter", "memory"]
 WORDS: Mapping[Order, str] = {
     "after": "adapter before memory", "first": "memory before adapter", "alone": "adapter without memory",
 }  # fmt: skip
+# Of orders with equal figures memory acts first, which copies the user's answers: new questions about facts
+# have 98 or 99 of 100 right by it, 78 to 94 by versions as good on held-out items (tests/perf/learning.md).
 OF_MIXTURES: Mapping[Order, Sequence[Actor]] = {
-    "after": ("adapter", "memory"), "first": ("memory", "adapter"), "alone": ("adapter",),
+    "first": ("memory", "adapter"), "after": ("adapter", "memory"), "alone": ("adapter",),
 }  # fmt: skip
 # Actors by form of memory: the first that has the request in scope acts. Earlier turns are part of a prompt
 # before its scope is known, so that they cannot act after an adapter.
