@@ -53,7 +53,7 @@ def memory(evaluator: LlmEvaluator) -> Recalled:
 def test_a_scope_is_fitted_in_parts_and_ends_with_the_run(
     evaluator: LlmEvaluator, memory: Recalled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("camelid.api.learnt.evaluator.FIT_S", 0.0)
+    monkeypatch.setattr("camelid.api.learnt.evaluator.READ_S", 0.0)
     looks = iter([False, False, True])
     pace = Pace(time.monotonic, time.sleep, is_stopped=lambda: next(looks))
     with pytest.raises(Interrupted):

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from camelid.api.learnt.base_facts import BaseFacts
 from camelid.errors import ContextOverflowError, RequestError, TemplateError
 from camelid.learning.items import Item
-from camelid.learning.learner import FIT_S, Learner
+from camelid.learning.learner import Learner
 from camelid.learning.memory import COARSE, Memory
 from camelid.learning.rows import MIXTURES
 from camelid.learning.space import Space
@@ -23,6 +23,7 @@ from camelid.learning.training import Candidate, Given, Pace, Question, Recalled
 from camelid.requests.output_text import Completion, answer_message
 
 CANDIDATE = "learnt: candidate"  # the name under which a candidate's adapter is loaded
+READ_S = 0.2  # of reading prompts, after which a run may wait or end
 NOTHING: Mapping[str, bool] = {}
 # To a prompt that no longer fits.
 EMPTY = Given(answer={"role": "assistant", "content": ""}, bits=b"", is_whole=False)
@@ -51,12 +52,12 @@ class LlmEvaluator:
 
     def scope(self, candidate: Recalled, pace: Pace) -> Near | None:
         """As `Evaluator.scope`."""
-        acting = self._memory(candidate).acting
-        while True:
-            near = self._facts.run(self._memory_scope.fit(acting, candidate.past, FIT_S))
-            if self._memory_scope.is_whole:
-                return near
+        scope, acting = self._memory_scope, self._memory(candidate).acting
+        self._facts.run(scope.read(acting, candidate.past, READ_S))
+        while not scope.is_whole:
             pace.check()
+            self._facts.run(scope.read(acting, candidate.past, READ_S))
+        return self._facts.run(scope.fit(acting, candidate.past, inf))
 
     def gains(self, candidate: Trained, items: Sequence[Item]) -> Iterator[float]:
         """As `Evaluator.gains`."""

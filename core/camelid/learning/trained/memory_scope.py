@@ -92,27 +92,33 @@ class MemoryScope:
 
         Within `seconds` it reads the items, then the latest past requests; the next call reads on.
         """
-        self.is_whole = True
-        if not (items and self.can_fit):
-            return None
-        ends = time.monotonic() + seconds
-        meant = wanted(items, past, lambda each: self.side.vector(each.question))
-        latest = [each for each in past if each.completion_id not in meant][: -MOST_PAST - 1 : -1]
-        if len(latest) < FEWEST_PAST:
-            return None
-        self._keep_only({each.completion_id for each in (*(item.exchange for item in items), *latest)})
-        await self._read_all([item.exchange for item in reversed(items)], latest, ends)
+        latest = await self.read(items, past, seconds)
         read = [item for item in items if self._is_read(item.exchange)]
         inside = self._prompts([item.exchange for item in read])
         outside = self._prompts(latest)
-        asked = (item.exchange for item in items)
-        self.is_whole = all(map(self._is_drafted, asked)) and all(map(self._is_done, latest))
         if not inside or len(outside) < FEWEST_PAST:
             return None
         drafts = [self._drafts[id] for item in items if (id := item.exchange.completion_id) in self._drafts]
         ids = tuple(item.id for item in read)
         names = [each.completion_id for each in latest if self._is_read(each)]
         return await asyncio.to_thread(_fit, inside, outside, drafts, ids, names)
+
+    async def read(self, items: Sequence[Item], past: Sequence[Exchange], seconds: float) -> list[Exchange]:
+        """Reads prompts as `fit` does; returns the past requests to fit to, the latest first: none if they
+        are too few, or without items.
+        """
+        self.is_whole, ends = True, time.monotonic() + seconds
+        if not (items and self.can_fit):
+            return []
+        meant = wanted(items, past, lambda each: self.side.vector(each.question))
+        latest = [each for each in past if each.completion_id not in meant][: -MOST_PAST - 1 : -1]
+        if len(latest) < FEWEST_PAST:
+            return []
+        asked = [item.exchange for item in reversed(items)]
+        self._keep_only({each.completion_id for each in (*asked, *latest)})
+        await self._read_all(asked, latest, ends)
+        self.is_whole = all(map(self._is_drafted, asked)) and all(map(self._is_done, latest))
+        return latest
 
     async def _read_all(self, asked: Sequence[Exchange], past: Sequence[Exchange], ends: float) -> None:
         """Reads what is not known yet, at least one prompt, until `ends` of the monotonic clock."""
