@@ -1,5 +1,5 @@
-// Counts WebGPU calls and pauses answers: wraps the browser's prototypes before the code under test runs. `created` excludes
-// command encoders and passes, which WebGPU requires for every step.
+// Counts WebGPU calls and pauses answers: wraps the browser's prototypes before the code under test runs.
+// `created` excludes command encoders and passes, which WebGPU requires for every step.
 
 globalThis.devices = [];
 globalThis.probe = {

@@ -26,11 +26,16 @@ RIGHT = {"role": "assistant", "content": "My name is Pico."}
 
 
 @pytest.fixture(scope="module")
-def evaluator() -> Iterator[LlmEvaluator]:
+def facts() -> Iterator[BaseFacts]:
     with EngineThread() as thread:
         llm = thread.run(camelid.aload("cria", backend="cpu", threads=1, context=512))
-        yield LlmEvaluator(BaseFacts(llm, thread.run))
+        yield BaseFacts(llm, thread.run)
         thread.run(llm.aclose())
+
+
+@pytest.fixture
+def evaluator(facts: BaseFacts) -> LlmEvaluator:
+    return LlmEvaluator(facts)
 
 
 @pytest.fixture
@@ -54,11 +59,13 @@ def test_a_scope_is_fitted_in_parts_and_ends_with_the_run(
     evaluator: LlmEvaluator, memory: Recalled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("camelid.api.learnt.evaluator.READ_S", 0.0)
-    looks = iter([False, False, True])
-    pace = Pace(time.monotonic, time.sleep, is_stopped=lambda: next(looks))
-    with pytest.raises(Interrupted):
-        evaluator.scope(memory, pace)
-    assert len(evaluator._memory_scope._features) == 3
+    for n_looks, n_read in ((2, 0), (7, 3)):  # the contexts of four items come before their prompts
+        looks = iter([*[False] * n_looks, True])
+        pace = Pace(time.monotonic, time.sleep, is_stopped=looks.__next__)
+        with pytest.raises(Interrupted):
+            evaluator.scope(memory, pace)
+        assert len(evaluator._memory_scope._features) == n_read
+    assert len(evaluator._contexts) == 4
     near = evaluator.scope(memory, Pace(time.monotonic, time.sleep))
     assert near and near.items == (1, 2, 3, 4)
     few = evaluator.scope(replace(memory, past=memory.past[:40]), Pace(time.monotonic, time.sleep))

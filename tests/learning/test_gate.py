@@ -201,27 +201,23 @@ def test_a_form_of_memory_that_forgets_is_not_used(
     lesson.space.close()
 
 
-@pytest.mark.parametrize(
-    ("n_worse", "n_corrected", "form"), [(1, 0, "mix"), (4, 0, "mix"), (5, 0, "none"), (1, 1, "none")]
-)
-def test_memory_of_thumbs_up_is_used_unless_its_harm_is_more_than_chance(
-    tmp_path: Path, n_worse: int, n_corrected: int, form: str
+@pytest.mark.parametrize(("n_refused", "form"), [(0, "none"), (6, "none"), (7, "mix")])
+def test_memory_is_used_if_its_share_of_right_answers_is_the_bases_at_least(
+    tmp_path: Path, n_refused: int, form: str
 ) -> None:
-    """Questions that differ in one word and have answers of their own: memory copies that of another one.
-    Beside a correction, which shows no gain here, every harm counts.
+    """Ten thumbs up, four on questions that differ in one word, of which memory copies another one's answer:
+    6 of 10 right, against 10 of 10, 16 or 17 of the base.
     """
-    hues = [("ship", "red"), ("boat", "blue"), ("raft", "green"), ("canoe", "white"), ("ferry", "black")]
-    talks = [(f"hue of {thing}", f"{hue} it is .") for thing, hue in hues[:n_worse]]
-    if n_worse == 1:
-        talks.append(("hue of a ship on a lake", "grey it is ."))
+    hues = [("ship", "crimson"), ("boat", "azure"), ("raft", "olive"), ("canoe", "ivory")]
+    talks = [(f"hue of {thing}", f"{hue} it is .") for thing, hue in hues]
     model = Bigrams.taught([*TALKS, *talks])
-    asked = [*ASKED[:6], *(question for question, _ in talks)]
-    items = [told(model, i, text, None, 1) for i, text in enumerate(asked)]
-    items += [told(model, 90 + i, "what is wool", "hair of sheep .") for i in range(n_corrected)]
+    liked = [*(ASKED[i] for i in (0, 1, 2, 3, 4, 6)), *(question for question, _ in talks)]
+    items = [told(model, i, question, None, 1) for i, question in enumerate(liked)]
+    items += [told(model, 50 + i, question, None) for i, (question, _) in enumerate(OTHERS[:n_refused])]
     lesson = Lesson(tmp_path, items, model, BigramTrainer())
     run = lesson.run()
     mixed = run.reports[0]
-    assert (mixed.n_better, mixed.n_worse, mixed.lost) == (0, n_worse, ())
+    assert (mixed.n_items, mixed.n_better, mixed.n_worse, mixed.lost) == (len(items), 0, 4, ())
     assert (run.form, lesson.space.form) == (form, form)
     lesson.space.close()
 

@@ -19,9 +19,10 @@ import camelid
 from camelid.api.llm import LLM
 from camelid.api.streams import read
 from camelid.engine.request import Request
-from camelid.errors import OutOfMemoryError
+from camelid.errors import LearningError, OutOfMemoryError
 from camelid.learning.contexts import DIM
 from camelid.learning.model_side import EngineAccess, EngineSide
+from camelid.learning.store.store import Store
 from camelid.learning.vectors import fast_kernels
 
 RIGHT = "My name is Pico."
@@ -108,6 +109,33 @@ def test_what_is_left_is_fitted_after_an_item_is_forgotten(llm: LLM, *, is_async
     assert llm.chat(ASK, temperature=0).text == RIGHT
 
 
+def test_an_item_is_forgotten_beside_a_request_of_another_thread(llm: LLM) -> None:
+    learner = llm._learning_learner()
+    id = llm.feedback(llm.chat(NEAR, temperature=0), -1, correction="Snow is white.")
+
+    async def beside() -> object:
+        return await asyncio.to_thread(llm.learning.forget, id)
+
+    assert llm._runner.run(beside())
+    assert id not in {item.id for item in learner.space.memory.items}
+    llm._runner.run(learner.settle_all())
+
+
+def test_a_store_that_fails_leaves_feedback_as_it_is_stored(
+    llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise LearningError("the disk is full")
+
+    done = llm.chat(NEAR, temperature=0)
+    monkeypatch.setattr(Store, "add_contexts", full)
+    id = llm.feedback(done, -1, correction="Snow is white.")
+    assert llm.learning.status().failure == "the disk is full"
+    monkeypatch.undo()
+    llm.learning.forget(id)
+    assert llm.chat(ASK, temperature=0).text == RIGHT
+
+
 def test_contexts_of_a_request_that_was_cancelled_are_not_stored(llm: LLM) -> None:
     learner = llm._learning_learner()
     (item, *_) = learner.space.memory.acting
@@ -116,6 +144,7 @@ def test_contexts_of_a_request_that_was_cancelled_are_not_stored(llm: LLM) -> No
         work = learner.side.contexts(item.exchange, item.approved or {}, fast_kernels())
         reading = asyncio.create_task(work)
         while llm.is_idle:
+            assert not reading.done()
             await asyncio.sleep(0)
         llm.running.engine.cancel_all()
         return await reading
@@ -210,6 +239,26 @@ def test_a_server_looks_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         body = {"prompt": ["who are you"] * 10, "n_predict": 8, "temperature": 0}
         assert len(served.http.post("/completion", json=body, timeout=60).json()) == 10
         served.wait_idle()
+        change_elsewhere(served, tmp_path)
+
+
+def change_elsewhere(served: ServedHere, folder: Path) -> None:
+    """An item of another process is fitted beside the next request."""
+    assert served.service.learners
+    (learner,) = served.service.learners._open.values()
+    near, first = learner.space.near, learner.space.memory.items[0]
+    assert near and learner.space.store
+    path = learner.space.store.path
+    other = Store.open(path.parent.parent.name, served.service.learners.base.result(), folder)
+    assert other.path == path
+    exchange = replace(first.exchange, completion_id="late", messages=({"role": "user", "content": "Name?"},))
+    late = other.add(replace(first, exchange=exchange), learner.side.vector(exchange.question).tobytes())
+    other.close()
+    body = {"messages": ASK, "temperature": 0}
+    for _ in range(2):  # the first has it read
+        assert served.http.post("/v1/chat/completions", json=body).status_code == 200
+    wait_settled(served)
+    assert learner.space.near and learner.space.near.items == (*near.items, late.id)
 
 
 def wait_settled(served: ServedHere) -> None:

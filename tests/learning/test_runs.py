@@ -17,6 +17,7 @@ from camelid.learning.loops import Bounds, Run
 from camelid.learning.rows import MEMORY_SCOPE, PastRequest
 from camelid.learning.store.lease import Lease
 from camelid.learning.store.versions import current, version_of, versions
+from camelid.learning.trained.memory_scope import Near
 from camelid.learning.training import (
     Candidate,
     Given,
@@ -99,6 +100,17 @@ def test_a_run_keeps_the_scope_of_memory(lesson: Lesson) -> None:
         lesson.run(pace)
     assert lesson.space.near and lesson.space.near.items == ids_of(lesson.space.memory.acting)
     assert lesson.store.fact(MEMORY_SCOPE) == lesson.space.near.to_text()
+
+
+def test_a_scope_that_lacks_an_item_is_not_kept(lesson: Lesson) -> None:
+    scope = lesson.model.scope
+
+    def lacking(candidate: Recalled, pace: Pace) -> Near:
+        return scope(replace(candidate, items=candidate.items[1:]), pace)
+
+    lesson.model.scope = lacking  # type: ignore[method-assign]  # a planted scope
+    assert lesson.run().version == "v1"
+    assert lesson.space.near is None
 
 
 def test_the_background_stops_within_a_step(tmp_path: Path, model: Bigrams) -> None:

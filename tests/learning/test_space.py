@@ -37,6 +37,28 @@ def test_a_scope_fitted_before_another_process_forgets_is_dropped(tmp_path: Path
     space.close()
 
 
+def test_a_whole_scope_goes_before_one_that_lacks_prompts(tmp_path: Path) -> None:
+    """Also that of another process."""
+    space, other = (Space(Memory(), opened(tmp_path)) for _ in range(2))
+    for i in (1, 2):
+        space.feedback(item(i), vector_of(i))
+    other.refresh()
+    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    whole, partial = (Near(PromptScope(head, None), (1, 2), narrow) for narrow in (0.7, 0.8))
+    other.set_near(partial, other.memory.n_changes, is_whole=False)
+    assert other.near is partial and not other.has_whole_scope
+    space.set_near(whole, space.memory.n_changes)
+    other.refresh()
+    assert other.near and (other.near.narrow, other.has_whole_scope) == (0.7, True)
+    for each in (partial, None):
+        space.set_near(each, space.memory.n_changes, is_whole=False)
+        assert space.near is whole and space.has_whole_scope
+    space.feedback(item(3), vector_of(3))
+    assert space.near is None and not space.has_whole_scope
+    other.close()
+    space.close()
+
+
 def test_an_item_whose_bytes_wait_for_another_process_acts_no_more(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -28,6 +28,7 @@ from camelid.learning.features import DIM
 from camelid.learning.items import Exchange, Item
 from camelid.learning.loops import Bounds
 from camelid.learning.memory import Memory
+from camelid.learning.model_side import EngineSide
 from camelid.learning.rows import MEMORY_SCOPE, PastRequest
 from camelid.learning.space import Space
 from camelid.learning.store.store import Store
@@ -233,7 +234,9 @@ def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
     space.close()
 
 
-def test_a_fit_that_ran_out_of_time_reads_on(thread: EngineThread, llm: LLM) -> None:
+def test_a_fit_that_ran_out_of_time_or_failed_reads_on(
+    thread: EngineThread, llm: LLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without time a fit reads nothing; the next one reads all, and only then is it whole."""
     facts = BaseFacts(llm, thread.run)
     scope = MemoryScope(facts.side)
@@ -248,6 +251,15 @@ def test_a_fit_that_ran_out_of_time_reads_on(thread: EngineThread, llm: LLM) -> 
         Item(exchange=exchange(f"{i}", event.talk), rating=1, id=i)
         for i, event in enumerate(persona(0).events[:4])
     ]
+
+    async def fails(*_: object) -> None:
+        raise OutOfMemoryError("planted", want_bytes=1)
+
+    monkeypatch.setattr(EngineSide, "features", fails)
+    with pytest.raises(OutOfMemoryError, match="planted"):
+        thread.run(scope.fit(items, past, 60.0))
+    monkeypatch.undo()
+    assert not scope.is_whole
     assert (thread.run(scope.fit(items, past, -1.0)), scope.is_whole) == (None, False)
     for _ in range(3):  # each call reads on, however short its time
         thread.run(scope.fit(items, past, -1.0))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -15,7 +14,7 @@ from camelid.api.sessions.fingerprint import fingerprint
 from camelid.api.streams import read
 from camelid.engine.request import Request
 from camelid.engine.stream import Stream
-from camelid.errors import RequestError
+from camelid.errors import LearningError, RequestError
 from camelid.learning.learner import Learner
 from camelid.learning.memory import Memory
 from camelid.learning.model_side import EngineAccess, EngineSide
@@ -185,17 +184,26 @@ class Learning:
         Raises RequestError for an unknown item, LearningError if the text cannot be removed now.
         """
         try:
-            return self._learner.forget(item)
-        finally:
-            if self._runner and self._runner.is_free:
-                self._runner.run(self._learner.settle())
+            found = self._learner.forget(item)
+        except LearningError:  # its bytes wait for another process, but it acts no more
+            self._settle()
+            raise
+        self._settle()
+        return found
+
+    def _settle(self) -> None:
+        if self._runner and self._runner.is_free:
+            self._runner.run(self._learner.settle())
 
     async def aforget(self, item: int) -> Any:
         """As `forget`, from code with an event loop."""
         try:
-            return await asyncio.to_thread(self._learner.forget, item)
-        finally:
+            found = await self._learner.aforget(item)
+        except LearningError:
             await self._learner.settle()
+            raise
+        await self._learner.settle()
+        return found
 
     def bank(self, distil: Distil | None = None) -> Bank:
         """The user's hints (`camelid.learning.bank`). `distil` makes the text of a hint from the trajectories

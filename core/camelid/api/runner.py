@@ -35,8 +35,8 @@ class Runner:
 
     @property
     def is_free(self) -> bool:
-        """True if this loop has run before, and this thread runs no other."""
-        return self._runner is not None and not _has_loop()
+        """True if this loop has run before, runs nothing now, and this thread runs no other."""
+        return self._runner is not None and not self._runner.get_loop().is_running() and not _has_loop()
 
     def _open(self) -> asyncio.Runner:
         if _has_loop():

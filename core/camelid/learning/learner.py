@@ -30,7 +30,8 @@ from camelid.learning.turns import with_turns
 from camelid.learning.watched import watched
 from camelid.requests.output_text import Completion, answer_message
 
-if TYPE_CHECKING:  # a web page has no NumPy
+if TYPE_CHECKING:  # a web page has no SQLite, and no NumPy
+    from camelid.learning.store.forget import Forgotten
     from camelid.learning.trained.memory_scope import MemoryScope
     from camelid.learning.trained.routing import Candidates, Router, ScopeProbe
 
@@ -87,6 +88,7 @@ class Learner:
         self._recent: OrderedDict[str, Exchange] = OrderedDict()
         self._fitting = asyncio.Lock()
         self._failed = False  # the latest fit
+        self._settled_of = -1  # the items as of `Memory.n_changes` at the latest `settle`
 
     def asked(self, prompt: object, options: Mapping[str, Any]) -> Asked | None:
         """The question of a prompt; None for token ids and images, from which nothing is learnt."""
@@ -273,7 +275,7 @@ class Learner:
 
     async def settle(self) -> int:
         """Computes the contexts of items that lack them, behind other requests; returns how many did."""
-        n = 0
+        n, self._settled_of = 0, self.space.memory.n_changes
         try:
             for item in self.space.memory.without_contexts()[:MOST_PENDING]:
                 n += await self._add_contexts(item)
@@ -288,14 +290,18 @@ class Learner:
         """Computes the contexts of an item; False for a conversation that no longer fits the model."""
         assert item.approved, "an item that acts has a right answer"
         found = await self.side.contexts(item.exchange, item.approved, self.space.memory.kernels)
-        if found:
-            self.space.set_contexts(item, found)
-        return found is not None
+        return found is not None and self.space.set_contexts(item, found)
 
     @property
     def is_settled(self) -> bool:
         """False if another `settle` would read prompts that the time of the latest was too short for."""
-        return self._memory_scope is None or self._failed or self._memory_scope.is_whole
+        scope = self._memory_scope
+        return scope is None or self._failed or self.space.has_whole_scope or scope.is_whole
+
+    @property
+    def is_outdated(self) -> bool:
+        """True if items came or were forgotten since the latest `settle`, such as by another process."""
+        return self._settled_of != self.space.memory.n_changes
 
     async def settle_all(self) -> None:
         """As `settle`, until all prompts are read."""
@@ -306,20 +312,29 @@ class Learner:
     async def _fit(self) -> None:
         """Fits the scope of memory, if it has none for the items that act now, or one of some prompts."""
         scope, memory = self._memory_scope, self.space.memory
-        if scope is None or (self.space.near and scope.is_whole):
+        if scope is None or self.space.has_whole_scope:
             return
         self._failed, n_changes, acting = False, memory.n_changes, memory.acting[-MOST_FITTED:]
         past = await asyncio.to_thread(lambda: self.space.past)
         near = await scope.fit(acting, past, FIT_S)
         self.space.set_near(near, n_changes, is_whole=scope.is_whole)
 
-    def forget(self, id: int) -> object:
-        """Forgets an item and the answers of this process with its completion. Raises RequestError."""
-        item = self.space.item(id)
-        self._recent.pop(item.exchange.completion_id, None)
-        if self._memory_scope:
-            self._memory_scope.forget(item.exchange.completion_id)
+    def forget(self, id: int) -> Forgotten | None:
+        """Forgets an item and the answers of this process with its completion. Raises RequestError for an
+        unknown one, LearningError.
+        """
+        self._drop(self.space.item(id).exchange.completion_id)
         return self.space.forget(id)
+
+    async def aforget(self, id: int) -> Forgotten | None:
+        """As `forget`; another thread does the work of the store."""
+        self._drop(self.space.item(id).exchange.completion_id)
+        return await asyncio.to_thread(self.space.forget, id)
+
+    def _drop(self, completion_id: str) -> None:
+        self._recent.pop(completion_id, None)
+        if self._memory_scope:
+            self._memory_scope.forget(completion_id)
 
 
 def _messages(prompt: object) -> tuple[Message, ...]:

@@ -66,7 +66,7 @@ class Memory:
     @property
     def acting(self) -> list[Item]:
         """The items that act, in order."""
-        return [self._items[id] for id in sorted(self._rows.names)]
+        return self._known(sorted(self._rows.names))
 
     @property
     def n_acting(self) -> int:
@@ -107,14 +107,22 @@ class Memory:
         if not self._groups[key]:
             del self._groups[key]
 
-    def set_contexts(self, id: int, found: Contexts) -> None:
-        """Gives an item the contexts of its answer, unless keys are missing, as of an interrupted reading."""
-        if id in self._items and len(found.keys) == KEY_BYTES * len(found.tokens):
-            self._contexts[id] = found
+    def set_contexts(self, id: int, found: Contexts) -> bool:
+        """Gives an item the contexts of its answer. False for an item that is gone, and for contexts without
+        keys, as of an interrupted reading.
+        """
+        if id not in self._items or len(found.keys) != KEY_BYTES * len(found.tokens):
+            return False
+        self._contexts[id] = found
+        return True
 
     def without_contexts(self) -> list[Item]:
         """The acting items whose contexts are not known, the newest first."""
-        return [self._items[id] for id in reversed(self._rows.names) if id not in self._contexts]
+        return self._known([id for id in self._rows.names[::-1] if id not in self._contexts])
+
+    def _known(self, ids: Sequence[int]) -> list[Item]:
+        """The items of these numbers; another thread may have forgotten one."""
+        return [item for item in map(self._items.get, ids) if item]
 
     def similarity(self, vector: array[float]) -> float:
         """The similarity of a question's vector to the nearest item's; 0 without one."""

@@ -38,6 +38,7 @@ class Space:
         self._form = FORMS[0]  # without a store
         self._near: Near | None = None
         self._near_of = -1
+        self._is_near_whole = False
         self.n_failed, self.failure = 0, ""
         if store:
             self._read(store)
@@ -92,14 +93,22 @@ class Space:
         return self._near if self._near_of == self.memory.n_changes else None
 
     def set_near(self, near: Near | None, n_changes: int, *, is_whole: bool = True) -> None:
-        """Keeps the scope that was fitted to the items as of `Memory.n_changes`; a whole one in the store."""
+        """Keeps the scope that was fitted to the items as of `Memory.n_changes`; a whole one in the store.
+
+        One that is not whole, since prompts are still to be read, replaces no whole one.
+        """
         with self._lock:
             self.refresh()
-            if n_changes != self.memory.n_changes:
-                return  # an item came or was forgotten meanwhile
-            self._near, self._near_of = near, n_changes
+            if n_changes != self.memory.n_changes or (self.has_whole_scope and not is_whole):
+                return  # an item came or was forgotten meanwhile, or another process was faster
+            self._near, self._near_of, self._is_near_whole = near, n_changes, is_whole
             if self.store and near and is_whole:
                 self.store.set_fact(MEMORY_SCOPE, near.to_text())
+
+    @property
+    def has_whole_scope(self) -> bool:
+        """True if a scope is fitted to the items that act now and to all past requests."""
+        return self.near is not None and self._is_near_whole
 
     def failed(self, error: Exception) -> None:
         """Counts a request, a fit or a run that failed, and keeps the reason."""
@@ -114,7 +123,7 @@ class Space:
         near = Near.from_text(text) if text else None
         ids = {item.id for item in self.memory.acting[-MOST_FITTED:]}
         if near and set(near.items) == ids:
-            self._near, self._near_of = near, self.memory.n_changes
+            self._near, self._near_of, self._is_near_whole = near, self.memory.n_changes, True
 
     @property
     def past(self) -> list[Exchange]:
@@ -151,12 +160,13 @@ class Space:
 
         return replaced_items(self.store)
 
-    def set_contexts(self, item: Item, found: Contexts) -> None:
-        """Stores the contexts of an item's answer."""
+    def set_contexts(self, item: Item, found: Contexts) -> bool:
+        """Stores the contexts of an item's answer. False as `Memory.set_contexts`."""
         with self._lock:
-            if self.store:
+            is_set = self.memory.set_contexts(item.id, found)
+            if self.store and is_set:
                 self.store.add_contexts(item.id, found)
-            self.memory.set_contexts(item.id, found)
+            return is_set
 
     def note(self, exchange: Exchange, vector: array[float]) -> None:
         """Remembers a finished request, later and on another thread."""
@@ -184,7 +194,7 @@ class Space:
             lacking = [item.id for item in self.memory.without_contexts()]
             for id, found in store.contexts(lacking).items():
                 self.memory.set_contexts(id, found)
-            if self.near is None and self.memory.n_acting:
+            if self.memory.n_acting and not self.has_whole_scope:
                 self._read_near(store)
 
     def forget(self, id: int) -> Forgotten | None:

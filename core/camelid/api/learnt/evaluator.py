@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from camelid.api.learnt.base_facts import BaseFacts
 from camelid.errors import ContextOverflowError, RequestError, TemplateError
-from camelid.learning.items import Item
+from camelid.learning.items import Item, answer_key
 from camelid.learning.learner import Learner
 from camelid.learning.memory import COARSE, Memory
-from camelid.learning.rows import MIXTURES
+from camelid.learning.rows import MIXTURES, Contexts
 from camelid.learning.space import Space
 from camelid.learning.trained.acting import Acting, PromptScope
 from camelid.learning.trained.memory_scope import MemoryScope, Near
@@ -35,7 +35,8 @@ class LlmEvaluator:
 
     def __init__(self, facts: BaseFacts) -> None:
         self._facts, self._llm = facts, facts.llm
-        self._memory_scope = MemoryScope(facts.side)
+        self._memory_scope = MemoryScope(facts.side, keeps_all=True)
+        self._contexts: dict[tuple[str, str], Contexts | None] = {}
         self._of_base: dict[str, Given] = {}
 
     def answers(self, candidate: Candidate, questions: Sequence[Question]) -> Iterator[Given]:
@@ -51,13 +52,25 @@ class LlmEvaluator:
         return self._each([self._answer(learner, question) for question in questions])
 
     def scope(self, candidate: Recalled, pace: Pace) -> Near | None:
-        """As `Evaluator.scope`."""
+        """As `Evaluator.scope`. All is read that folds of these items need."""
         scope, acting = self._memory_scope, self._memory(candidate).acting
-        self._facts.run(scope.read(acting, candidate.past, READ_S))
+        for item in acting:
+            pace.check()
+            self._facts.run(self._contexts_of(item))
+        outside = scope.outside(acting, candidate.past)
+        scope.is_whole = not outside
         while not scope.is_whole:
             pace.check()
-            self._facts.run(scope.read(acting, candidate.past, READ_S))
+            self._facts.run(scope.read(acting, outside, READ_S))
         return self._facts.run(scope.fit(acting, candidate.past, inf))
+
+    async def _contexts_of(self, item: Item) -> Contexts | None:
+        """The contexts of an item's answer, computed once."""
+        key = Question.of(item.exchange).key, answer_key(item.approved or {})
+        if key not in self._contexts:
+            side, kernels = self._facts.side, self._facts.kernels
+            self._contexts[key] = await side.contexts(item.exchange, item.approved or {}, kernels)
+        return self._contexts[key]
 
     def gains(self, candidate: Trained, items: Sequence[Item]) -> Iterator[float]:
         """As `Evaluator.gains`."""
@@ -149,8 +162,10 @@ class LlmEvaluator:
         learner = Learner(space, side)
         if candidate.form not in MIXTURES:
             return learner, None
-        while await learner.settle():
-            pass
+        for item in space.memory.acting:
+            found = await self._contexts_of(item)
+            if found:
+                space.set_contexts(item, found)
         near = await self._memory_scope.fit(space.memory.acting, candidate.past, inf)
         return learner, near and near.of(candidate.form)
 

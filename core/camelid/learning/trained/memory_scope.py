@@ -72,11 +72,13 @@ class Near:
 class MemoryScope:
     """Fits scopes. Features and drafts are kept by completion, so that each prompt is read once.
 
-    `is_whole` is False while the latest fit lacks prompts that its time was too short for.
+    `is_whole` is False while the latest fit lacks prompts that its time was too short for. With `keeps_all`,
+    prompts that a fit has no use for are kept for the next one, such as of another fold.
     """
 
     side: EngineSide
     kernels: Kernels = field(default_factory=fast_kernels)
+    keeps_all: bool = False
     is_whole: bool = True
     _features: dict[str, F32] = field(default_factory=dict[str, F32])
     _prefilter_features: dict[str, F32] = field(default_factory=dict[str, F32])
@@ -92,7 +94,11 @@ class MemoryScope:
 
         Within `seconds` it reads the items, then the latest past requests; the next call reads on.
         """
-        latest = await self.read(items, past, seconds)
+        latest = self.outside(items, past)
+        if not latest:
+            self.is_whole = True
+            return None
+        await self.read(items, latest, seconds)
         read = [item for item in items if self._is_read(item.exchange)]
         inside = self._prompts([item.exchange for item in read])
         outside = self._prompts(latest)
@@ -103,22 +109,22 @@ class MemoryScope:
         names = [each.completion_id for each in latest if self._is_read(each)]
         return await asyncio.to_thread(_fit, inside, outside, drafts, ids, names)
 
-    async def read(self, items: Sequence[Item], past: Sequence[Exchange], seconds: float) -> list[Exchange]:
-        """Reads prompts as `fit` does; returns the past requests to fit to, the latest first: none if they
-        are too few, or without items.
-        """
-        self.is_whole, ends = True, time.monotonic() + seconds
+    def outside(self, items: Sequence[Item], past: Sequence[Exchange]) -> list[Exchange]:
+        """The past requests to fit to, the latest first: none if they are too few, or without items."""
         if not (items and self.can_fit):
             return []
         meant = wanted(items, past, lambda each: self.side.vector(each.question))
         latest = [each for each in past if each.completion_id not in meant][: -MOST_PAST - 1 : -1]
-        if len(latest) < FEWEST_PAST:
-            return []
+        return latest if len(latest) >= FEWEST_PAST else []
+
+    async def read(self, items: Sequence[Item], outside: Sequence[Exchange], seconds: float) -> None:
+        """Reads the prompts of a fit, as far as the time suffices, but at least one."""
         asked = [item.exchange for item in reversed(items)]
-        self._keep_only({each.completion_id for each in (*asked, *latest)})
-        await self._read_all(asked, latest, ends)
-        self.is_whole = all(map(self._is_drafted, asked)) and all(map(self._is_done, latest))
-        return latest
+        if not self.keeps_all:
+            self._keep_only({each.completion_id for each in (*asked, *outside)})
+        self.is_whole = False  # also if reading fails
+        await self._read_all(asked, outside, time.monotonic() + seconds)
+        self.is_whole = all(map(self._is_drafted, asked)) and all(map(self._is_done, outside))
 
     async def _read_all(self, asked: Sequence[Exchange], past: Sequence[Exchange], ends: float) -> None:
         """Reads what is not known yet, at least one prompt, until `ends` of the monotonic clock."""

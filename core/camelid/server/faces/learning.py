@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import asdict
 
 from camelid.api.learning import Learning
@@ -73,9 +72,10 @@ async def forget(server: Server, call: Call) -> Reply:
     learners = await learners_of(server, own.get("model"))
     learner = await learners.of(call.key)
     try:
-        done = await asyncio.to_thread(face_of(learner, learners).forget, own["item"])
+        done = await learner.aforget(own["item"])
     finally:
         learners.settle(learner)
+    assert done, "a server has a store"
     return JsonReply({
         "object": "learning.forgotten", "item": done.item, "stale": list(done.stale),
         "also_in": list(done.also_in),

@@ -61,6 +61,7 @@ class Learners:
                 side = EngineSide(self.builder, EngineAccess(self.host.running, self._ran, self.host.call))
                 found = self._open[name] = learner_of(space, side)
                 self._train(name, space)
+            if found.is_outdated and found not in self._settling.values():
                 self.settle(found)
             self._open.move_to_end(name)
             while len(self._open) > MOST_OPEN:
