@@ -201,23 +201,18 @@ def test_a_form_of_memory_that_forgets_is_not_used(
     lesson.space.close()
 
 
-@pytest.mark.parametrize(("n_refused", "form"), [(0, "none"), (6, "none"), (7, "mix")])
-def test_memory_is_used_if_its_share_of_right_answers_is_the_bases_at_least(
-    tmp_path: Path, n_refused: int, form: str
-) -> None:
-    """Ten thumbs up, four on questions that differ in one word, of which memory copies another one's answer:
-    6 of 10 right, against 10 of 10, 16 or 17 of the base.
-    """
-    hues = [("ship", "crimson"), ("boat", "azure"), ("raft", "olive"), ("canoe", "ivory")]
+@pytest.mark.parametrize(("n_hues", "n_worse", "form"), [(0, 0, "mix"), (2, 2, "mix"), (4, 4, "none")])
+def test_memory_may_lose_two_thumbs_up(tmp_path: Path, n_hues: int, n_worse: int, form: str) -> None:
+    """Questions that differ in one word: memory copies another one's answer, and cannot show a gain."""
+    hues = [("ship", "crimson"), ("boat", "azure"), ("raft", "olive"), ("canoe", "ivory")][:n_hues]
     talks = [(f"hue of {thing}", f"{hue} it is .") for thing, hue in hues]
     model = Bigrams.taught([*TALKS, *talks])
     liked = [*(ASKED[i] for i in (0, 1, 2, 3, 4, 6)), *(question for question, _ in talks)]
     items = [told(model, i, question, None, 1) for i, question in enumerate(liked)]
-    items += [told(model, 50 + i, question, None) for i, (question, _) in enumerate(OTHERS[:n_refused])]
     lesson = Lesson(tmp_path, items, model, BigramTrainer())
     run = lesson.run()
     mixed = run.reports[0]
-    assert (mixed.n_items, mixed.n_better, mixed.n_worse, mixed.lost) == (len(items), 0, 4, ())
+    assert (mixed.held_before, mixed.n_better, mixed.n_worse, mixed.lost) == (len(items), 0, n_worse, ())
     assert (run.form, lesson.space.form) == (form, form)
     lesson.space.close()
 

@@ -50,8 +50,8 @@ def test_a_whole_scope_goes_before_one_that_lacks_prompts(tmp_path: Path) -> Non
     space.set_near(whole, space.memory.n_changes)
     other.refresh()
     assert other.near and (other.near.narrow, other.has_whole_scope) == (0.7, True)
-    for each in (partial, None):
-        space.set_near(each, space.memory.n_changes, is_whole=False)
+    for each, is_whole in ((partial, False), (None, False), (None, True)):
+        space.set_near(each, space.memory.n_changes, is_whole=is_whole)
         assert space.near is whole and space.has_whole_scope
     space.feedback(item(3), vector_of(3))
     assert space.near is None and not space.has_whole_scope

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from threading import get_ident
 from typing import Any, TypeVar
 
 from camelid.errors import RequestError
@@ -16,6 +17,7 @@ class Runner:
 
     def __init__(self) -> None:
         self._runner: asyncio.Runner | None = None
+        self._thread = 0  # the latest that used it
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Returns a coroutine's result. Raises RequestError if this thread already runs an event loop."""
@@ -35,8 +37,8 @@ class Runner:
 
     @property
     def is_free(self) -> bool:
-        """True if this loop has run before, runs nothing now, and this thread runs no other."""
-        return self._runner is not None and not self._runner.get_loop().is_running() and not _has_loop()
+        """True if this thread has used this loop before, and runs no other."""
+        return self._thread == get_ident() and self._runner is not None and not _has_loop()
 
     def _open(self) -> asyncio.Runner:
         if _has_loop():
@@ -45,7 +47,7 @@ class Runner:
                 "astream, achat, alogits, aclose)",
                 field="loop",
             )
-        self._runner = self._runner or asyncio.Runner()
+        self._runner, self._thread = self._runner or asyncio.Runner(), get_ident()
         return self._runner
 
     def close(self) -> None:

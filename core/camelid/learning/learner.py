@@ -24,7 +24,7 @@ from camelid.learning.items import (
 )
 from camelid.learning.memory import COARSE, Recall
 from camelid.learning.model_side import ModelSide
-from camelid.learning.rows import FORMS, MIXTURES, MOST_FITTED
+from camelid.learning.rows import FORMS, MIXTURES
 from camelid.learning.space import Space
 from camelid.learning.turns import with_turns
 from camelid.learning.watched import watched
@@ -301,6 +301,7 @@ class Learner:
     @property
     def is_outdated(self) -> bool:
         """True if items came or were forgotten since the latest `settle`, such as by another process."""
+        self.space.refresh()
         return self._settled_of != self.space.memory.n_changes
 
     async def settle_all(self) -> None:
@@ -311,10 +312,10 @@ class Learner:
 
     async def _fit(self) -> None:
         """Fits the scope of memory, if it has none for the items that act now, or one of some prompts."""
-        scope, memory = self._memory_scope, self.space.memory
+        scope = self._memory_scope
         if scope is None or self.space.has_whole_scope:
             return
-        self._failed, n_changes, acting = False, memory.n_changes, memory.acting[-MOST_FITTED:]
+        self._failed, (n_changes, acting) = False, self.space.to_fit()
         past = await asyncio.to_thread(lambda: self.space.past)
         near = await scope.fit(acting, past, FIT_S)
         self.space.set_near(near, n_changes, is_whole=scope.is_whole)

@@ -152,10 +152,9 @@ class Learning:
 
         False where the similarity of words decides.
         """
-        n_changes = self.space.memory.n_changes
-        acting = {item.id for item in self.space.memory.acting[-MOST_FITTED:]}
+        n_changes, acting = self.space.to_fit()
         near = self.evaluator.scope(_recalled(FORMS[0], past, items), pace)
-        if near and set(near.items) == acting:
+        if near and set(near.items) == {item.id for item in acting}:
             self.space.set_near(near, n_changes)
         return near is not None
 
@@ -206,7 +205,7 @@ class Learning:
             kept = asked(self.evaluator.answers(recalled(lesson.items), questions), pace)
             report = lesson.retention.judged(trial.report, kept)
             reports.append(report)
-            if _is_usable(form, report, len(lesson.items)):
+            if _is_usable(form, report):
                 sides[form] = Side(replace(trial, report=report), kept)
         best = max(sides, key=lambda form: sides[form].trial.report.held_after, default=NO_FORM)
         memory = sides.get(best, NOTHING)
@@ -311,16 +310,15 @@ def _recalled(form: str, past: tuple[Exchange, ...], seen: Sequence[Item]) -> Re
     return Recalled(items=tuple(item for item in seen if item.approved), form=form, past=past)
 
 
-def _is_usable(form: str, report: Report, n_right: int) -> bool:
+def _is_usable(form: str, report: Report) -> bool:
     """True for a form of memory that loses few past requests, keeps the bits of requests out of its scope,
     and does not harm; the second and the third attempt must help.
 
-    `n_right` items have a known right answer. Thumbs up alone show harm alone, since the base gave these
-    answers. So the share that memory answers rightly is compared with the base's share of all items, where an
-    answer that was refused counts as wrong.
+    Thumbs up alone show harm alone, since the base gave these answers: of them, as of past requests, the
+    first attempt may lose MOST_LOST.
     """
     helps = {
-        "mix": report.held_after * report.n_items >= report.held_before * n_right,
+        "mix": report.held_after >= report.held_before - MOST_LOST,
         "narrow": report.is_accepted,  # by more than chance: the mixture has lost too much before
         "turns": report.n_better > report.n_worse,
     }

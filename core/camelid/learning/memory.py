@@ -140,10 +140,10 @@ class Memory:
         """The mixer of items by number for a prompt of `n_prompt` tokens in scope; None if the contexts of
         none are known.
         """
-        known = [self._contexts[id] for id in nearest if id in self._contexts]
+        known = [found for id in nearest if (found := self._contexts.get(id))]
         return NearestContexts.of(known, self.kernels, n_prompt) if known else None
 
     def mixer(self, recall: Recall) -> NearestContexts | None:
         """The mixer of the recalled items' contexts; None if none is known."""
-        found = [self._contexts[item.id] for item in recall.items if item.id in self._contexts]
-        return NearestContexts.of(found, self.kernels) if found else None
+        known = [found for item in recall.items if (found := self._contexts.get(item.id))]
+        return NearestContexts.of(known, self.kernels) if known else None

@@ -92,14 +92,20 @@ class Space:
         """The fitted scope of memory; None if there is none for the items that act now."""
         return self._near if self._near_of == self.memory.n_changes else None
 
+    def to_fit(self) -> tuple[int, list[Item]]:
+        """The items that a scope is fitted to, with their `Memory.n_changes`."""
+        with self._lock:
+            return self.memory.n_changes, self.memory.acting[-MOST_FITTED:]
+
     def set_near(self, near: Near | None, n_changes: int, *, is_whole: bool = True) -> None:
         """Keeps the scope that was fitted to the items as of `Memory.n_changes`; a whole one in the store.
 
-        One that is not whole, since prompts are still to be read, replaces no whole one.
+        None, and one that is not whole, since prompts are still to be read, replace no whole one.
         """
         with self._lock:
             self.refresh()
-            if n_changes != self.memory.n_changes or (self.has_whole_scope and not is_whole):
+            is_less = near is None or not is_whole
+            if n_changes != self.memory.n_changes or (is_less and self.has_whole_scope):
                 return  # an item came or was forgotten meanwhile, or another process was faster
             self._near, self._near_of, self._is_near_whole = near, n_changes, is_whole
             if self.store and near and is_whole:
@@ -121,9 +127,9 @@ class Space:
 
         text = store.fact(MEMORY_SCOPE)
         near = Near.from_text(text) if text else None
-        ids = {item.id for item in self.memory.acting[-MOST_FITTED:]}
-        if near and set(near.items) == ids:
-            self._near, self._near_of, self._is_near_whole = near, self.memory.n_changes, True
+        n_changes, acting = self.to_fit()
+        if near and set(near.items) == {item.id for item in acting}:
+            self._near, self._near_of, self._is_near_whole = near, n_changes, True
 
     @property
     def past(self) -> list[Exchange]:
@@ -149,7 +155,8 @@ class Space:
 
     def _similarity(self, request: PastRequest) -> float:
         """The similarity of a past request's question to the nearest item's."""
-        return self.memory.similarity(array("f", request.vector))
+        with self._lock:
+            return self.memory.similarity(array("f", request.vector))
 
     @property
     def replaced(self) -> frozenset[int]:

@@ -14,7 +14,7 @@ from camelid.errors import ContextOverflowError, RequestError, TemplateError
 from camelid.learning.items import Item, answer_key
 from camelid.learning.learner import Learner
 from camelid.learning.memory import COARSE, Memory
-from camelid.learning.rows import MIXTURES, Contexts
+from camelid.learning.rows import FEWEST_PAST, MIXTURES, MOST_PAST, Contexts
 from camelid.learning.space import Space
 from camelid.learning.trained.acting import Acting, PromptScope
 from camelid.learning.trained.memory_scope import MemoryScope, Near
@@ -57,8 +57,8 @@ class LlmEvaluator:
         for item in acting:
             pace.check()
             self._facts.run(self._contexts_of(item))
-        outside = scope.outside(acting, candidate.past)
-        scope.is_whole = not outside
+        outside = candidate.past[: -MOST_PAST - 1 : -1] if scope.can_fit else ()
+        scope.is_whole = len(outside) < FEWEST_PAST
         while not scope.is_whole:
             pace.check()
             self._facts.run(scope.read(acting, outside, READ_S))

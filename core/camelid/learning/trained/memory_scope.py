@@ -97,6 +97,7 @@ class MemoryScope:
         latest = self.outside(items, past)
         if not latest:
             self.is_whole = True
+            self._keep_only(set())
             return None
         await self.read(items, latest, seconds)
         read = [item for item in items if self._is_read(item.exchange)]
@@ -120,8 +121,7 @@ class MemoryScope:
     async def read(self, items: Sequence[Item], outside: Sequence[Exchange], seconds: float) -> None:
         """Reads the prompts of a fit, as far as the time suffices, but at least one."""
         asked = [item.exchange for item in reversed(items)]
-        if not self.keeps_all:
-            self._keep_only({each.completion_id for each in (*asked, *outside)})
+        self._keep_only({each.completion_id for each in (*asked, *outside)})
         self.is_whole = False  # also if reading fails
         await self._read_all(asked, outside, time.monotonic() + seconds)
         self.is_whole = all(map(self._is_drafted, asked)) and all(map(self._is_done, outside))
@@ -146,9 +146,9 @@ class MemoryScope:
         return [(self._features[id], self._prefilter_features[id]) for id in read]
 
     def _keep_only(self, ids: Set[str]) -> None:
-        for known in (self._features, self._prefilter_features, self._drafts):
+        for known in () if self.keeps_all else (self._features, self._prefilter_features, self._drafts):
             for id in known.keys() - ids:
-                del known[id]
+                known.pop(id, None)
 
     def _is_done(self, exchange: Exchange) -> bool:
         """True for a prompt that was read, and for one without ids, which is never read."""
