@@ -10,7 +10,7 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from camelid.errors import CamelidError
 from camelid.learning.gate import Report, Trial, asked, held_out, is_right
@@ -36,6 +36,9 @@ from camelid.learning.training import (
     TrainingJob,
 )
 
+if TYPE_CHECKING:
+    from camelid.learning.trained.memory_scope import Near
+
 FEWEST_ITEMS = 5  # approved answers below which nothing is trained
 # Candidates: an adapter that acts from the answer on, and one on all rows, which is tried if that fails.
 KINDS: Mapping[str, Mapping[str, Any]] = {"activated": {"activated": True}, "plain": {"activated": False}}
@@ -47,6 +50,17 @@ GRID: Sequence[Mapping[str, Any]] = (
 MOST_DISTILLED = 60  # requests
 LEVELS = (0.04, 0.01)  # of the first kind that is tried, and of the next: LEVEL in all
 NOTHING = Side(Trial(Report(name="memory: none")), ())
+
+
+class RunEvaluator(Evaluator, Protocol):
+    """An evaluator that also fits the scope of memory."""
+
+    def scope(self, candidate: Recalled, pace: Pace) -> Near | None:
+        """The scope that is fitted to memory; None where the similarity of words decides.
+
+        Raises Interrupted.
+        """
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +108,7 @@ class Learning:
 
     space: Space
     store: Store
-    evaluator: Evaluator
+    evaluator: RunEvaluator
     trainer: Trainer | None = None
     bounds: Bounds = field(default_factory=Bounds)
     checks: Sequence[Check] = ()

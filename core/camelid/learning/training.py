@@ -8,12 +8,9 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from camelid.learning.items import Exchange, Item, Message
-
-if TYPE_CHECKING:
-    from camelid.learning.trained.memory_scope import Near
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,13 +110,6 @@ class Evaluator(Protocol):
 
     def answers(self, candidate: Candidate, questions: Sequence[Question]) -> Iterator[Given]:
         """One answer for each question, in order; the reader may stop between two."""
-        ...
-
-    def scope(self, candidate: Recalled, pace: Pace) -> Near | None:
-        """The scope that is fitted to memory; None where the similarity of words decides.
-
-        Raises Interrupted.
-        """
         ...
 
     def gains(self, candidate: Trained, items: Sequence[Item]) -> Iterator[float]:

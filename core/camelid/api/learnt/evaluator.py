@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 class LlmEvaluator:
-    """An `Evaluator` of the base, of memory and of adapters."""
+    """A `RunEvaluator` of the base, of memory and of adapters."""
 
     def __init__(self, facts: BaseFacts) -> None:
         self._facts, self._llm = facts, facts.llm
@@ -52,7 +52,7 @@ class LlmEvaluator:
         return self._each([self._answer(learner, question) for question in questions])
 
     def scope(self, candidate: Recalled, pace: Pace) -> Near | None:
-        """As `Evaluator.scope`. All is read that folds of these items need."""
+        """As `RunEvaluator.scope`. All is read that folds of these items need."""
         scope, acting = self._memory_scope, self._memory(candidate).acting
         for item in acting:
             pace.check()
