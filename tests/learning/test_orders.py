@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 
-import numpy as np
 import pytest
-from tests.support.scope_features import features
+from tests.support.scope_features import fit
 
 from camelid.learning.gate import Report, Trial
 from camelid.learning.items import Exchange, Item, Message, answer_key
@@ -17,7 +16,6 @@ from camelid.learning.retention import Retention
 from camelid.learning.rows import FORMS, MIXTURES, PastRequest
 from camelid.learning.trained.acting import Acting, PromptScope
 from camelid.learning.trained.adapter_bytes import adapter_to_bytes
-from camelid.learning.trained.scope_head import fitted
 from camelid.learning.training import Given
 from camelid.model.adapter import Adapter
 
@@ -58,7 +56,7 @@ def retention(n: int) -> Retention:
 def test_each_form_of_memory_has_orders_and_mixtures_share_theirs() -> None:
     assert set(ORDERS) == set(FORMS)
     assert len({id(ORDERS[form]) for form in MIXTURES}) == 1
-    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    head = fit().head
     heads = PromptScope(head, None).to_bytes()
     for form, order in (("mix", "first"), ("narrow", "first"), ("turns", "after")):
         config = {"shapes": None, "order": "first", "form": form}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.support.scope_features import features
+from tests.support.scope_features import features, fit
 
 from camelid.learning.trained.acting import PromptScope
 from camelid.learning.trained.memory_scope import Near
@@ -86,13 +86,14 @@ def test_a_narrower_scope_begins_half_way_to_the_low_scores_of_the_feedback() ->
     for form, threshold in forms.items():
         kept = Near.from_text(near.to_text())
         assert kept and kept.of(form).scope.head.threshold == threshold
-        assert near.of(form).left_out == {id: score > threshold for id, score in scores.items()}
+        assert all(near.of(form).left_out(id) == (score > threshold) for id, score in scores.items())
+    assert near.left_out("another") is None
     words = {key: value for key, value in json.loads(near.to_text()).items() if key != "narrow"}
     assert Near.from_text(json.dumps(words)) is None, "a scope of an earlier version is fitted anew"
 
 
 def test_a_head_survives_its_bytes() -> None:
-    found = fitted(features(6, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    found = fit(n_items=6).head
     first = prefilter(features(6, 1.5), features(40, 0.0), np.ones(40, bool))
     again, queries = PromptScope.of(PromptScope(found, None, first).to_bytes(), ["x"]), features(20, 0.7)
     assert first and again.prefilter and again.shapes == {"x"}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.learning.test_memory import unit, vector_of
 from tests.support.feedback import exchange, item, opened
-from tests.support.scope_features import features
+from tests.support.scope_features import fit
 
 from camelid.errors import LearningError
 from camelid.learning.memory import Memory
@@ -19,14 +19,13 @@ from camelid.learning.space import Space
 from camelid.learning.store.store import Store
 from camelid.learning.trained.acting import PromptScope
 from camelid.learning.trained.memory_scope import Near
-from camelid.learning.trained.scope_head import fitted
 
 
 def test_a_scope_fitted_before_another_process_forgets_is_dropped(tmp_path: Path) -> None:
     space, other = (Space(Memory(), opened(tmp_path)) for _ in range(2))
     for i in (1, 2):
         space.feedback(item(i), vector_of(i))
-    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    head = fit().head
     near, n_changes = Near(PromptScope(head, None), (1, 2), 0.7), space.memory.n_changes
     other.refresh()
     other.forget(1)
@@ -43,7 +42,7 @@ def test_a_whole_scope_goes_before_one_that_lacks_prompts(tmp_path: Path) -> Non
     for i in (1, 2):
         space.feedback(item(i), vector_of(i))
     other.refresh()
-    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    head = fit().head
     whole, partial = (Near(PromptScope(head, None), (1, 2), narrow) for narrow in (0.7, 0.8))
     other.set_near(partial, other.memory.n_changes, is_whole=False)
     assert other.near is partial and not other.has_whole_scope

@@ -14,7 +14,7 @@ from tests.learning.scenarios import SCENARIOS
 from tests.learning.scenarios.persona import persona
 from tests.learning.scenarios.retention import past_requests
 from tests.support import feedback
-from tests.support.scope_features import features, rng
+from tests.support.scope_features import features, fit, rng
 
 import camelid
 from camelid.api.learning import learner_of, side_of
@@ -39,9 +39,6 @@ from camelid.learning.trained.edits import Edit, answered_word, shared_edit
 from camelid.learning.trained.memory_scope import MemoryScope, Near
 from camelid.learning.trained.recipe import Base, Known, Recipe, Study
 from camelid.learning.trained.routing import Router
-from camelid.learning.trained.scope_head import (
-    fitted,
-)
 from camelid.learning.trained.shapes import DRAFT_TOKENS, WHOLE_TOKENS, draft_shapes, shape_hash, shape_of
 from camelid.learning.training import Pace, Question, TrainingJob
 from camelid.model.adapter import Adapter, LowRank
@@ -76,7 +73,7 @@ def test_a_preference_of_form_is_checked_by_the_whole_answer_and_a_fact_by_its_f
 def test_a_scope_asks_for_a_draft_of_its_length(thread: EngineThread, llm: LLM) -> None:
     """Spelling and counting begin alike: four tokens do not tell them apart, the whole answer does."""
     facts = BaseFacts(llm, thread.run)
-    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    head = fit().head
     adapter = Adapter(name="x", terms={})
     config = {"shapes": [shape_hash("l-e-m-o-n."), shape_hash("l-e-")], "drafted": WHOLE_TOKENS}
     scopes = [
@@ -102,7 +99,7 @@ def test_a_scope_fitted_before_a_forget_is_dropped(tmp_path: Path) -> None:
     for i in (1, 2):
         given = Item(exchange=feedback.exchange(i), rating=1)
         space.feedback(given, array("f", [float(i)] + [1.0] * (DIM - 1)))
-    head = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool)).head
+    head = fit().head
     near, n_changes = Near(PromptScope(head, None), (1, 2), 0.7), space.memory.n_changes
     space.set_near(near, n_changes)
     assert space.near is near and store.fact(MEMORY_SCOPE)
@@ -237,7 +234,7 @@ def test_a_version_acts_in_its_scope_alone_and_is_undone_bit_for_bit(
 def test_a_fit_that_ran_out_of_time_or_failed_reads_on(
     thread: EngineThread, llm: LLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without time a fit reads nothing; the next one reads all, and only then is it whole."""
+    """A fit that fails or has no time is not whole; the next one reads on, and only the last is whole."""
     facts = BaseFacts(llm, thread.run)
     scope = MemoryScope(facts.side)
 

@@ -15,14 +15,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-from tests.support.scope_features import features
+from tests.support.scope_features import fit
 
 from camelid.learning.items import Exchange, Item, question_of, same_answer, text_of
 from camelid.learning.rows import MIXTURES
 from camelid.learning.trained.acting import PromptScope
 from camelid.learning.trained.memory_scope import Near
-from camelid.learning.trained.scope_head import fitted
 from camelid.learning.training import Candidate, Given, Pace, Question, Recalled, Trained, TrainingJob
 
 END = "."
@@ -90,7 +88,7 @@ class Bigrams:
     def scope(self, candidate: Recalled, pace: Pace) -> Near:
         """A scope that is kept; what acts is decided by `recalled`."""
         pace.check()
-        found = fitted(features(2, 1.5), features(40, 0.0), features(0, 0.0), np.zeros(40, bool))
+        found = fit()
         return Near(PromptScope(found.head, None), tuple(item.id for item in candidate.items), found.narrow)
 
     def gains(self, candidate: Trained, items: Sequence[Item]) -> Iterator[float]:

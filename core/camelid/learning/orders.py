@@ -21,8 +21,8 @@ Actor = Literal["adapter", "memory"]
 WORDS: Mapping[Order, str] = {
     "after": "adapter before memory", "first": "memory before adapter", "alone": "adapter without memory",
 }  # fmt: skip
-# Of orders with equal figures memory acts first, which copies the user's answers: new questions about facts
-# have 98 or 99 of 100 right by it, 78 to 94 by versions as good on held-out items (tests/perf/learning.md).
+# Of orders with equal figures memory acts first, since it copies the user's answers: of 100 new questions
+# about facts it has 98 or 99 right, versions with equal held-out figures 78 to 94 (tests/perf/learning.md).
 OF_MIXTURES: Mapping[Order, Sequence[Actor]] = {
     "first": ("memory", "adapter"), "after": ("adapter", "memory"), "alone": ("adapter",),
 }  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from math import inf
@@ -24,7 +24,6 @@ from camelid.requests.output_text import Completion, answer_message
 
 CANDIDATE = "learnt: candidate"  # the name under which a candidate's adapter is loaded
 READ_S = 0.2  # of reading prompts, after which a run may wait or end
-NOTHING: Mapping[str, bool] = {}
 # To a prompt that no longer fits.
 EMPTY = Given(answer={"role": "assistant", "content": ""}, bits=b"", is_whole=False)
 T = TypeVar("T")
@@ -57,6 +56,7 @@ class LlmEvaluator:
         for item in acting:
             pace.check()
             self._facts.run(self._contexts_of(item))
+        # Not `scope.outside`: a correction that all items share may be none of a fold's.
         outside = candidate.past[: -MOST_PAST - 1 : -1] if scope.can_fit else ()
         scope.is_whole = len(outside) < FEWEST_PAST
         while not scope.is_whole:
@@ -95,16 +95,13 @@ class LlmEvaluator:
         await self._llm.running.add_adapter(acting.adapter, is_private=True)
         return acting
 
-    async def _is_near(
-        self, scope: PromptScope, question: Question, left_out: Mapping[str, bool] = NOTHING
-    ) -> bool:
-        """True for a question in scope. `left_out` is, by completion, what a head found without the question
-        of a past request that it was fitted to.
+    async def _is_near(self, scope: PromptScope, question: Question, is_near: bool | None = None) -> bool:
+        """True for a question in scope. For a past request that its head was fitted to, `is_near` is the
+        decision of a head without it.
         """
         known = await self._facts.of(question)
         if known is None:
             return False
-        is_near = left_out.get(question.completion_id)
         if is_near is None:
             is_near = scope.passes(known.prefilter_features) and scope.has(known.features)
         return is_near and scope.agrees(known.draft(scope.n_drafted))
@@ -125,7 +122,7 @@ class LlmEvaluator:
         """The answer with an adapter, or the base's out of its scope."""
         if await self._base(question) is EMPTY:
             return EMPTY
-        is_near = await self._is_near(acting.scope, question, candidate.left_out)
+        is_near = await self._is_near(acting.scope, question, candidate.left_out.get(question.completion_id))
         request = self._facts.request(question)
         if is_near:
             try:
@@ -180,7 +177,8 @@ class LlmEvaluator:
         asked = learner.asked(list(question.messages), tools_of(question))
         known = await self._facts.of(question)
         is_asked = asked is not None and bool(asked.nearest.within(COARSE))
-        if known is None or not is_asked or not await self._is_near(near.scope, question, near.left_out):
+        left_out = near.left_out(question.completion_id)
+        if known is None or not is_asked or not await self._is_near(near.scope, question, left_out):
             return await self._base(question)
         request = self._facts.request(question)
         mixed = learner.mixed_nearest(request, near.nearest(known.features, N_NEAREST))

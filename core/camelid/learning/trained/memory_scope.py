@@ -41,10 +41,10 @@ class Near:
         head = replace(self.scope.head, threshold=self.narrow)
         return replace(self, scope=replace(self.scope, head=head))
 
-    @property
-    def left_out(self) -> dict[str, bool]:
-        """Past requests by completion: True if a head without the request has it in scope."""
-        return {id: score > self.scope.head.threshold for id, score in self.scores.items()}
+    def left_out(self, completion_id: str) -> bool | None:
+        """True if a head without this past request has it in scope; None for an unknown request."""
+        score = self.scores.get(completion_id)
+        return None if score is None else score > self.scope.head.threshold
 
     def nearest(self, features: F32, n: int) -> list[int]:
         """The numbers of the items nearest to the prompt of these features, the nearest first."""
