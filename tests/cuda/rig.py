@@ -71,6 +71,11 @@ def driver_library() -> Path:
     return built((HERE / "stand_in.cpp").read_text(), "driver")
 
 
+def live() -> int:
+    """Memory, graphs, streams and events of the driver's stand-in that are not freed."""
+    return ctypes.CDLL(str(driver_library())).emu_live()
+
+
 class RigCompiler:
     """Compiles modules by g++; an image is the library's path."""
 

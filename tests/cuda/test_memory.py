@@ -6,8 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from tests.cuda.rig import open_rig
-from tests.cuda.test_host import live
+from tests.cuda.rig import live, open_rig
 from tests.support.exhaustive import in_turn
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import load_case, write_hf

@@ -10,8 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.cuda.rig import open_rig, open_rigs
-from tests.cuda.test_host import live
+from tests.cuda.rig import live, open_rig, open_rigs
 from tests.support.gguf_files import write_tiny_llama
 
 import camelid

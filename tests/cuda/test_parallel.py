@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cuda.rig import open_device, open_rig, open_rigs
-from tests.cuda.test_host import live
+from tests.cuda.rig import live, open_device, open_rig, open_rigs
 from tests.parity.test_cria import FEW, PARALLEL, SEED, answer, mismatches, wanted
 from tests.support.exhaustive import share_of
 from tests.support.gguf_files import write_tiny_llama

@@ -15,9 +15,8 @@ from weakref import finalize
 
 import numpy as np
 import pytest
-from tests.cuda.rig import SMALL, RigCompiler, driver_library, open_rig
+from tests.cuda.rig import SMALL, RigCompiler, driver_library, live, open_rig
 from tests.cuda.rig import open_device as open_rig_device
-from tests.cuda.test_host import live
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.model import stress_encoder
 from tests.support.model.runs import make_state, start
@@ -200,13 +199,15 @@ async def embeddings(on_device: bool) -> Any:
     streams = [started.open_stream(ids, static_rows=len(ids)) for ids, _ in texts]
     step = stress_encoder.whole_step(started.state, streams, texts)
     step.outputs = [(sequence.first_row, n, 0) for n, sequence in enumerate(step.sequences)]
-    if not on_device:
-        return np.stack([np.asarray(row.logits) for row in await started.run("encode", step)])
     own: Any = started.backend
-    array = own.array(3, bert.SPEC.hidden_size)
-    ticket = own.run_into(started.programs["encode"][0], encode_step(step, plan.layout), array, 1)
-    found = np.from_dlpack(array).copy()  # before the read: the capsule waits for the step
-    assert [row.logits for row in await own.read(ticket)] == [None, None]
+    if on_device:
+        array = own.array(3, bert.SPEC.hidden_size)
+        ticket = own.run_into(started.programs["encode"][0], encode_step(step, plan.layout), array, 1)
+        found = np.from_dlpack(array).copy()  # before the read: the capsule waits for the step
+        assert [row.logits for row in await own.read(ticket)] == [None, None]
+    else:
+        found = np.stack([np.asarray(row.logits) for row in await started.run("encode", step)])
+    await own.close()
     return found
 
 

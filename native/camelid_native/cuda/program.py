@@ -103,6 +103,7 @@ class CudaProgram:
         self._graphs: list[Any] = []
         self._free = list(range(SLOTS))
         self._held: dict[int, Sequence[object]] = {}
+        self._marks: dict[int, Any] = {}  # events of steps in flight, by slot
         self.places = {name: memory.arena_at + offset for name, offset in arena.offsets.items()}  # of buffers
         self._boundary = Boundary(device, holdings, plan, self.places, SLOTS)
 
@@ -153,7 +154,8 @@ class CudaProgram:
             else:
                 self._copy_back(slot, section, n_outputs)
         self._boundary.copy(slot, step)
-        return Flight(self, slot, n_outputs, not floats_to, self.device.mark(), step)
+        mark = self._marks[slot] = self.device.mark()
+        return Flight(self, slot, n_outputs, not floats_to, mark, step)
 
     def hold(self, flight: Flight, arrays: Sequence[object]) -> None:
         """Keeps the arrays that a step reads until it is over."""
@@ -187,12 +189,17 @@ class CudaProgram:
 
     def _settle(self, flight: Flight) -> None:
         if flight.mark is not None:
+            self._marks.pop(flight.slot, None)
             self.device.wait(flight.mark)
             flight.mark = None
             self._held.pop(flight.slot, None)
 
     def close(self) -> None:
-        """Frees the memory of the program."""
+        """Frees the memory of the program, and the events of steps that nobody has read."""
+        with suppress(BackendError):  # of a lost device
+            for mark in self._marks.values():
+                self.device.forget(mark)
+        self._marks.clear()
         self.holdings.close()
         self._held.clear()
 

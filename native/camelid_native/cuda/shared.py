@@ -23,6 +23,7 @@ class Lender:
         """`device_id` is the device in DLPack's terms."""
         self.device, self.device_id, self.lock = device, device_id, RLock()
         self.is_lost = self._is_closed = False
+        self._marks: dict[int, Any] = {}  # events after the steps that fill an array, by address
         self._n_lent = 0
 
     def array(self, rows: int, cols: int) -> CudaArray:
@@ -32,15 +33,35 @@ class Lender:
             self._n_lent += 1
         return CudaArray(self, at, rows, cols)
 
+    def written(self, at: int) -> None:
+        """Notes that everything enqueued so far fills an array."""
+        with self.lock:
+            self._forget(at)
+            self._marks[at] = self.device.mark()
+
+    def settle(self, at: int) -> None:
+        """Waits for the steps that fill an array."""
+        with self.lock:
+            mark = self._marks.pop(at, None)
+            if mark is not None:
+                self.device.wait(mark)
+
     def free(self, at: int) -> None:
         """Frees an array's memory; a lost device has nothing to free."""
         with self.lock, suppress(BackendError):
             self._n_lent -= 1
             if self.is_lost:
                 return
+            with suppress(BackendError):
+                self.settle(at)
             self.device.free(at)
             if self._is_closed and not self._n_lent:
                 self.device.close()
+
+    def _forget(self, at: int) -> None:
+        mark = self._marks.pop(at, None)
+        if mark is not None:
+            self.device.forget(mark)
 
     def close(self) -> None:
         """Closes the device, now or with the last array."""
@@ -53,6 +74,9 @@ class Lender:
         """Closes a lost device, whose arrays have no memory any more."""
         with self.lock:
             self.is_lost = True
+            with suppress(BackendError):
+                for at in [*self._marks]:
+                    self._forget(at)
             self.device.close()
 
 
@@ -65,7 +89,6 @@ class CudaArray:
     def __init__(self, lender: Lender, at: int, rows: int, cols: int) -> None:
         self.shape = (rows, cols)
         self._lender, self._at = lender, at
-        self._mark: Any = None
         lender.device.fill(at, 0, 4 * rows * cols)
         self.written()
 
@@ -93,7 +116,7 @@ class CudaArray:
             )
         if stream is ABSENT and self._lender.device_id[0] not in HOST:
             raise BufferError("the array is in a GPU's memory: use torch or CuPy, or logits() for NumPy")
-        self._settle()
+        self._lender.settle(self._at)
         return capsule_of(self, self._at, self.shape, self._lender.device_id)
 
     def rows_at(self, device: Device, row: int, n_rows: int, cols: int) -> int:
@@ -115,19 +138,7 @@ class CudaArray:
 
     def written(self) -> None:
         """Notes that everything enqueued so far fills the array."""
-        with self._lender.lock:
-            mark, self._mark = self._mark, self._lender.device.mark()
-            if mark is not None:
-                self._lender.device.forget(mark)
-
-    def _settle(self) -> None:
-        with self._lender.lock:
-            mark, self._mark = self._mark, None
-            if mark is not None:
-                self._lender.device.wait(mark)
+        self._lender.written(self._at)
 
     def __del__(self) -> None:
-        if not self.is_lost:
-            with suppress(BackendError):
-                self._settle()
         self._lender.free(self._at)

@@ -5,6 +5,7 @@
 #include "emu.cpp"
 #include "streams.h"
 #include <dlfcn.h>
+#include <numeric>
 #include <set>
 #include <string>
 #include <vector>
@@ -29,13 +30,17 @@ enum { OK = 0, INVALID_VALUE = 1, NO_MEMORY = 2, INVALID_DEVICE = 101, INVALID_I
 enum { N_DEVICES = 8 };
 static thread_local int current = -1;  /* the device of the thread's context */
 static size_t n_allocated[N_DEVICES];
-static int n_live;  /* device memory, pinned memory, graphs, streams and events that are not freed */
+static int n_live[N_DEVICES];  /* device memory, pinned memory, graphs, streams and events that are not freed */
+static bool has_fault[N_DEVICES];  /* of a lost device, until its context ends with all that it has */
 static std::map<void *, Held> sizes;
 static std::set<Event *> asked;  /* events that cuEventQuery has seen */
 static std::vector<std::unique_ptr<Stream>> streams;  /* destroyed ones too, since events may name them */
 
 static int n_retained[N_DEVICES];  /* holders of a device's context */
-static bool is_lost() { return getenv("EMU_LOST"); }
+static bool is_lost() {
+    if (!getenv("EMU_LOST")) return false;
+    return has_fault[current] = true;
+}
 static bool is_own(Stream *s) { return s->device == current; }
 static size_t limit() {
     const char *text = getenv("EMU_MEMORY");
@@ -81,13 +86,15 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
 int cuDevicePrimaryCtxRetain(void **context, int device) {
     return n_retained[device]++, *context = (void *)(size_t)(device + 1), OK;
 }
-/* The last holder ends the context, its work and its memory. */
+/* The last holder ends the context, its work and its memory; after a fault, everything else too. */
 int cuDevicePrimaryCtxRelease_v2(int device) {
     if (--n_retained[device]) return OK;
     for (auto &s : streams)
         if (s->device == device) s->n_done = s->n_added(), s->queue.clear();
     for (auto held = sizes.begin(); held != sizes.end();)
-        held = held->second.device == device ? (free(held->first), n_live--, sizes.erase(held)) : std::next(held);
+        held = held->second.device == device ? (free(held->first), n_live[device]--, sizes.erase(held)) : std::next(held);
+    if (has_fault[device]) n_live[device] = 0;
+    has_fault[device] = false;
     return n_allocated[device] = 0, OK;
 }
 int cuCtxSetCurrent(void *context) { return current = (int)(size_t)context - 1, OK; }
@@ -103,28 +110,29 @@ int cuMemAlloc_v2(void **p, size_t n) {
     memset(*p, 0xFF, n);
     sizes[*p] = {n, current};
     n_allocated[current] += n;
-    return n_live++, OK;
+    return n_live[current]++, OK;
 }
 int cuMemFree_v2(void *p) {
     if (!sizes.count(p)) return INVALID_VALUE;
-    n_allocated[sizes[p].device] -= sizes[p].n;
+    const Held held = sizes[p];
+    n_allocated[held.device] -= held.n;
     sizes.erase(p);
-    return free(p), n_live--, OK;
+    return free(p), n_live[held.device]--, OK;
 }
-int emu_live() { return n_live; }
+int emu_live() { return std::accumulate(n_live, n_live + N_DEVICES, 0); }
 int cuMemHostAlloc(void **p, size_t n, unsigned) {
     if (!n) return INVALID_VALUE;
     *p = aligned_alloc(256, (n + 255) / 256 * 256);
-    return *p ? (n_live++, OK) : NO_MEMORY;
+    return *p ? (n_live[current]++, OK) : NO_MEMORY;
 }
-int cuMemFreeHost(void *p) { return free(p), n_live--, OK; }
+int cuMemFreeHost(void *p) { return free(p), n_live[current]--, OK; }
 int cuStreamCreate(Stream **s, unsigned) {
     streams.push_back(std::make_unique<Stream>());
     *s = streams.back().get();
     (*s)->device = current;
-    return n_live++, OK;
+    return n_live[current]++, OK;
 }
-int cuStreamDestroy_v2(Stream *) { return n_live--, OK; }
+int cuStreamDestroy_v2(Stream *) { return n_live[current]--, OK; }
 int cuStreamSynchronize(Stream *s) {
     if (s->capture) return CAPTURING;
     if (is_lost()) return s->n_done = s->n_added(), s->queue.clear(), LOST;
@@ -171,15 +179,15 @@ int cuStreamEndCapture(Stream *s, Graph **graph) {
     for (Stream *one : made->streams) one->capture = nullptr;
     return is_joined(*made) ? (*graph = new Graph(*made), OK) : (*graph = nullptr, UNJOINED);
 }
-int cuGraphInstantiateWithFlags(Graph **e, Graph *graph, unsigned long long) { return *e = new Graph(*graph), n_live++, OK; }
+int cuGraphInstantiateWithFlags(Graph **e, Graph *graph, unsigned long long) { return *e = new Graph(*graph), n_live[current]++, OK; }
 int cuGraphDestroy(Graph *graph) { return delete graph, OK; }
-int cuGraphExecDestroy(Graph *e) { return delete e, n_live--, OK; }
+int cuGraphExecDestroy(Graph *e) { return delete e, n_live[current]--, OK; }
 int cuGraphLaunch(Graph *e, Stream *s) {
     if (s->capture) return CAPTURING;
     return is_own(s) ? (add(s, [=] { Run{*e, {}}.all(); }), OK) : INVALID_HANDLE;
 }
-int cuEventCreate(Event **e, unsigned) { return *e = new Event, n_live++, OK; }
-int cuEventDestroy_v2(Event *e) { return asked.erase(e), delete e, n_live--, OK; }
+int cuEventCreate(Event **e, unsigned) { return *e = new Event, n_live[current]++, OK; }
+int cuEventDestroy_v2(Event *e) { return asked.erase(e), delete e, n_live[current]--, OK; }
 int cuEventRecord(Event *e, Stream *s) {
     return is_own(s) ? (*e = {s, s->capture, s->n_added()}, OK) : INVALID_HANDLE;
 }

@@ -58,6 +58,7 @@ def reference_result(case: OpCase) -> OpResult:
 async def run_on(backend: Any, spec: OpenSpec, cases: list[OpCase]) -> list[OpResult]:
     """Runs all cases on one opened device."""
     await backend.open(spec)
-    results = [await run_case(backend, case) for case in cases]
-    await backend.close()
-    return results
+    try:
+        return [await run_case(backend, case) for case in cases]
+    finally:
+        await backend.close()
