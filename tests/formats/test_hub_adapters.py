@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
+import gguf
 import huggingface_hub
+import numpy as np
 import pytest
 from tests.support.hub_server import Hub
 from tests.support.random_adapters import random_adapter
@@ -17,6 +19,7 @@ from camelid.cli.hub_download import local_adapter
 from camelid.errors import FetchError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.hub.fetch import fetch
 from camelid.formats.hub.ids import choose_adapter
+from camelid.formats.hub.peek import TYPE, type_in
 from camelid.loading.adapters.write import save_gguf, save_peft
 from camelid.loading.lora import scaled_files, stem
 
@@ -108,6 +111,51 @@ def test_a_hub_without_the_adapter_is_one_clear_error(hub: Hub, default_cache: P
     with pytest.raises(UnsupportedModelError, match="o/model has no readable adapter"):
         llm.load_adapter("o/model")
     assert not list(default_cache.rglob("model.safetensors"))
+
+
+@pytest.mark.parametrize("ignores_range", [False, True])
+def test_a_model_is_refused_by_its_first_bytes(
+    ignores_range: bool, hub: Hub, default_cache: Path, tmp_path: Path, llm: LLM
+) -> None:
+    writer = gguf.GGUFWriter(tmp_path / "model.gguf", "llama")
+    writer.add_type("model")
+    writer.add_tensor("output.weight", np.zeros((1 << 9, 1 << 13), np.float32))
+    for write in (writer.write_header_to_file, writer.write_kv_data_to_file, writer.write_tensors_to_file):
+        write()
+    writer.close()
+    data = (tmp_path / "model.gguf").read_bytes()
+    hub.ignores_range = ignores_range
+    hub.add("o/model", {"model-q8_0.gguf": data})
+    with pytest.raises(
+        UnsupportedModelError, match=r"model-q8_0.gguf: general.type is 'model', but 'adapter'"
+    ):
+        llm.load_adapter("o/model")
+    assert hub.n_sent < len(data) // 2, "no more than sockets buffer"
+    assert not list(default_cache.rglob("*model*.gguf"))
+
+
+def test_a_hub_that_does_not_show_the_type_is_downloaded(hub: Hub, default_cache: Path, llm: LLM) -> None:
+    """The file's own error follows."""
+    data = b"GGUF" + bytes(1 << 20) + TYPE + (5).to_bytes(8, "little") + b"model"
+    hub.add("o/late", {"late.gguf": data})
+    with pytest.raises(ModelFormatError, match="GGUF"):
+        llm.load_adapter("o/late")
+    assert [path.stat().st_size for path in default_cache.rglob("late.gguf")] == [len(data)]
+
+
+@pytest.mark.parametrize(
+    ("rest", "want"),
+    [
+        (b"\x07" + bytes(7) + b"adapter", "adapter"),
+        (b"\x07" + bytes(7) + b"adapt", None),  # cut
+        (b"\xff" * 8 + b"model", None),
+        (b"\x01" + bytes(7) + b"\xff", "\ufffd"),
+        (b"\x01", None),
+    ],
+)
+def test_the_type_of_a_cut_or_hostile_head(rest: bytes, want: str | None) -> None:
+    assert type_in(b"GGUF" + TYPE + rest) == want
+    assert type_in(b"GGUF" + rest) is None
 
 
 def test_an_adapter_that_is_cached_in_part_is_not_cached(

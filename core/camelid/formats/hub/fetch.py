@@ -30,6 +30,7 @@ from camelid.formats.hub.ids import (
     choose_mmproj,
     parse_hub_id,
 )
+from camelid.formats.hub.peek import check_adapter
 from camelid.formats.progress import Progress
 from camelid.formats.sentence_transformers import MODULES, module_files
 
@@ -238,6 +239,8 @@ def _fetch_missing(job: Job, files: Listing, commit: str) -> None:
     _check_room(job, [files[name] for name in missing])
     done, total = 0, sum(files[name].size for name in missing)
     for name in missing:
+        if job.is_adapter:
+            check_adapter(job.hub_id, name, commit)
         bar = _bar(lambda n, name=name, before=done: job.progress(name, before + n, total))
         _fetch_file(job, name, files[name], commit, bar)
         done += files[name].size
