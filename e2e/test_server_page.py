@@ -12,6 +12,7 @@ import pytest
 from playwright.async_api import Page, Route
 from tests.support.exhaustive import share_of
 from tests.support.served_here import ServedHere, served_here, until
+from tests.support.standing import standing
 
 from camelid.server.http.keys import KeyRing, plain_keys
 from e2e.browser import open_browser
@@ -182,13 +183,14 @@ def test_stop_frees_the_sequence_and_keeps_the_text(slow: ServedHere) -> None:
     async def work(page: Page) -> Any:
         await endless(page)
         await enter(page, slow)
-        await type_prompt(page, "Tell me a long story.")
-        await page.wait_for_function(HAS_TEXT)
-        await page.wait_for_function(N_RUNNING.format(1))
-        loads = [await page.evaluate(LOAD)]
-        await screen(page, "server-streaming")
-        running = slow.engine.n_running
-        await page.click("#send")
+        with standing(slow.engine, after=40):
+            await type_prompt(page, "Tell me a long story.")
+            await page.wait_for_function(HAS_TEXT)
+            await page.wait_for_function(N_RUNNING.format(1))
+            loads = [await page.evaluate(LOAD)]
+            await screen(page, "server-streaming")
+            running = slow.engine.n_running
+            await page.click("#send")
         await ready(page)
         await asyncio.to_thread(slow.wait_idle)
         await page.wait_for_function(N_RUNNING.format(0))
@@ -363,7 +365,7 @@ def test_markdown_is_bounded(served: ServedHere) -> None:
         return times
 
     times, _ = in_page(work)
-    assert max(times.values()) < 5, times
+    assert max(times.values()) < 20, times
 
 
 @pytest.mark.parametrize("status", share_of([403, 401, 404]))

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 CRIA = Path(__file__).parents[1] / "core" / "camelid" / "data" / "cria.gguf"
 QUERY = "?backend=cpu&temperature=0&max_tokens=24"
 PROMPTS = ["What is 12 plus 30?", "What is 3 plus 4?", "Hello"]
-ENDLESS = """() => window.camelid.ask("Hello", {max_tokens: 900, ignore_eos: true})
+ENDLESS = """() => window.camelid.ask("Hello", {max_tokens: 1000000, overflow: "shift", ignore_eos: true})
   .then((answer) => answer.finish_reason, ({ message }) => message)"""
 SILENT_S = 10  # without a sign of life of a tab, after which others wait no longer
 LIMIT_S = 120
@@ -52,15 +52,12 @@ async def visit(address: str) -> dict[str, Any]:
 async def abandon(tabs: list[Page], seen: dict[str, Any]) -> None:
     """Closes a tab during its answer, then the tab that runs the model during another's answer."""
     host, guest, last = tabs
-    began = time.monotonic()
-    seen["whole"] = await guest.evaluate(ENDLESS), time.monotonic() - began
     closing = asyncio.create_task(guest.evaluate(ENDLESS))
     await guest.wait_for_function(BUSY_WITH_TEXT)
     waiting = asyncio.create_task(ask(last, PROMPTS[2]))
-    began = time.monotonic()
     await guest.close()
     await asyncio.gather(closing, return_exceptions=True)
-    seen["freed"] = (await waiting)["token_ids"], time.monotonic() - began
+    seen["freed"] = (await asyncio.wait_for(waiting, LIMIT_S))["token_ids"]
     seen["turns"] = [await last.evaluate(SAY, PROMPTS[0])]
     lost = asyncio.create_task(last.evaluate(ENDLESS))
     await last.wait_for_function(BUSY_WITH_TEXT)
@@ -158,9 +155,7 @@ def test_answers_of_all_tabs_are_the_references(seen: dict[str, Any], wanted: li
 
 
 def test_a_closed_tab_ends_its_answer(seen: dict[str, Any], wanted: list[list[int]]) -> None:
-    (end, whole_s), (answer, freed_s) = seen["whole"], seen["freed"]
-    assert end == "length" and answer == wanted[2]
-    assert freed_s < whole_s / 2, "the answer of the closed tab went on"
+    assert seen["freed"] == wanted[2], "the answer of another tab waits for it"
 
 
 def test_the_next_tab_takes_over(seen: dict[str, Any], wanted: list[list[int]]) -> None:

@@ -18,6 +18,7 @@ from camelid.errors import ContextOverflowError, RequestError, UnsupportedModelE
 
 SMALL: dict[str, Any] = {"hidden": 64, "head_dim": 16, "ffn": 96}
 GREEDY: dict[str, Any] = {"temperature": 0.0, "ignore_eos": True}
+ENDLESS: dict[str, Any] = {"max_tokens": 50_000, "overflow": "shift"}
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +85,7 @@ def test_cancelled_task_frees_its_units_at_once(path: Path) -> None:
     async def main() -> None:
         async with await camelid.aload(path, backend="reference") as llm:
             with pytest.raises(TimeoutError):
-                await asyncio.wait_for(llm.agenerate("the llama", **GREEDY), 0.05)
+                await asyncio.wait_for(llm.agenerate("the llama", **ENDLESS, **GREEDY), 0.05)
             assert llm.is_idle
             assert (await llm.agenerate("the llama", max_tokens=2, **GREEDY)).finish_reason == "length"
 

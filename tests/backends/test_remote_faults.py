@@ -40,7 +40,7 @@ from camelid.plan.weights import Part, Weight  # noqa: E402
 MODEL = SHAPES["gpt_oss"].model()
 N = len(MODEL.spec.layers)
 REFERENCE = named("reference")
-LOST_S = 1.0
+LOST_S = 3.0
 
 
 def test_a_wrong_token_is_refused_at_once() -> None:
@@ -75,7 +75,7 @@ class Raw:
 
     def ask(self, *frames: bytes) -> list[bytes]:
         self.socket.send_multipart(frames)
-        assert self.socket.poll(5000), "no reply"
+        assert self.socket.poll(30_000), "no reply"
         return self.socket.recv_multipart()
 
     def hello(self, protocol: object = PROTOCOL) -> list[bytes]:
@@ -153,7 +153,7 @@ def test_steps_of_wrong_sizes_never_reach_the_backend() -> None:
             link = backend._opened()
             for frames in ((step[:-4],), (step, b"more"), ()):
                 with pytest.raises(BackendError, match="damaged"):
-                    link.ask(Kind.RUN, program.handle, *frames).result(5)
+                    link.ask(Kind.RUN, program.handle, *frames).result(30)
             assert len(await backend.read(backend.run(program, step))) > 0
             await backend.close()
 
@@ -189,6 +189,7 @@ def test_a_file_that_differs_is_refused(tmp_path: Path) -> None:
             await backend.open(OpenSpec())
             await load()
             path.write_bytes(bytes(4095) + b"1")
+            os.utime(path, ns=(1, 1))  # a file system's clock may be coarse
             with pytest.raises(ModelFormatError, match="differs from the engine's"):
                 await load()
             path.unlink()

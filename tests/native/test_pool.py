@@ -12,7 +12,7 @@ import pytest
 from camelid_native.build.targets import SOURCES
 from camelid_native.cpu.library import find
 
-TIMEOUT_S = 60  # a run that waits for missing threads would hang
+TIMEOUT_S = 300  # a run that waits for missing threads would hang
 
 # Separate processes, as a memory limit applies to a whole process.
 PRELUDE = """

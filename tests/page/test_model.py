@@ -122,11 +122,11 @@ def test_a_reader_that_pauses_pauses_the_engine(path: Path) -> None:
     async def work(client: Client) -> None:
         options = GREEDY | {"max_tokens": LONG}
         answer = asyncio.create_task(client.call(1, "generate", prompt="the", options=options))
-        steps = -1
-        while steps != len(client.events(1)):  # until no more events come
-            steps = len(client.events(1))
-            await asyncio.sleep(0.2)
-        assert steps == WINDOW and not answer.done()
+        async with asyncio.timeout(60):
+            while len(client.events(1)) < WINDOW:
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.2)  # of further events, which do not come
+        assert len(client.events(1)) == WINDOW and not answer.done()
         client.model.read(1, LONG)
         assert len((await answer)["token_ids"]) == len(client.events(1)) == LONG
 

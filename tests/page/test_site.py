@@ -59,7 +59,7 @@ def served(site: Path, *options: str) -> Iterator[str]:
 
 
 def get(address: str, path: str, **headers: str) -> tuple[HTTPResponse, bytes]:
-    connection = HTTPConnection(address, timeout=10)
+    connection = HTTPConnection(address, timeout=60)
     connection.request(
         "GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}
     )
@@ -172,5 +172,5 @@ def test_interrupt_ends_the_server_quietly(tmp_path: Path) -> None:
         assert server.stdout
         get(urlsplit(server.stdout.readline().strip()).netloc, "/")
         server.send_signal(signal.SIGINT)
-        _, complaint = server.communicate(timeout=10)
+        _, complaint = server.communicate(timeout=60)
     assert (server.returncode, complaint) == (0, "")

@@ -189,7 +189,7 @@ def test_a_killed_child_is_replaced(constraints: Constraints) -> None:
 
 
 def test_a_cancelled_request_ends_its_job(constraints: Constraints) -> None:
-    async def run() -> float:
+    async def run() -> None:
         process = constraints.start_workers(limit_s=60).compiling
         tasks = [asyncio.create_task(constraints.prepare(SLOW)) for _ in range(2)]
         while not process._job:
@@ -198,14 +198,13 @@ def test_a_cancelled_request_ends_its_job(constraints: Constraints) -> None:
         tasks[0].cancel()
         await asyncio.wait(tasks[:1])
         await asyncio.sleep(0.05)
-        assert process._job and child_of(process) == pid, "the other request still waits"
+        assert (job := process._job) and child_of(process) == pid, "the other request still waits"
         tasks[1].cancel()
-        start = time.perf_counter()
         await constraints.prepare(OPTIONS[0])
+        assert job.future.cancelled(), "the next grammar does not wait for the cancelled one"
         assert child_of(process) != pid
-        return time.perf_counter() - start
 
-    assert asyncio.run(run()) < 10, "the next grammar does not wait for the cancelled one"
+    asyncio.run(run())
 
 
 def test_requests_for_one_grammar_compile_it_once(constraints: Constraints) -> None:

@@ -161,6 +161,9 @@ def test_a_failed_engine_is_loaded_again_after_growing_pauses(monkeypatch: pytes
         service.host.fail(BackendError("gone"))
         task = asyncio.ensure_future(watching.watch(models))
         await asyncio.sleep(0.2)  # each look moves the clock
+        async with asyncio.timeout(20):
+            while entry.state != "failed" or world.log.count("open a4") < 3:
+                await asyncio.sleep(0.001)
         assert (entry.state, models.lost) == ("failed", ["a4"])
         n_tries = world.log.count("open a4") - 1
         assert 2 <= n_tries <= 8

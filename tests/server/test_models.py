@@ -227,15 +227,17 @@ def test_a_load_that_fails_frees_its_bytes_and_is_tried_again() -> None:
 def test_keep_alive_unloads_a_model_once_it_is_idle() -> None:
     async def work() -> None:
         world = World()
-        models = world.models("a4", keep_alive_s=0.05)
+        models = world.models("a4", keep_alive_s=0.5)
         service = await models.service("a4")
         place = service.admission.enter(1)
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.7)
         assert loaded(models) == ["a4"]  # it works
         place.leave()
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)
         assert loaded(models) == ["a4"]
-        await asyncio.sleep(0.08)
+        async with asyncio.timeout(20):
+            while "close a4" not in world.log:
+                await asyncio.sleep(0.02)
         assert world.log == ["open a4", "close a4"]
         assert models.find("a4").context == 64  # known without another load
 

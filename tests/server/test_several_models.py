@@ -176,7 +176,7 @@ def test_loading_and_unloading_need_the_scope_admin(folder: Path, tmp_path: Path
 
 
 def test_an_idle_model_is_unloaded_and_comes_back(folder: Path) -> None:
-    with served(str(folder / "a.gguf"), "--backend", "cpu", "--keep-alive", "300ms") as server:
+    with served(str(folder / "a.gguf"), "--backend", "cpu", "--keep-alive", "2s") as server:
         until(lambda: states(server) == {"a": "unloaded"}, "it was not unloaded")
         assert server.get("/health").status_code == 200
         want = own_text(folder / "a.gguf", 200)
@@ -199,15 +199,19 @@ class Load:
     def __init__(self, server: Served, n: int) -> None:
         self._server, self._over = server, threading.Event()
         self._pool = ThreadPoolExecutor(n)
-        self._results = [self._pool.submit(self._ask) for _ in range(n)]
+        self._texts: list[list[str]] = [[] for _ in range(n)]
+        self._results = [self._pool.submit(self._ask, texts) for texts in self._texts]
 
-    def _ask(self) -> list[str]:
-        texts: list[str] = []
+    def _ask(self, texts: list[str]) -> list[str]:
         while not self._over.is_set():
             chunks = list(self._server.stream(PATH, {**asked("a", 40), "stream": True}))
             assert chunks[-1]["choices"][0]["finish_reason"] == "length"
             texts.append("".join(chunk["choices"][0]["text"] for chunk in chunks))
         return texts
+
+    def wait_for(self, text: str) -> None:
+        """Waits until each client has got a text."""
+        until(lambda: all(text in texts for texts in self._texts), "a client did not get the text")
 
     def stop(self) -> list[list[str]]:
         """The texts that each client got, in order. Raises the first client's error."""
@@ -226,7 +230,7 @@ def test_a_swap_under_load_loses_no_request(folder: Path, tmp_path: Path, by_sig
     assert old != new
     with served(str(file), "--backend", "cpu", "--parallel", "4") as server:
         load = Load(server, 4)
-        time.sleep(0.5)
+        load.wait_for(old)
         replaced = tmp_path / "next"
         shutil.copy(folder / "b.gguf", replaced)
         replaced.replace(file)
@@ -236,7 +240,7 @@ def test_a_swap_under_load_loses_no_request(folder: Path, tmp_path: Path, by_sig
             reply = server.post("/v1/models/load", {"model": "a", "reload": True}).json()
             assert (reply["success"], reply["changed"]) == (True, True)
         until(lambda: text_of(server.post(PATH, asked("a", 40))) == new, "the new file is not used")
-        time.sleep(0.5)
+        load.wait_for(new)
         for texts in load.stop():
             assert set(texts) <= {old, new}
             assert (texts[0], texts[-1]) == (old, new)

@@ -213,7 +213,7 @@ def test_a_client_that_leaves_is_recorded_with_what_it_received(tmp_path: Path) 
         with WitnessLog.open(path, {}, with_content=True) as log:
             async with service_with(log) as service:
                 started = await service.start(
-                    job(0, "The", n=2, max_tokens=200, ignore_eos=True, seed=1, **HOT)
+                    job(0, "The", n=2, max_tokens=50_000, overflow="shift", ignore_eos=True, seed=1, **HOT)
                 )
                 async with aclosing(started.batches()) as batches:
                     async for batch in batches:

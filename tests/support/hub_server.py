@@ -233,7 +233,8 @@ class Handler(BaseHTTPRequestHandler):
         for at in range(0, min(cut, len(body)), 1 << 16):
             if is_download and self.hub.delay_s:
                 time.sleep(self.hub.delay_s)
-            self.wfile.write(body[at : min(at + (1 << 16), cut)])
-            self.hub.n_sent += is_download * (min(at + (1 << 16), cut) - at)
+            part = body[at : min(at + (1 << 16), cut)]
+            self.hub.n_sent += is_download * len(part)  # before the client has it
+            self.wfile.write(part)
         if cut < len(body):
             self.close_connection = True  # fewer bytes than announced

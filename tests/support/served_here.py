@@ -27,6 +27,7 @@ from camelid.server.service.service import Service
 from camelid.server.settings import Settings
 
 WAIT_S = 20.0
+ANSWER_S = 120.0  # of a whole answer, whose grammar workers leave a busy machine to others
 SEND_BUFFER = 16 << 10  # small, so that a test fills it soon
 
 
@@ -109,7 +110,7 @@ def served_here(
         thread.start()
         try:
             assert started.wait(WAIT_S), "the model did not load"
-            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=WAIT_S) as client:
+            with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=ANSWER_S) as client:
                 yield ServedHere(found[0], port, client)
         finally:
             end.set()

@@ -250,7 +250,8 @@ def test_a_loss_at_the_end_is_stated_if_the_disk_allows(
     log.append(witness_record(2))
     closing = Thread(target=log.close)
     closing.start()
-    wait_until(lambda: not log.append(witness_record(3)), "the close")
+    wait_until(lambda: log._inbox.is_closed, "the close")
+    assert not log.append(witness_record(3))
     disk.free.set()
     closing.join()
     kinds = [facts["kind"] for facts in facts_of(path)]
