@@ -13,7 +13,7 @@ def check_adapter(hub_id: HubId, name: str, commit: str) -> None:
     """Raises UnsupportedModelError for a GGUF file of another type than an adapter's, by its first bytes."""
     found = remote_type(hub_id, name, commit) if name.lower().endswith(".gguf") else None
     if found not in (None, "adapter"):
-        text = f"{name}: general.type is {shown(found)}, but 'adapter' is expected; is it a model?"
+        text = f"{name}: general.type is {shown(found)}, but 'adapter' is expected; name a LoRA adapter's file"
         raise UnsupportedModelError(f"{hub_id}: {text}", kind="format", name=hub_id.name)
 
 
