@@ -232,11 +232,11 @@ async def late_pipelines_are_compiled_after_the_steps(host: PageHost, page: Page
         assert await host.read(host.run(number, step(1, 1))) == struct.pack("<I", 3)
         await asyncio.sleep(IDLE_S / 10)
     assert await page.evaluate("() => probe.created") == before
-    found = struct.pack("<I", 3)
-    for _ in range(20):  # steps in shorter pauses would keep the device busy
-        if found == struct.pack("<I", 3):
-            await asyncio.sleep(3 * IDLE_S)
-            found = await host.read(host.run(number, step(1, 1)))
+    early = found = struct.pack("<I", 3)
+    for _ in range(20):
+        await asyncio.sleep(3 * IDLE_S)  # steps in shorter pauses would keep the device busy
+        if (found := await host.read(host.run(number, step(1, 1)))) != early:
+            break
     assert found == struct.pack("<I", 5)
     assert await host.read(host.run(number, step(0, 1))) == struct.pack("<I", 5), "the late grid is empty"
     told = list[str]()

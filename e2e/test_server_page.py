@@ -365,7 +365,7 @@ def test_markdown_is_bounded(served: ServedHere) -> None:
         return times
 
     times, _ = in_page(work)
-    assert max(times.values()) < 20, times
+    assert max(times.values()) < 5, times
 
 
 @pytest.mark.parametrize("status", share_of([403, 401, 404]))

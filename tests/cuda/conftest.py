@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -13,7 +14,7 @@ from tests.cuda.rig import live
 @pytest.fixture(autouse=True)
 def nothing_is_left() -> Iterator[None]:
     """Fails a test after which memory, graphs, streams or events of the driver's stand-in are left."""
-    if not shutil.which("g++"):
+    if sys.platform != "linux" or not shutil.which("g++"):  # there is no rig
         yield
         return
     before = live()

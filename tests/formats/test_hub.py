@@ -302,12 +302,12 @@ def test_event_loop_runs_while_a_model_is_fetched(hub: Hub, default_cache: Path)
 
 def test_cancelled_fetch_stops(hub: Hub, default_cache: Path) -> None:
     hub.add("o/r", {"m.gguf": DATA})
+    hub.delay_s = 2.0  # before each of 8 parts
 
     async def cancel() -> None:
         fetching = asyncio.ensure_future(afetch(HubId("o", "r")))
         while not partials(default_cache):
             await asyncio.sleep(0.005)
-        hub.delay_s = 2.0
         fetching.cancel()
         with pytest.raises(asyncio.CancelledError):
             await fetching

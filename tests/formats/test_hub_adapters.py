@@ -18,8 +18,8 @@ from camelid import LLM
 from camelid.cli.hub_download import local_adapter
 from camelid.errors import FetchError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.hub.fetch import fetch
-from camelid.formats.hub.ids import choose_adapter
-from camelid.formats.hub.peek import TYPE, type_in
+from camelid.formats.hub.ids import HubId, choose_adapter
+from camelid.formats.hub.peek import TYPE, remote_type, type_in
 from camelid.loading.adapters.write import save_gguf, save_peft
 from camelid.loading.lora import scaled_files, stem
 
@@ -126,12 +126,20 @@ def test_a_model_is_refused_by_its_first_bytes(
     data = (tmp_path / "model.gguf").read_bytes()
     hub.ignores_range = ignores_range
     hub.add("o/model", {"model-q8_0.gguf": data})
-    with pytest.raises(
-        UnsupportedModelError, match=r"model-q8_0.gguf: general.type is 'model', but 'adapter'"
-    ):
+    with pytest.raises(ModelFormatError, match=r"o/model/model-q8_0.gguf: general.type is 'model', but"):
         llm.load_adapter("o/model")
     assert hub.n_sent < len(data) // 2, "no more than sockets buffer"
+    assert not any("authorization" in headers for headers in hub.downloads())
     assert not list(default_cache.rglob("*model*.gguf"))
+
+
+def test_a_hub_that_answers_too_late_does_not_hold_the_fetch(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.1)
+    commit = hub.add("o/slow", {"slow.gguf": b"GGUF" + bytes(1 << 20)})
+    hub.delay_s = 1.0
+    assert remote_type(HubId("o", "slow"), "slow.gguf", commit) is None
 
 
 def test_a_hub_that_does_not_show_the_type_is_downloaded(hub: Hub, default_cache: Path, llm: LLM) -> None:
@@ -151,11 +159,13 @@ def test_a_hub_that_does_not_show_the_type_is_downloaded(hub: Hub, default_cache
         (b"\xff" * 8 + b"model", None),
         (b"\x01" + bytes(7) + b"\xff", "\ufffd"),
         (b"\x01", None),
+        (b"", None),
+        (bytes(7), None),
     ],
 )
 def test_the_type_of_a_cut_or_hostile_head(rest: bytes, want: str | None) -> None:
     assert type_in(b"GGUF" + TYPE + rest) == want
-    assert type_in(b"GGUF" + rest) is None
+    assert type_in(b"GGUF" + rest) is type_in(b"GGUF" + b"x" + TYPE[1:] + rest) is None
 
 
 def test_an_adapter_that_is_cached_in_part_is_not_cached(

@@ -34,7 +34,6 @@ host.start = start
 from camelid.cli.main import main
 main(["serve", *sys.argv[1:]])
 """
-PROMPT_S = 20.0  # of an end on a loaded machine, far below the minute of a blocked load
 NO_SIGNALS = pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
 pytestmark = [pytest.mark.faults, pytest.mark.slow, NO_SIGNALS]
 
@@ -45,8 +44,9 @@ def body(n: int = 60, **more: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def slow() -> Iterator[Served]:
-    """A server whose answers take a second or so."""
-    with served("--backend", "reference", "--parallel", "4", "--drain", "60") as server:
+    """A server whose answers take a second or so; of 1,000,000 tokens, minutes."""
+    flags = ("--parallel", "4", "--context-shift", "--drain", "60")
+    with served("--backend", "reference", *flags) as server:
         yield server
 
 
@@ -67,6 +67,12 @@ class Streams:
             if len(chunks) > 2:
                 self._begun[i].set()
         return chunks
+
+    def are_cut(self) -> None:
+        """Asserts that each was cut, or ended by an error: never as if it were whole."""
+        for result in self.results:
+            error = result.exception(20)
+            assert isinstance(error, httpx.HTTPError) or result.result()[-1]["error"]["code"] == "unloaded"
 
 
 def test_a_drain_ends_every_stream_whole_and_refuses_new_requests(slow: Served) -> None:
@@ -94,25 +100,19 @@ def until_draining(server: Served) -> None:
 
 
 def test_a_second_signal_ends_at_once(slow: Served) -> None:
-    streams = Streams(slow, 2, 900)
+    streams = Streams(slow, 2, 1_000_000)
     slow.process.send_signal(signal.SIGTERM)
     until_draining(slow)
-    begin = time.monotonic()
     slow.process.send_signal(signal.SIGTERM)
-    assert slow.process.wait(20) == 0
-    assert time.monotonic() - begin < PROMPT_S
-    for result in streams.results:  # cut, or ended by an error: never as if it were whole
-        error = result.exception(20)
-        assert isinstance(error, httpx.HTTPError) or result.result()[-1]["error"]["code"] == "unloaded"
+    assert slow.process.wait(20) == 0, "before the drain's minute"
+    streams.are_cut()
 
 
 def test_a_drain_has_a_bound() -> None:
-    with served("--backend", "reference", "--drain", "0.3") as server:
-        streams = Streams(server, 2, 900)
-        begin = time.monotonic()
+    with served("--backend", "reference", "--context-shift", "--drain", "0.3") as server:
+        streams = Streams(server, 2, 1_000_000)
         assert server.stop() == 0
-        assert time.monotonic() - begin < PROMPT_S
-        assert all(result.exception(20) or result.result() for result in streams.results)
+        streams.are_cut()
 
 
 def test_an_idle_server_ends_at_once_by_either_signal() -> None:
@@ -121,7 +121,7 @@ def test_an_idle_server_ends_at_once_by_either_signal() -> None:
             server.get("/health")  # a connection that stays open
             begin = time.monotonic()
             assert server.stop(sig) == 0
-            assert time.monotonic() - begin < PROMPT_S
+            assert time.monotonic() - begin < 4, "without a wait for the connection"
 
 
 def test_a_killed_server_starts_again_on_its_port() -> None:
@@ -160,11 +160,9 @@ def test_a_server_that_loads_says_so_and_ends_promptly() -> None:
             assert asked.headers["retry-after"] == "1"
             assert http.get("/live").status_code == 200
             assert http.get("/v1/models").json()["data"][0]["status"] == {"value": "loading"}
-            begin = time.monotonic()
             process.send_signal(signal.SIGTERM)
-            _, lines = process.communicate(timeout=20)
+            _, lines = process.communicate(timeout=20)  # the load blocks for a minute
             assert process.returncode == 0
-            assert time.monotonic() - begin < PROMPT_S
             assert "serving" not in lines
             assert "Traceback" not in lines
     finally:

@@ -259,19 +259,19 @@ def test_adapters_are_swapped_under_load(lora: Served, want: dict[str, str]) -> 
     threads = [threading.Thread(target=guarded, args=(i,)) for i in range(8)]
     for thread in threads:
         thread.start()
-    n = 0
-    while any(thread.is_alive() for thread in threads):
-        if n > 3:
-            ends.set()
-        ask = {"lora_name": f"swap-{n % 2}", "lora_path": ["one.gguf", "two.gguf"][n // 2 % 2]}
-        assert lora.post("/v1/load_lora_adapter", {**ask, "load_inplace": True}).status_code == 200
-        assert text(lora, model=ask["lora_name"]) == want[ask["lora_path"].removesuffix(".gguf")]
-        if n % 2:
-            assert lora.post("/v1/unload_lora_adapter", {"lora_name": ask["lora_name"]}).status_code == 200
-        n += 1
-    for thread in threads:
-        thread.join()
-    assert not errors and n > 3
+    try:
+        for n in range(6):
+            ask = {"lora_name": f"swap-{n % 2}", "lora_path": ["one.gguf", "two.gguf"][n // 2 % 2]}
+            assert lora.post("/v1/load_lora_adapter", {**ask, "load_inplace": True}).status_code == 200
+            assert text(lora, model=ask["lora_name"]) == want[ask["lora_path"].removesuffix(".gguf")]
+            if n % 2:
+                unload = {"lora_name": ask["lora_name"]}
+                assert lora.post("/v1/unload_lora_adapter", unload).status_code == 200
+    finally:
+        ends.set()
+        for thread in threads:
+            thread.join()
+    assert not errors
     assert all(set(texts) == {want[choices[i % 3][0]]} for i, texts in found.items())
     metric = next(line for line in lora.get("/metrics").text.splitlines() if "lora_requests_info{" in line)
     assert 'max_lora="8"' in metric and 'running_lora_adapters=""' in metric

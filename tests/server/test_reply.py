@@ -61,8 +61,9 @@ class Scene:
 
     async def until(self, n_bodies: int) -> None:
         """Waits until so many parts of the body are sent."""
-        while len(self.bodies) < n_bodies:
-            await asyncio.sleep(0.001)
+        async with asyncio.timeout(20):
+            while len(self.bodies) < n_bodies:
+                await asyncio.sleep(0.001)
 
 
 async def some(*frames: bytes, before: float = 0.0) -> AsyncIterator[bytes]:

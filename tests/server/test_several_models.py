@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,13 @@ class Load:
 
     def wait_for(self, text: str) -> None:
         """Waits until each client has got a text."""
-        until(lambda: all(text in texts for texts in self._texts), "a client did not get the text")
+
+        def is_there() -> bool:
+            for ended in filter(Future.done, self._results):
+                ended.result()  # raises the client's error
+            return all(text in texts for texts in self._texts)
+
+        until(is_there, "a client did not get the text")
 
     def stop(self) -> list[list[str]]:
         """The texts that each client got, in order. Raises the first client's error."""

@@ -17,7 +17,7 @@ WITNESS: dict[str, Any] = {
     "max_tokens": 40, "ignore_eos": True, "seed": 7, "temperature": 1.0,
     "logprobs": True, "top_logprobs": 5,
 }  # fmt: skip
-LONGEST_S = 15.0  # of a question that needs the server's event loop alone, on a slow and loaded machine
+LONGEST_S = 5.0  # of a question that needs the server's event loop alone, on a slow and loaded machine
 POLL_S = 0.05
 
 

@@ -196,8 +196,8 @@ class CudaProgram:
 
     def close(self) -> None:
         """Frees the memory of the program, and the events of steps that nobody has read."""
-        with suppress(BackendError):  # of a lost device
-            for mark in self._marks.values():
+        for mark in self._marks.values():
+            with suppress(BackendError):  # of a lost device
                 self.device.forget(mark)
         self._marks.clear()
         self.holdings.close()

@@ -36,8 +36,9 @@ class Lender:
     def written(self, at: int) -> None:
         """Notes that everything enqueued so far fills an array."""
         with self.lock:
+            mark = self.device.mark()
             self._forget(at)
-            self._marks[at] = self.device.mark()
+            self._marks[at] = mark
 
     def settle(self, at: int) -> None:
         """Waits for the steps that fill an array."""
@@ -61,7 +62,8 @@ class Lender:
     def _forget(self, at: int) -> None:
         mark = self._marks.pop(at, None)
         if mark is not None:
-            self.device.forget(mark)
+            with suppress(BackendError):  # of a lost device
+                self.device.forget(mark)
 
     def close(self) -> None:
         """Closes the device, now or with the last array."""
@@ -74,9 +76,8 @@ class Lender:
         """Closes a lost device, whose arrays have no memory any more."""
         with self.lock:
             self.is_lost = True
-            with suppress(BackendError):
-                for at in [*self._marks]:
-                    self._forget(at)
+            for at in [*self._marks]:
+                self._forget(at)
             self.device.close()
 
 
@@ -108,8 +109,6 @@ class CudaArray:
         Raises BufferError for a copy, another device, a consumer without streams (NumPy) of a GPU's memory,
         and a lost array.
         """
-        if self.is_lost:
-            raise BufferError("the array was lost with its device; compute it again")
         if copy or dl_device not in (None, self._lender.device_id):
             raise BufferError(
                 f"the array is shared in place, on device {self._lender.device_id}; copy it there"
@@ -117,6 +116,8 @@ class CudaArray:
         if stream is ABSENT and self._lender.device_id[0] not in HOST:
             raise BufferError("the array is in a GPU's memory: use torch or CuPy, or logits() for NumPy")
         self._lender.settle(self._at)
+        if self.is_lost:  # also while this thread waited
+            raise BufferError("the array was lost with its device; compute it again")
         return capsule_of(self, self._at, self.shape, self._lender.device_id)
 
     def rows_at(self, device: Device, row: int, n_rows: int, cols: int) -> int:

@@ -49,8 +49,9 @@ class Staging:
 
     def close(self) -> None:
         """Frees the memory, after the copies in flight."""
-        with suppress(BackendError):
-            self.settle()
+        for turn in range(2):
+            with suppress(BackendError):  # of a lost device
+                self._wait(turn)
         self._holdings.close()
 
     def _piece(self, to: int, data: npt.NDArray[np.uint8]) -> None:

@@ -31,7 +31,8 @@ enum { N_DEVICES = 8 };
 static thread_local int current = -1;  /* the device of the thread's context */
 static size_t n_allocated[N_DEVICES];
 static int n_live[N_DEVICES];  /* device memory, pinned memory, graphs, streams and events that are not freed */
-static bool has_fault[N_DEVICES];  /* of a lost device, until its context ends with all that it has */
+static int n_streams[N_DEVICES];  /* those of n_live that are streams */
+static bool has_fault[N_DEVICES];  /* of a lost device, until its context ends */
 static std::map<void *, Held> sizes;
 static std::set<Event *> asked;  /* events that cuEventQuery has seen */
 static std::vector<std::unique_ptr<Stream>> streams;  /* destroyed ones too, since events may name them */
@@ -86,14 +87,14 @@ int cuDeviceGetAttribute(int *value, int attribute, int) {
 int cuDevicePrimaryCtxRetain(void **context, int device) {
     return n_retained[device]++, *context = (void *)(size_t)(device + 1), OK;
 }
-/* The last holder ends the context, its work and its memory; after a fault, everything else too. */
+/* The last holder ends the context, its work and its memory; after a fault, its streams too. */
 int cuDevicePrimaryCtxRelease_v2(int device) {
     if (--n_retained[device]) return OK;
     for (auto &s : streams)
         if (s->device == device) s->n_done = s->n_added(), s->queue.clear();
     for (auto held = sizes.begin(); held != sizes.end();)
         held = held->second.device == device ? (free(held->first), n_live[device]--, sizes.erase(held)) : std::next(held);
-    if (has_fault[device]) n_live[device] = 0;
+    if (has_fault[device]) n_live[device] -= n_streams[device], n_streams[device] = 0;
     has_fault[device] = false;
     return n_allocated[device] = 0, OK;
 }
@@ -130,9 +131,9 @@ int cuStreamCreate(Stream **s, unsigned) {
     streams.push_back(std::make_unique<Stream>());
     *s = streams.back().get();
     (*s)->device = current;
-    return n_live[current]++, OK;
+    return n_streams[current]++, n_live[current]++, OK;
 }
-int cuStreamDestroy_v2(Stream *) { return n_live[current]--, OK; }
+int cuStreamDestroy_v2(Stream *) { return n_streams[current]--, n_live[current]--, OK; }
 int cuStreamSynchronize(Stream *s) {
     if (s->capture) return CAPTURING;
     if (is_lost()) return s->n_done = s->n_added(), s->queue.clear(), LOST;

@@ -236,11 +236,11 @@ def _fetch_missing(job: Job, files: Listing, commit: str) -> None:
     """Fetches the files that the cache lacks."""
     folder = job.snapshot(commit)
     missing = [name for name in files if not _is_whole(folder / name, files[name].size)]
+    for name in missing if job.is_adapter else ():
+        check_adapter(job.hub_id, name, commit)
     _check_room(job, [files[name] for name in missing])
     done, total = 0, sum(files[name].size for name in missing)
     for name in missing:
-        if job.is_adapter:
-            check_adapter(job.hub_id, name, commit)
         bar = _bar(lambda n, name=name, before=done: job.progress(name, before + n, total))
         _fetch_file(job, name, files[name], commit, bar)
         done += files[name].size
