@@ -19,6 +19,7 @@ from e2e.visit import (
     VIOLATIONS,
     Json,
     Notes,
+    narrowed,
     open_page,
     screen,
     settled,
@@ -362,7 +363,7 @@ async def dialogs(page: Page, seen: Visit) -> None:
 
 async def drawer(page: Page, seen: Visit) -> None:
     """Opens the drawer of a phone by keyboard, and renames a conversation there."""
-    await page.set_viewport_size(PHONE)
+    await narrowed(page, **PHONE)
     await page.focus("#open-sidebar")
     await page.keyboard.press("Enter")
     await page.wait_for_timeout(300)

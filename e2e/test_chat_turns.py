@@ -28,7 +28,7 @@ from e2e.turns_scripts import (
     OPEN,
     STORE,
 )
-from e2e.visit import Json, Notes, open_page, settled, wait_ready
+from e2e.visit import Json, Notes, narrowed, open_page, settled, wait_ready
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -134,7 +134,7 @@ async def interrupt(page: Page, seen: Visit) -> None:
 
 async def scroll(page: Page, seen: Visit) -> None:
     """Follows a long answer at its end; scrolls up in another, whose end changes its element."""
-    await page.set_viewport_size({"width": 500, "height": 420})
+    await narrowed(page, 500, 420)
     await page.click("#open-sidebar")
     await page.click("#clear")
     await begin(page)

@@ -103,6 +103,12 @@ async def type_prompt(page: Page, text: str) -> None:
     await page.press("#prompt", "Enter")
 
 
+async def narrowed(page: Page, width: int, height: int) -> None:
+    """Gives a wide page the size of a phone, and waits until its sidebar is a closed drawer."""
+    await page.set_viewport_size({"width": width, "height": height})
+    await page.wait_for_function("() => document.getElementById('sidebar').inert")
+
+
 async def screen(page: Page, name: str) -> None:
     SCREENS.mkdir(parents=True, exist_ok=True)
     await page.screenshot(path=SCREENS / f"{name}.png")
