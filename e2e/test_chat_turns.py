@@ -364,7 +364,7 @@ def test_failed_fetches_are_tried_again(seen: Visit) -> None:
 def test_the_sandbox_is_timed_from_its_start_and_can_be_stopped(seen: Visit) -> None:
     assert seen.words["late"] == "42"
     result, milliseconds = seen.found["stop"]
-    assert "stopped" in result and milliseconds < 3000
+    assert "stopped" in result and milliseconds < 1500
 
 
 def test_phases_are_announced_without_figures(seen: Visit) -> None:

@@ -155,7 +155,7 @@ def test_answers_of_all_tabs_are_the_references(seen: dict[str, Any], wanted: li
 
 
 def test_a_closed_tab_ends_its_answer(seen: dict[str, Any], wanted: list[list[int]]) -> None:
-    assert seen["freed"] == wanted[2], "the answer of another tab waits for it"
+    assert seen["freed"] == wanted[2], "another tab's answer waits for that of the closed tab"
 
 
 def test_the_next_tab_takes_over(seen: dict[str, Any], wanted: list[list[int]]) -> None:

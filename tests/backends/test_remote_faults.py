@@ -40,7 +40,7 @@ from camelid.plan.weights import Part, Weight  # noqa: E402
 MODEL = SHAPES["gpt_oss"].model()
 N = len(MODEL.spec.layers)
 REFERENCE = named("reference")
-LOST_S = 3.0
+LOST_S = 1.0
 
 
 def test_a_wrong_token_is_refused_at_once() -> None:

@@ -19,7 +19,7 @@ from camelid.cli.hub_download import local_adapter
 from camelid.errors import FetchError, ModelFormatError, RequestError, UnsupportedModelError
 from camelid.formats.hub.fetch import fetch
 from camelid.formats.hub.ids import HubId, choose_adapter
-from camelid.formats.hub.peek import TYPE, remote_type, type_in
+from camelid.formats.hub.peek import KEY, remote_type, type_in
 from camelid.loading.adapters.write import save_gguf, save_peft
 from camelid.loading.lora import scaled_files, stem
 
@@ -144,7 +144,7 @@ def test_a_hub_that_answers_too_late_does_not_hold_the_fetch(
 
 def test_a_hub_that_does_not_show_the_type_is_downloaded(hub: Hub, default_cache: Path, llm: LLM) -> None:
     """The file's own error follows."""
-    data = b"GGUF" + bytes(1 << 20) + TYPE + (5).to_bytes(8, "little") + b"model"
+    data = b"GGUF" + bytes(1 << 20) + KEY + (5).to_bytes(8, "little") + b"model"
     hub.add("o/late", {"late.gguf": data})
     with pytest.raises(ModelFormatError, match="GGUF"):
         llm.load_adapter("o/late")
@@ -164,8 +164,8 @@ def test_a_hub_that_does_not_show_the_type_is_downloaded(hub: Hub, default_cache
     ],
 )
 def test_the_type_of_a_cut_or_hostile_head(rest: bytes, want: str | None) -> None:
-    assert type_in(b"GGUF" + TYPE + rest) == want
-    assert type_in(b"GGUF" + rest) is type_in(b"GGUF" + b"x" + TYPE[1:] + rest) is None
+    assert type_in(b"GGUF" + KEY + rest) == want
+    assert type_in(b"GGUF" + rest) is type_in(b"GGUF" + b"x" + KEY[1:] + rest) is None
 
 
 def test_an_adapter_that_is_cached_in_part_is_not_cached(

@@ -310,7 +310,7 @@ def test_a_gguf_of_another_architecture_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "text"),
     [("missing", "there is no such file"), ("empty", "neither adapter_model.safetensors nor"),
-     ("pickled", "is a pickle"), ("model.gguf", "this GGUF is no adapter")],
+     ("pickled", "is a pickle"), ("model.gguf", "'adapter' is expected; name a LoRA adapter's file")],
 )  # fmt: skip
 def test_paths_without_an_adapter_are_refused(name: str, text: str, tmp_path: Path) -> None:
     file = base_of(load_adapter_case("qwen2_layer"), tmp_path)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from tests.support.served import Served, served
+from tests.support.served_here import until
 
 import camelid
 from camelid.api.llm import LLM
@@ -324,10 +324,7 @@ def test_a_client_that_leaves_frees_its_slot() -> None:
     with served("--backend", "cpu", "--context-shift") as server:
         with server.http.stream("POST", PATH, json=body) as reply:
             next(reply.iter_lines())
-        deadline = time.monotonic() + 20
-        while any(slot["is_processing"] for slot in server.get("/slots").json()):
-            assert time.monotonic() < deadline, "the slot is still held"
-            time.sleep(0.02)
+        until(lambda: not any(slot["is_processing"] for slot in server.get("/slots").json()))
 
 
 @pytest.mark.parametrize(

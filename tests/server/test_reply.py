@@ -91,7 +91,7 @@ def test_comments_keep_the_connection_until_the_first_frame(monkeypatch: pytest.
     async def late() -> AsyncIterator[bytes]:
         await scene.until(3)
         yield b"1"
-        await asyncio.sleep(0.1)  # which takes no comment any more
+        await asyncio.sleep(0.1)  # after the first frame, a pause brings no comment
         yield b"2"
 
     scene = Scene(late())

@@ -234,7 +234,7 @@ class Handler(BaseHTTPRequestHandler):
             if is_download and self.hub.delay_s:
                 time.sleep(self.hub.delay_s)
             part = body[at : min(at + (1 << 16), cut)]
-            self.hub.n_sent += is_download * len(part)  # before the client has it
+            self.hub.n_sent += is_download * len(part)  # counted before the client has the bytes
             self.wfile.write(part)
         if cut < len(body):
             self.close_connection = True  # fewer bytes than announced

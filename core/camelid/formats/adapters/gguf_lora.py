@@ -22,9 +22,11 @@ MAX_INVOCATION = 1 << 12
 MAX_TOKEN = (1 << 31) - 1
 
 
-def is_gguf_adapter(header: Gguf) -> bool:
-    """True if the file is an adapter by its metadata, of any kind."""
-    return header.metadata.get(TYPE) == "adapter"
+def check_type(found: object, path: str) -> None:
+    """Raises ModelFormatError for another general.type than that of adapters of any kind."""
+    if found != "adapter":
+        message = f"{TYPE} is {shown(found)}, but 'adapter' is expected; name a LoRA adapter's file"
+        raise format_error(path, message, key=TYPE)
 
 
 def read_gguf_adapter(header: Gguf) -> AdapterFile:
@@ -61,9 +63,7 @@ def _scale(alpha: float, b: Factor) -> float:
 
 
 def _check(header: Gguf) -> None:
-    if not is_gguf_adapter(header):
-        message = f"{TYPE} is {shown(header.metadata.get(TYPE))}, but 'adapter' is expected; is it a model?"
-        raise format_error(header.path, message, key=TYPE)
+    check_type(header.metadata.get(TYPE), header.path)
     kind = header.get(KIND, str)
     if kind != "lora":
         _refuse(header, KIND, f"{KIND} is {shown(kind)}; supported is lora")

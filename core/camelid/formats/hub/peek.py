@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from camelid.errors import shown
+from camelid.formats.adapters.gguf_lora import TYPE, check_type
 from camelid.formats.hub.ids import HubId
-from camelid.formats.source import format_error
 
 HEAD = 1 << 16  # bytes; llama.cpp writes general.type among the first keys, before the vocabulary
-KEY = b"general.type"
-TYPE = len(KEY).to_bytes(8, "little") + KEY + (8).to_bytes(4, "little")  # and the type of a string
+KEY = len(TYPE).to_bytes(8, "little") + TYPE.encode() + (8).to_bytes(4, "little")  # of a string
 
 
 def check_adapter(hub_id: HubId, name: str, commit: str) -> None:
     """Raises ModelFormatError for a GGUF file of another type than an adapter's, by its first bytes."""
     found = remote_type(hub_id, name, commit) if name.lower().endswith(".gguf") else None
-    if found not in (None, "adapter"):
-        message = f"general.type is {shown(found)}, but 'adapter' is expected; name a LoRA adapter's file"
-        raise format_error(f"{hub_id.name}/{name}", message, key="general.type")
+    if found is not None:
+        check_type(found, f"{hub_id.name}/{name}")
 
 
 def remote_type(hub_id: HubId, name: str, commit: str) -> str | None:
@@ -32,23 +29,16 @@ def remote_type(hub_id: HubId, name: str, commit: str) -> str | None:
 
     headers = {**build_hf_headers(), "Range": f"bytes=0-{HEAD - 1}", "Accept-Encoding": "identity"}
     url, timeout = hf_hub_url(hub_id.name, name, revision=commit), constants.HF_HUB_DOWNLOAD_TIMEOUT
-    head = b""
+    asked = get_session().stream("GET", url, headers=headers, follow_redirects=True, timeout=timeout)
     try:
-        with get_session().stream(
-            "GET", url, headers=headers, follow_redirects=True, timeout=timeout
-        ) as answer:
-            if answer.is_success:
-                for part in answer.iter_raw(HEAD):  # a hub without ranges sends the whole file
-                    head += part
-                    if len(head) >= HEAD:
-                        break
+        with asked as answer:  # a hub without ranges would send the whole file
+            return type_in(next(answer.iter_raw(HEAD), b"")) if answer.is_success else None
     except errors.HTTPError:  # pyright: ignore[reportPrivateImportUsage]
         return None
-    return type_in(head)
 
 
 def type_in(head: bytes) -> str | None:
     """The value of general.type in the first bytes of a GGUF file."""
-    _, found, rest = head.partition(TYPE)
+    _, found, rest = head.partition(KEY)
     size, text = int.from_bytes(rest[:8], "little"), rest[8:]
     return text[:size].decode(errors="replace") if found and len(rest) >= 8 + size else None

@@ -7,7 +7,7 @@ from os import PathLike, fspath
 from pathlib import Path
 
 from camelid.errors import ModelFormatError, UnsupportedModelError
-from camelid.formats.adapters.gguf_lora import is_gguf_adapter, read_gguf_adapter
+from camelid.formats.adapters.gguf_lora import read_gguf_adapter
 from camelid.formats.adapters.mlx_lm import WEIGHTS as MLX_WEIGHTS
 from camelid.formats.adapters.mlx_lm import read_mlx_lm
 from camelid.formats.adapters.pairs import AdapterFile
@@ -78,10 +78,7 @@ def open_header(path: str | PathLike[str]) -> tuple[AdapterFile, Path]:
         )
     if place.name in (CONFIG, PEFT_WEIGHTS, MLX_WEIGHTS):
         return _open_directory(place.parent)
-    header = open_gguf(place)
-    if not is_gguf_adapter(header):
-        raise format_error(str(place), "this GGUF is no adapter: its general.type is not 'adapter'")
-    return read_gguf_adapter(header), place
+    return read_gguf_adapter(open_gguf(place)), place
 
 
 def _open_directory(path: Path) -> tuple[AdapterFile, Path]:
