@@ -7,9 +7,9 @@ ANNOUNCED = """addEventListener("DOMContentLoaded", () => {
   new MutationObserver(() => announced.push(status.textContent))
     .observe(status, { subtree: true, childList: true, characterData: true });
 })"""
-# Begins an answer that does not end by itself: the options of a session let the context shift.
+# Begins an answer of many seconds, which a step of the test ends: a session lets its context shift.
 BEGIN = """() => {
-  window.answer = window.camelid.say("Tell me a story.", { ignore_eos: true, max_tokens: 1000000 });
+  window.answer = window.camelid.say("Tell me a story.", { ignore_eos: true, max_tokens: 20000 });
   window.answer.catch(() => {});
 }"""
 COMPOSE = """() => document.getElementById("prompt").dispatchEvent(
